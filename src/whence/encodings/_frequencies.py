@@ -1,0 +1,51 @@
+"""The frequencies θᵢ = base^(−2i/d) of rotary and sinusoidal encodings, and the ways of stretching them."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Scaling = Literal["none", "linear", "ntk", "dynamic_ntk", "yarn"]
+
+
+def geometric(dim: int, base: float) -> Tensor:
+    """θᵢ for i < dim/2, in float64."""
+    return base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+
+
+def scaled(dim: int, base: float, scaling: Scaling, factor: float, train_length: int, reach: Tensor) -> Tensor:
+    """Frequencies stretched by `factor`. `reach` is the farthest position in use plus one (for dynamic_ntk)."""
+    theta = geometric(dim, base).to(reach.device)
+    if scaling == "none":
+        return theta
+    if scaling == "linear":
+        return theta / factor
+    exponent = torch.arange(0, dim, 2, dtype=torch.float64, device=reach.device) / (dim - 2)
+    if scaling == "ntk":  # base·s^(d/(d−2)), folded into the exponent
+        return theta * factor**-exponent
+    if scaling == "dynamic_ntk":
+        stretch = (factor * reach.to(torch.float64) / train_length - (factor - 1)).clamp(min=1.0)
+        return theta * stretch**-exponent
+    return theta / factor * (1 - _yarn_keep(dim, base, train_length, theta)) + theta * _yarn_keep(
+        dim, base, train_length, theta
+    )
+
+
+def _yarn_keep(dim: int, base: float, train_length: int, like: Tensor) -> Tensor:
+    """1 for frequencies that turn often within the training length (kept), 0 for slow ones (interpolated)."""
+
+    def pair_with_turns(turns: float) -> float:
+        return dim * math.log(train_length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    low = max(math.floor(pair_with_turns(32)), 0)
+    high = min(math.ceil(pair_with_turns(1)), dim - 1)
+    pairs = torch.arange(dim // 2, dtype=torch.float64, device=like.device)
+    return 1 - ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
+
+
+def magnitude(scaling: Scaling, factor: float) -> float:
+    """YaRN's factor on cos and sin, which sharpens attention over the longer context."""
+    return 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0

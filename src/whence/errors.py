@@ -1,0 +1,58 @@
+"""What a user did wrong, said once: the field, the value, what is allowed, and the nearest match."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+class UserError(Exception):
+    """Bad input. The command line prints the message without a traceback and exits with code 2."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def nearest(value: object, allowed: Iterable[str]) -> str | None:
+    """The allowed name that looks most like `value`, if one does."""
+    matches = difflib.get_close_matches(str(value).lower(), list(allowed), n=1, cutoff=0.5)
+    return matches[0] if matches else None
+
+
+def not_allowed(field: str, value: object, allowed: Sequence[str]) -> UserError:
+    """The error for a value, or a name, that is not one of a closed list."""
+    message = f"{field}: {value!r} is not known. Allowed: {', '.join(allowed)}."
+    match = nearest(value, allowed)
+    return UserError(message + (f" Did you mean {match!r}?" if match else ""), field=field)
+
+
+def from_validation(error: ValidationError, known_fields: Any = None) -> UserError:
+    """One readable message from pydantic's list; `known_fields(path)` names the fields beside a mistyped one."""
+    problems = [_describe(item, known_fields) for item in error.errors()]
+    return UserError("\n".join(text for _, text in problems), field=problems[0][0])
+
+
+def _describe(item: Any, known_fields: Any) -> tuple[str, str]:
+    path = [str(part) for part in item["loc"]]
+    field, kind, context = ".".join(path), item["type"], item.get("ctx", {})
+    if kind == "extra_forbidden":
+        allowed = list(known_fields(path[:-1])) if known_fields else []
+        match = nearest(path[-1], allowed)
+        text = f"{field}: no such field (value {item['input']!r})."
+        text += f" Allowed: {', '.join(allowed)}." if allowed else ""
+        return field, text + (f" Did you mean {match!r}?" if match else "")
+    if kind == "union_tag_invalid":
+        tag = str(context["tag"])
+        return field, str(not_allowed(field, tag, [t.strip("'") for t in context["expected_tags"].split(", ")]))
+    if kind == "literal_error":
+        allowed = [part.strip("' ") for part in context["expected"].replace(" or ", ", ").split(", ")]
+        return field, str(not_allowed(field, item["input"], allowed))
+    if kind in ("value_error", "assertion_error"):
+        return field, f"{field}: {context['error']}" if field else str(context["error"])
+    reason = item["msg"].removeprefix("Input should be ")
+    return field, f"{field}: {item['input']!r} is not valid. Allowed: {reason}."
