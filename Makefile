@@ -1,0 +1,40 @@
+# Every target sets up what it needs. A stamp file remembers the set-up, so that it happens once.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test test-slow lint format bench clean
+.DEFAULT_GOAL := test
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "whence needs Python 3.11 (set PYTHON=…)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt torch  # first and pinned: anything else would bring CUDA along
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/whence arena --tasks k_back_recall --encodings rope learned none --seeds 2 --steps 150
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal --slow
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed
+	$(BIN)/python bench/loop.py
+	$(BIN)/python bench/store.py
+
+clean:
+	rm -rf $(VENV)

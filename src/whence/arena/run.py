@@ -1,0 +1,163 @@
+"""One cell of a comparison: one task, one encoding, one seed."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.encodings import EncodingChoice
+from whence.encodings.transforms import TransformChoice
+from whence.errors import UserError
+from whence.models.init import initialise
+from whence.models.losses import loss
+from whence.models.sequence import Architecture
+from whence.runs.spec import Job, RunSpec, Spec
+from whence.runs.streams import Streams, generator
+from whence.tasks import TASKS, TaskChoice
+from whence.tasks.base import Task
+
+EVALUATION_BATCH = 64
+
+
+class Lengths(Spec):
+    """How long sequences are, in training and in tests."""
+
+    train_length: int = Field(32, ge=2, description="longest sequence in training")
+    min_length: int | None = Field(
+        None,
+        ge=2,
+        description="shortest in training; none: tasks per token train at full length, tasks per sequence at every length",
+    )
+    test_lengths: tuple[int, ...] = Field(
+        (64, 128), description="lengths beyond training; scored on what lies beyond training alone"
+    )
+    test_sequences: int = Field(128, ge=1, description="sequences in each frozen evaluation set")
+
+    def shortest_for(self, task: Task) -> int:
+        if self.min_length is not None:
+            return max(self.min_length, task.shortest)
+        return self.train_length if task.per == "token" else min(self.train_length, max(4, task.shortest))
+
+
+class Run(RunSpec):
+    """Train one model on one task."""
+
+    kind: ClassVar[str] = "arena"
+    task: TaskChoice = Field(TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
+    encoding: EncodingChoice = Field(..., description="how position enters (see 'whence encodings')")
+    positions: TransformChoice | None = Field(None, description="edit of the positions before the encoding sees them")
+    model: Architecture = Architecture()
+    lengths: Lengths = Lengths()
+
+    def labels(self) -> dict[str, str]:
+        return {"task": str(self.task), "encoding": self.arm}
+
+    @property
+    def arm(self) -> str:
+        """The encoding as a user writes it: `rope`, `randomized+alibi:sharpness=2`."""
+        return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
+
+    def check(self) -> None:
+        task: Task = self.task.build()
+        if self.lengths.train_length < task.shortest:
+            raise UserError(
+                f"train_length: {self.lengths.train_length} is too short for {self.task}. Allowed: {task.shortest} or more.",
+                field="train_length",
+            )
+        too_short = [length for length in self.lengths.test_lengths if length <= self.lengths.train_length]
+        if too_short:
+            raise UserError(
+                f"test_lengths: {too_short[0]} is not beyond training. Allowed: more than train_length="
+                f"{self.lengths.train_length}.",
+                field="test_lengths",
+            )
+        self.build_model("meta")
+
+    def build_model(self, device: torch.device | str) -> torch.nn.Module:
+        task: Task = self.task.build()
+        lengths = self.lengths
+        with torch.device(device):
+            return self.model.build(
+                encoding=self.encoding,
+                positions=self.positions,
+                symbols=task.symbols,
+                outputs=task.outputs,
+                per=task.per,
+                train_length=lengths.train_length,
+                max_length=max((lengths.train_length, *lengths.test_lengths)),
+            )
+
+    def floors(self, metrics: dict[str, Any], part: str) -> dict[str, float]:
+        """What each shortcut would have scored on the answers counted in `metrics["id"]` or `metrics["ood"]`."""
+        task: Task = self.task.build()
+        train_length = self.lengths.train_length
+        if part == "id":
+            return task.floors(train_length)
+        counts = {length: metrics["lengths"][str(length)]["total"] for length in self.lengths.test_lengths}
+        floors = {length: task.floors(length, train_length) for length in counts}
+        total = sum(counts.values())
+        names = floors[self.lengths.test_lengths[0]]
+        return {name: sum(floors[n][name] * counts[n] for n in counts) / total for name in names}
+
+    def job(self) -> ArenaJob:
+        return ArenaJob(self)
+
+
+class ArenaJob(Job):
+    """Training on batches of one length at a time; evaluation on frozen sets, within and beyond training."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.task: Task = run.task.build()
+        self.shortest = run.lengths.shortest_for(self.task)
+
+    def setup(self, streams: Streams, device: torch.device) -> None:
+        self.device = device
+        self.model = self.run.build_model(device)
+        initialise(self.model, streams.init)
+
+    def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
+        longest = self.run.lengths.train_length
+        length = int(torch.randint(self.shortest, longest + 1, (), generator=generator))
+        batch = self.task.sample(generator, self.run.training.batch_size, length).to(self.device)
+        outputs = self.model(batch.inputs, batch.positions)
+        return loss(self.task.goal, outputs, batch.targets, batch.scored), batch.inputs.numel()
+
+    def evaluate(self, streams: Streams) -> dict[str, Any]:
+        train_length = self.run.lengths.train_length
+        within = self._score(streams, train_length, beyond=0)
+        lengths = {str(length): self._score(streams, length, beyond=train_length) for length in self.run.lengths.test_lengths}
+        metrics = {"id": within, "lengths": {str(train_length): within, **lengths}}
+        headline = {"id": within["correct"] / within["total"]}
+        if lengths:
+            metrics["ood"] = _pool(list(lengths.values()))
+            headline["ood"] = metrics["ood"]["correct"] / metrics["ood"]["total"]
+        return {"headline": headline, **metrics}
+
+    def _score(self, streams: Streams, length: int, beyond: int) -> dict[str, Any]:
+        """Counts over a frozen set; for tasks per token, only positions from `beyond` on count."""
+        correct = total = 0
+        loss_sum = 0.0
+        for start in range(0, self.run.lengths.test_sequences, EVALUATION_BATCH):
+            count = min(EVALUATION_BATCH, self.run.lengths.test_sequences - start)
+            place = generator(streams.evaluation, str(self.run.task), length, start)
+            batch = self.task.sample(place, count, length).to(self.device)
+            outputs = self.model(batch.inputs, batch.positions).float()
+            scored = batch.scored & (batch.positions >= beyond) if self.task.per == "token" else batch.scored
+            right = self.task.correct(outputs, batch.targets) & scored
+            n = int(scored.sum())
+            correct, total = correct + int(right.sum()), total + n
+            loss_sum += loss(self.task.goal, outputs, batch.targets, scored).item() * n
+        return {"correct": correct, "total": total, "loss": loss_sum / total}
+
+
+def _pool(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    total = sum(part["total"] for part in parts)
+    return {
+        "correct": sum(part["correct"] for part in parts),
+        "total": total,
+        "loss": sum(part["loss"] * part["total"] for part in parts) / total,
+    }

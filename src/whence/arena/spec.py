@@ -1,0 +1,79 @@
+"""A comparison: tasks × encodings × seeds, unfolded into runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from whence.arena.run import Lengths, Run
+from whence.encodings import ENCODINGS, EncodingChoice
+from whence.encodings.transforms import TransformChoice
+from whence.errors import UserError
+from whence.models.sequence import Architecture
+from whence.runs.spec import Spec, Training
+from whence.tasks import TASKS, TaskChoice
+
+
+def parse_arm(value: Any) -> Any:
+    """`"randomized:span=512+rope"` → transform and encoding."""
+    if not isinstance(value, str):
+        return value
+    positions, plus, encoding = value.rpartition("+")
+    return {"encoding": encoding, "positions": positions if plus else None}
+
+
+class ArmSpec(Spec):
+    """One contender: an encoding, and what happens to positions before it sees them."""
+
+    encoding: EncodingChoice
+    positions: TransformChoice | None = None
+
+    def __str__(self) -> str:
+        return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
+
+
+Arm = Annotated[ArmSpec, BeforeValidator(parse_arm)]
+
+
+def arm(text: str) -> ArmSpec:
+    return ArmSpec.read(parse_arm(text))
+
+
+class ArenaSpec(Spec):
+    """Which encodings to compare, on which tasks, over how many seeds."""
+
+    tasks: tuple[TaskChoice, ...] = Field(
+        (TASKS.choose("k_back_recall"),), min_length=1, description="what to learn (see 'whence tasks')"
+    )
+    encodings: tuple[Arm, ...] = Field(
+        tuple(arm(name) for name in ("rope", "alibi", "learned", "none") if name in ENCODINGS.names()),
+        min_length=1,
+        description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope",
+    )
+    seeds: int = Field(3, ge=1, le=1000, description="paired seeds; 6 or more before differences can be tested")
+    model: Architecture = Architecture()
+    lengths: Lengths = Lengths()
+    training: Training = Training()
+
+    def plan(self) -> list[Run]:
+        """Every run, checked. Seeds vary slowest, so that an interrupted sweep is still a comparison."""
+        runs = [
+            Run(
+                task=task,
+                encoding=contender.encoding,
+                positions=contender.positions,
+                seed=seed,
+                model=self.model,
+                lengths=self.lengths,
+                training=self.training,
+            )
+            for seed in range(self.seeds)
+            for task in self.tasks
+            for contender in self.encodings
+        ]
+        for run in runs[: len(self.tasks) * len(self.encodings)]:
+            run.check()
+        if len({run.id for run in runs}) != len(runs):
+            raise UserError("encodings: the same task or encoding is listed twice. Allowed: each once.", field="encodings")
+        return runs

@@ -1,0 +1,108 @@
+"""A sweep as it runs: a table with bars on a terminal, plain lines when piped. All on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from whence.cli.output import duration, percent, stderr
+from whence.runs.execute import Event
+from whence.runs.spec import RunSpec
+
+ENDED = {"finished": "done", "skipped": "done before", "failed": "FAILED", "crashed": "CRASHED", "busy": "running elsewhere"}
+PLAIN_EVERY_SECONDS = 10
+SHOWN_AT_ONCE = 12
+
+
+class Watcher:
+    """Give its `event` method to an engine."""
+
+    def __init__(self, specs: Sequence[RunSpec], workers: int, threads: int) -> None:
+        self.specs = {spec.id: spec for spec in specs}
+        self.state: dict[str, Event] = {}
+        self.ended: dict[str, str] = {}
+        self.started = time.monotonic()
+        self.last_plain = self.started
+        self.crew = f"{workers} worker{'s' * (workers > 1)} × {threads} thread{'s' * (threads > 1)}"
+        self.live = Live(console=stderr, refresh_per_second=4, transient=True) if stderr.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.live.__enter__()
+        else:
+            self._line(f"{len(self.specs)} runs · {self.crew}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.live:
+            self.live.__exit__(kind, error, trace)
+        self._line(self._summary())
+
+    def event(self, event: Event) -> None:
+        name, run = event["event"], event["run"]
+        if name == "stopping":
+            self._line("stopping: each run finishes its step and writes a checkpoint (Ctrl-C again to kill)")
+        elif name == "notice":
+            self._line(f"{self._label(run)}: {event['message']}")
+        elif name in ENDED:
+            self.ended[run] = name
+            self.state.pop(run, None)
+            if not self.live or name in ("failed", "crashed"):
+                self._line(f"{self._label(run)}: {ENDED[name]}{self._detail(event)}")
+        elif name == "interrupted":
+            self.state.pop(run, None)
+        else:
+            self.state.setdefault(run, {}).update(event)
+        if self.live:
+            self.live.update(self._render())
+        elif time.monotonic() - self.last_plain > PLAIN_EVERY_SECONDS:
+            self.last_plain = time.monotonic()
+            for run, latest in self.state.items():
+                self._line(f"{self._label(run)}: step {latest.get('step', 0)}/{self._steps(run)}{self._numbers(latest)}")
+
+    def _summary(self) -> str:
+        counts = [f"{list(self.ended.values()).count(end)} {text.lower()}" for end, text in ENDED.items() if end in self.ended.values()]
+        return f"{len(self.ended)} of {len(self.specs)} runs ended ({', '.join(counts) or 'none'}) in {duration(time.monotonic() - self.started)}"
+
+    def _render(self) -> Group:
+        table = Table(box=None, pad_edge=False)
+        for column in ("run", "", "", "step", "", ""):
+            table.add_column(column)
+        for run, latest in list(self.state.items())[:SHOWN_AT_ONCE]:
+            step, steps = latest.get("step", 0), self._steps(run)
+            labels = list(self.specs[run].labels().values())
+            bar = ProgressBar(total=steps, completed=step, width=24)
+            table.add_row(run, " · ".join(labels), f"seed {self.specs[run].seed}", f"{step}/{steps}", bar, self._numbers(latest))
+        done, total = len(self.ended), len(self.specs)
+        elapsed = time.monotonic() - self.started
+        left = f" · about {duration(elapsed / done * (total - done))} left" if done else ""
+        return Group(Text(f"{done} of {total} runs ended · {self.crew} · {duration(elapsed)}{left}"), table)
+
+    def _numbers(self, latest: Event) -> str:
+        numbers = [f"{name} {percent(value)}" for name, value in latest.get("headline", {}).items()]
+        loss = latest.get("loss")
+        return "  ".join([f"  loss {loss:.3f}" if loss is not None else "", *numbers])
+
+    def _detail(self, event: Event) -> str:
+        status = event.get("status") or {}
+        error = (status.get("error") or {}).get("message") or event.get("message")
+        return f" ({error})" if error else self._numbers(status)
+
+    def _steps(self, run: str) -> int:
+        return self.specs[run].training.steps
+
+    def _label(self, run: str) -> str:
+        spec = self.specs[run]
+        return f"{run} {' · '.join(spec.labels().values())} · seed {spec.seed}"
+
+    def _line(self, text: str) -> None:
+        (self.live.console if self.live else Console(file=sys.stderr, width=200)).print(text, highlight=False, markup=False)

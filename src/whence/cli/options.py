@@ -1,0 +1,191 @@
+"""tyro over the specs: every field is a flag, a config file fills in first, and pydantic alone judges values.
+
+tyro is shown a twin of the spec whose leaves are text. It gives flags, grouping and help; the text then goes
+to the spec itself, so that a bad value gets the same message from the command line and from a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import tyro
+from pydantic import BaseModel, Field
+
+from whence.device import Device
+from whence.errors import UserError, nearest
+from whence.runs.spec import Spec
+
+S = TypeVar("S", bound=Spec)
+O = TypeVar("O", bound="Output")
+
+
+class Output(Spec):
+    """Where results go."""
+
+    json_: bool = Field(False, description="print one JSON document on standard output; progress goes to standard error")
+
+
+class Stored(Output):
+    """Where runs are kept and results go."""
+
+    store: str | None = Field(None, description="directory of runs (default: $WHENCE_STORE, else whence-runs here)")
+
+
+class Engine(Stored):
+    """Where and how to run: none of this changes what a run is."""
+
+    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
+    threads: int | None = Field(None, ge=1, description="CPU threads per process (default: the cores, shared out)")
+    device: Device = Field("auto", description="auto takes a GPU if there is one")
+    checkpoint_seconds: float = Field(20.0, ge=0, description="longest work that a kill can cost")
+    retry_failed: bool = Field(False, description="run again what failed with a non-finite number")
+    print_spec: bool = Field(False, description="show what would be run, as JSON, and stop")
+
+
+class Nothing(Spec):
+    """For verbs that have options but no spec."""
+
+
+def parse(
+    spec_class: type[S], options_class: type[O], arguments: list[str], *, prog: str, description: str
+) -> tuple[S, O]:
+    """The spec from defaults, then `--config FILE`, then the flags; and the options. Exits after `--help`."""
+    arguments, config = _take_config(arguments)
+    spec = spec_class.read(_read_config(config)) if config else spec_class()
+    description += "\n\n--config FILE reads any of these fields from YAML or JSON first; flags win."
+    values, words = _ask_tyro(spec, options_class(), arguments, prog, description)
+    if words:
+        raise UserError(f"{words[0]!r}: not expected here. See '{prog} --help'.", field=words[0])
+    return spec_class.read(_untwin(values, spec)), options_class.read(_untwin(values.options, options_class()))
+
+
+def parse_options(
+    options_class: type[O], arguments: list[str], *, prog: str, description: str, words: bool = False
+) -> tuple[O, list[str]]:
+    """For verbs without a spec: the options, and the plain words among the arguments where the verb takes any."""
+    values, found = _ask_tyro(Nothing(), options_class(), arguments, prog, description)
+    if found and not words:
+        raise UserError(f"{found[0]!r}: not expected here. See '{prog} --help'.", field=found[0])
+    return options_class.read(_untwin(values.options, options_class())), found
+
+
+def _ask_tyro(
+    spec: Spec, options: Output, arguments: list[str], prog: str, description: str
+) -> tuple[Any, list[str]]:
+    twin = _twin(spec, ("options", _twin(options)))
+    values, rest = tyro.cli(
+        type(twin),
+        args=arguments,
+        default=twin,
+        prog=prog,
+        description=description,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        return_unknown_args=True,
+    )
+    for unknown in rest:
+        if unknown.startswith("-"):
+            match = nearest(unknown, _flags(spec) + _flags(options))
+            hint = f" Did you mean {match!r}?" if match else ""
+            raise UserError(f"{unknown}: no such option. See '{prog} --help'.{hint}", field=unknown)
+    return values, rest
+
+
+def _take_config(arguments: list[str]) -> tuple[list[str], str | None]:
+    kept, config, rest = [], None, iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name == "--config":
+            config = value if equals else next(rest, None)
+            if not config:
+                raise UserError("--config: a file name must follow. Allowed: FILE.yaml, FILE.json.", field="config")
+        else:
+            kept.append(argument)
+    return kept, config
+
+
+def _read_config(name: str) -> dict[str, Any]:
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        raise UserError(f"config: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.", field="config")
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise UserError(f"config: {name!r} cannot be read ({error.strerror}).", field="config") from None
+    except UnicodeDecodeError:
+        raise UserError(f"config: {name!r} is not text.", field="config") from None
+    import yaml
+
+    try:
+        document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise UserError(f"config: {name!r} is not valid {path.suffix[1:].upper()}: {error}", field="config") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise UserError(f"config: {name!r} must hold fields and values, not a {type(document).__name__}.", field="config")
+    return document
+
+
+def _twin(spec: BaseModel, *groups: tuple[str, Any]) -> Any:
+    """A dataclass instance that mirrors a spec: nested specs stay groups, every other value becomes text."""
+    fields: list[tuple[str, Any, Any]] = []
+    for name, info in type(spec).model_fields.items():
+        value, flag, about = getattr(spec, name), name.rstrip("_"), info.description or ""
+        if _is_group(value):
+            inner = _twin(value)
+            fields.append((flag, type(inner), dataclasses.field(default=inner)))
+            continue
+        if isinstance(value, bool):
+            kind, default = Annotated[bool, tyro.conf.arg(help=about)], value
+        elif isinstance(value, tuple):
+            kind = Annotated[tuple[str, ...], tyro.conf.arg(help=about, metavar=_metavar(info.annotation) + " …")]
+            default = tuple(map(_text, value))
+        else:
+            kind, default = Annotated[str, tyro.conf.arg(help=about, metavar=_metavar(info.annotation))], _text(value)
+        fields.append((flag, kind, dataclasses.field(default=default)))
+    fields += [(name, type(group), dataclasses.field(default=group)) for name, group in groups]
+    twin = dataclasses.make_dataclass(type(spec).__name__, fields, frozen=True)
+    twin.__doc__ = type(spec).__doc__
+    return twin()
+
+
+def _untwin(values: Any, spec: BaseModel) -> dict[str, Any]:
+    document = {}
+    for name, info in type(spec).model_fields.items():
+        value, before = getattr(values, name.rstrip("_")), getattr(spec, name)
+        if _is_group(before):
+            document[name] = _untwin(value, before)
+        else:
+            document[name] = None if value == "none" and type(None) in get_args(info.annotation) else value
+    return document
+
+
+def _is_group(value: Any) -> bool:
+    """A nested spec, unless a user writes it as one word (`rope:base=500`)."""
+    return isinstance(value, Spec) and type(value).__str__ is BaseModel.__str__
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _metavar(kind: Any) -> str:
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    if get_origin(kind) is tuple:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, get_args(kind))) + "}"
+    return {int: "INT", float: "NUMBER", str: "TEXT"}.get(kind, "NAME[:OPTION=VALUE,…]")
+
+
+def _flags(spec: BaseModel) -> list[str]:
+    flags = []
+    for name in type(spec).model_fields:
+        value = getattr(spec, name)
+        flags += _flags(value) if _is_group(value) else ["--" + name.rstrip("_").replace("_", "-")]
+    return flags

@@ -1,0 +1,40 @@
+"""Results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+stderr = Console(stderr=True)
+
+
+def print_json(document: Any) -> None:
+    """The one JSON document of a `--json` call."""
+    print(json.dumps(document, indent=1, default=str))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]], *, caption: str | None = None) -> None:
+    """As wide as the terminal; when piped, as wide as the content needs."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(80, *(sum(map(len, row)) + 4 * len(row) for row in [columns, *rows])))
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,243 @@
+"""`whence runs …`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import time
+from typing import Any
+
+from pydantic import Field
+
+from whence.cli.options import Engine, Stored, parse_options
+from whence.cli.output import duration, percent, print_json, print_table, stderr
+from whence.errors import UserError, not_allowed
+from whence.runs.store import Busy, RunFolder, Store
+
+ACTIONS = {
+    "list": "all runs, oldest first",
+    "show": "one run: its spec, state, curve and files (ID: the first digits are enough)",
+    "export": "every evaluation of every run, as CSV or JSON",
+    "resume": "go on with interrupted runs, all or those named",
+    "verify": "check every byte of every file against its checksum",
+    "rm": "delete runs for good",
+}
+HELP = """whence runs: what has been run, kept as one directory each
+
+usage: whence runs ACTION [ID …] [options]
+
+""" + "".join(f"  {action:<8} {text}\n" for action, text in ACTIONS.items())
+
+
+class Listing(Stored):
+    """Which runs, and where."""
+
+    state: str | None = Field(None, description="only runs in this state: finished, running, interrupted, failed, corrupt")
+    label: str | None = Field(None, description="only runs whose task or encoding contains this text")
+
+
+class Exporting(Listing):
+    """Which runs, and in what form."""
+
+    csv: bool = Field(False, description="comma-separated values (the default)")
+
+
+class Removing(Stored):
+    """What may be deleted."""
+
+    yes: bool = Field(False, description="do not ask")
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if arguments[0] not in ACTIONS:
+        raise not_allowed("action", arguments[0], list(ACTIONS))
+    return {"list": _list, "show": _show, "export": _export, "resume": _resume, "verify": _verify, "rm": _rm}[arguments[0]](
+        arguments[1:]
+    )
+
+
+def _options(kind: Any, action: str, arguments: list[str], *, words: bool = False) -> Any:
+    prog = f"whence runs {action}" + (" ID…" if words else "")
+    return parse_options(kind, arguments, prog=prog, description=ACTIONS[action], words=words)
+
+
+def _chosen(store: Store, options: Listing) -> list[dict[str, Any]]:
+    states = ("finished", "running", "interrupted", "failed", "corrupt")
+    if options.state is not None and options.state not in states:
+        raise not_allowed("state", options.state, states)
+    return [
+        row
+        for row in store.summaries()
+        if options.state in (None, row["state"])
+        and (options.label is None or options.label in " ".join(row["labels"].values()))
+    ]
+
+
+def _list(arguments: list[str]) -> int:
+    options, _ = _options(Listing, "list", arguments)
+    store = Store(options.store)
+    rows = _chosen(store, options)
+    if options.json_:
+        print_json([{key: value for key, value in row.items() if key != "stamp"} for row in rows])
+        return 0
+    if not rows:
+        print(f"no runs in {store.root}; 'whence arena' makes some")
+        return 0
+    print_table(
+        f"{len(rows)} runs in {store.root}",
+        ["id", "state", "what", "seed", "step", "scores in %", "time", "when"],
+        [_row(row) for row in rows],
+    )
+    return 0
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    scores = "  ".join(f"{name} {percent(value)}" for name, value in row.get("headline", {}).items())
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["created"])) if "created" in row else ""
+    return [
+        row["id"],
+        row["state"],
+        " · ".join(row["labels"].values()) or (row.get("error") or {}).get("message", ""),
+        str(row.get("seed", "")),
+        f"{row.get('step', 0)}/{row['steps']}" if "steps" in row else "",
+        scores,
+        duration(row.get("seconds", 0.0)),
+        when,
+    ]
+
+
+def _show(arguments: list[str]) -> int:
+    options, words = _options(Stored, "show", arguments, words=True)
+    if len(words) != 1:
+        raise UserError("run: name one run. See 'whence runs list'.", field="run")
+    folder = Store(options.store).find(words[0])
+    from whence.runs.files import Corrupt
+
+    try:
+        status, spec, records = folder.status(), folder.spec_document(), folder.metrics()
+    except (Corrupt, FileNotFoundError) as damage:
+        raise UserError(f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run") from None
+    files = {path.name: path.stat().st_size for path in sorted(folder.path.iterdir())}
+    if options.json_:
+        print_json({"path": str(folder.path), "status": status, "spec": spec, "metrics": records, "files": files})
+        return 0
+    print(f"{folder.id}  {status['state']}  {' · '.join(status['labels'].values())}  seed {status['seed']}")
+    print(f"step {status['step']}/{status['steps']} · {status['tokens']} tokens in {duration(status['seconds'])} · {folder.path}")
+    if "error" in status:
+        print(f"failed: {status['error']['message']}")
+    evaluations = [record for record in records if "metrics" in record]
+    if evaluations:
+        names = list(evaluations[-1]["metrics"]["headline"])
+        print()
+        print_table(
+            "evaluations (%)",
+            ["step", *names],
+            [[str(e["step"]), *(percent(e["metrics"]["headline"][name]) for name in names)] for e in evaluations],
+        )
+    print("\nspec\n" + json.dumps(spec, indent=1))
+    return 0
+
+
+def _export(arguments: list[str]) -> int:
+    options, _ = _options(Exporting, "export", arguments)
+    store = Store(options.store)
+    rows: list[dict[str, Any]] = []
+    for row in _chosen(store, options):
+        if row["state"] == "corrupt":
+            stderr.print(f"{row['id']}: corrupt, left out", markup=False)
+            continue
+        common = {"id": row["id"], "state": row["state"], **row["labels"], "seed": row.get("seed")}
+        rows += [
+            {**common, "step": e["step"], **_flat(e["metrics"])} for e in store.folder(row["id"]).evaluations()
+        ]
+    if options.json_:
+        print_json(rows)
+        return 0
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows(rows)
+    sys.stdout.write(text.getvalue())
+    return 0
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
+    return flat
+
+
+def _resume(arguments: list[str]) -> int:
+    options, words = _options(Engine, "resume", arguments, words=True)
+    store = Store(options.store)
+    from whence.cli.sweep import exit_code, run_specs
+    from whence.runs.spec import load_run_spec
+
+    ids = [store.find(word).id for word in words] or [r["id"] for r in store.summaries() if r["state"] == "interrupted"]
+    specs = [load_run_spec(store.folder(run_id).spec_document()) for run_id in ids]
+    if options.print_spec:
+        print_json([spec.document() for spec in specs])
+        return 0
+    if not specs:
+        print_json({"runs": {}}) if options.json_ else print(f"nothing to resume in {store.root}")
+        return 0
+    _, outcome = run_specs(specs, options, parameters=0)
+    if options.json_:
+        print_json({"runs": outcome.ends})
+    return exit_code(outcome)
+
+
+def _verify(arguments: list[str]) -> int:
+    options, words = _options(Stored, "verify", arguments, words=True)
+    store = Store(options.store)
+    from rich.progress import track
+
+    from whence.runs.verify import problems_of, verify_store
+
+    folders = [store.find(word) for word in words]
+    checks = ((f.id, problems_of(f)) for f in folders) if folders else verify_store(store)
+    total = len(folders) or len(store.ids())
+    checked = dict(track(checks, "verifying", total=total, console=stderr, transient=True, disable=not stderr.is_terminal))
+    problems = {what: found for what, found in checked.items() if found}
+    if options.json_:
+        print_json({"checked": len(checked), "problems": problems})
+    else:
+        for what, found in problems.items():
+            for problem in found:
+                print(f"{what}: {problem}")
+        print(f"{len(checked)} checked, {len(problems)} with problems")
+    return 1 if problems else 0
+
+
+def _rm(arguments: list[str]) -> int:
+    options, words = _options(Removing, "rm", arguments, words=True)
+    store = Store(options.store)
+    folders = [store.find(word) for word in words]
+    if not folders:
+        raise UserError("run: name the runs to delete. See 'whence runs list'.", field="run")
+    if not options.yes and not _agreed(folders):
+        raise UserError("yes: nothing was deleted. Say --yes to delete without being asked.", field="yes")
+    for folder in folders:
+        try:
+            store.remove(folder)
+        except Busy:
+            raise UserError(f"run: {folder.id} is being written by another process; stop it first.", field="run") from None
+    if options.json_:
+        print_json({"removed": [folder.id for folder in folders]})
+    else:
+        print(f"deleted {', '.join(folder.id for folder in folders)}")
+    return 0
+
+
+def _agreed(folders: list[RunFolder]) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    stderr.print(f"Delete {len(folders)} runs for good? [y/N] ", end="")
+    return input().strip().lower() in ("y", "yes")

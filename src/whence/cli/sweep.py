@@ -1,0 +1,36 @@
+"""What every verb that trains does: check the store, run, watch, and say how to go on after an interruption."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from whence.cli.live import Watcher
+from whence.cli.options import Engine
+from whence.cli.output import stderr
+from whence.device import resolve_device
+from whence.runs.engines.local import Outcome, run_all, share
+from whence.runs.execute import Conditions, bytes_needed
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+
+EXIT_CODES = {"failed": 1, "crashed": 1, "interrupted": 130}
+
+
+def run_specs(specs: Sequence[RunSpec], engine: Engine, parameters: int) -> tuple[Store, Outcome]:
+    """`parameters`: of the largest model, to make sure that the disk can hold the runs."""
+    store = Store(engine.store)
+    resolve_device(engine.device)
+    store.prepare(bytes_needed(parameters) * len(specs))
+    conditions = Conditions(engine.device, engine.threads, engine.checkpoint_seconds, engine.retry_failed)
+    with Watcher(specs, *share(len(specs), engine.workers, engine.threads)) as watcher:
+        outcome = run_all(specs, store, workers=engine.workers, conditions=conditions, on_event=watcher.event)
+    if outcome.interrupted:
+        command = shlex.join(["whence", *sys.argv[1:]])
+        stderr.print(f"Interrupted; nothing is lost. To go on:  {command}", markup=False, highlight=False, soft_wrap=True)
+    return store, outcome
+
+
+def exit_code(outcome: Outcome) -> int:
+    return max((EXIT_CODES.get(end, 0) for end in outcome.ends.values()), default=0)

@@ -1,0 +1,38 @@
+"""`whence train`."""
+
+from __future__ import annotations
+
+from whence.cli.options import Engine, parse
+from whence.cli.output import duration, percent, print_json
+
+DESCRIPTION = """Train one model: one task, one encoding, one seed.
+
+  whence train --task k_back_recall:k=5 --encoding rope --steps 600
+  whence train --encoding randomized:span=512+alibi   is a comparison's business: see 'whence arena'
+
+The run is kept under an id made of what was asked for. Asked for again, a finished run is not repeated and an
+unfinished one goes on where it stopped, bit for bit as if it had never been interrupted."""
+
+
+def main(arguments: list[str]) -> int:
+    from whence.arena.run import Run
+    from whence.cli.sweep import exit_code, run_specs
+    from whence.models.sequence import count_parameters
+
+    run, engine = parse(Run, Engine, arguments, prog="whence train", description=DESCRIPTION)
+    run.check()
+    if engine.print_spec:
+        print_json({"id": run.id, **run.document()})
+        return 0
+    store, outcome = run_specs([run], engine, count_parameters(run.build_model("meta")))
+    folder = store.folder(run.id)
+    status = folder.status()
+    if engine.json_:
+        print_json({"path": str(folder.path), **status})
+        return exit_code(outcome)
+    scores = "  ".join(f"{name} {percent(value)} %" for name, value in status["headline"].items())
+    print(f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {scores}  {duration(status['seconds'])}")
+    if "error" in status:
+        print(f"  {status['error']['message']}")
+    print(f"  {folder.path}")
+    return exit_code(outcome)

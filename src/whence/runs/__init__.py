@@ -1,0 +1,1 @@
+"""Runs: a frozen spec goes in, a directory of checked files comes out."""

@@ -1,0 +1,73 @@
+"""Everything that training needs to go on, in one safetensors file addressed by its checksum."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from whence.runs.files import Corrupt, addressed_name, canonical, check_addressed, read_document, write_atomically
+
+NAME = re.compile(r"checkpoint-(\d{9})-[0-9a-f]{16}\.safetensors")
+KEPT = 2  # if the newest turns out damaged, the one before is still there
+
+
+def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]) -> None:
+    """`facts` are small JSON values: where the metrics file stood, how long the run has taken."""
+    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            tensors[f"optimizer/{names[parameter]}/{key}"] = value
+    metadata = {"facts": canonical({**facts, "step": step})}
+    data = safetensors.torch.save({key: _plain(tensor) for key, tensor in tensors.items()}, metadata)
+    write_atomically(folder / addressed_name(f"checkpoint-{step:09d}", data, ".safetensors"), data)
+    for old in found(folder)[KEPT:]:
+        old.unlink()
+
+
+def found(folder: Path) -> list[Path]:
+    """Checkpoints, newest first."""
+    return sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), reverse=True)
+
+
+def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of a checkpoint; `Corrupt` if it is damaged or was taken of another model."""
+    check_addressed(path)
+    tensors = safetensors.torch.load(read_document(path))
+    with safetensors.safe_open(path, "pt") as file:
+        facts = json.loads(file.metadata()["facts"])
+    shapes = {key: value.shape for key, value in _under("model/", tensors).items()}
+    if shapes != {key: value.shape for key, value in model.state_dict().items()}:
+        raise Corrupt(path, "holds another model's tensors")
+    return tensors, facts
+
+
+def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    model.load_state_dict(_under("model/", tensors))
+    for name, parameter in model.named_parameters():
+        slots = _under(f"optimizer/{name}/", tensors)
+        if slots:  # a parameter that has had no gradient yet has no state
+            optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in slots.items()}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    write_atomically(path, safetensors.torch.save({key: _plain(value) for key, value in model.state_dict().items()}))
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    model.load_state_dict(safetensors.torch.load(read_document(path)))
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous().clone()

@@ -1,0 +1,197 @@
+"""Runs on this machine: worker processes that share its cores.
+
+One run's failure, even a crash of its process, is that run's alone. The engine never reads results from the
+workers, only events; results are in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from queue import Empty, SimpleQueue
+
+from whence.runs.execute import Conditions, Event, cores
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+
+GRACE_SECONDS = 60
+"""How long a worker may take to finish its step and write a checkpoint before it is killed."""
+
+Inbox = SimpleQueue[tuple[int, Event | None]]
+CTRL_C = -1
+ENDS = ("finished", "skipped", "failed", "interrupted", "busy")
+
+
+@dataclass
+class Outcome:
+    """How each run ended, by id: finished, skipped, failed, interrupted, busy or crashed."""
+
+    ends: dict[str, str]
+
+    @property
+    def interrupted(self) -> bool:
+        return any(end == "interrupted" for end in self.ends.values())
+
+
+class _Worker:
+    """A child process, in a session of its own so that Ctrl-C reaches the engine alone."""
+
+    def __init__(self, number: int, threads: int, inbox: Inbox) -> None:
+        self.number, self.run = number, ""
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "whence.runs.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
+
+    def _read(self, inbox: Inbox) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            inbox.put((self.number, json.loads(line)))
+        self.process.wait()
+        inbox.put((self.number, None))
+
+    def order(self, spec: RunSpec, store: Store, conditions: Conditions) -> None:
+        assert self.process.stdin is not None
+        self.run = spec.id
+        order = {"spec": spec.document(), "store": str(store.root.absolute()), "conditions": asdict(conditions)}
+        try:
+            self.process.stdin.write(json.dumps(order) + "\n")
+        except BrokenPipeError:
+            pass  # it has died; its end is on the way to the inbox
+
+    def dismiss(self) -> None:
+        """No more orders: an idle worker leaves by itself."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
+def share(runs: int, workers: int | None = None, threads: int | None = None) -> tuple[int, int]:
+    """How many processes, and how many threads each: the machine's cores, shared out."""
+    count = max(1, min(workers or cores(), runs))
+    return count, threads or max(1, cores() // count)
+
+
+def run_all(
+    specs: Sequence[RunSpec],
+    store: Store,
+    *,
+    workers: int | None = None,
+    conditions: Conditions = Conditions(),
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> Outcome:
+    """Run every spec; returns when all have ended, or, after Ctrl-C, when the running ones have stopped cleanly."""
+    count, threads = share(len(specs), workers, conditions.threads)
+    engine = _Engine(specs, store, threads, replace(conditions, threads=threads), on_event)
+    with _ctrl_c_goes_to(engine.inbox):
+        return engine.run(count)
+
+
+class _Engine:
+    def __init__(
+        self,
+        specs: Sequence[RunSpec],
+        store: Store,
+        threads: int,
+        conditions: Conditions,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        self.waiting = deque(specs)
+        self.store, self.threads, self.conditions, self.on_event = store, threads, conditions, on_event
+        self.inbox: Inbox = SimpleQueue()
+        self.crew: dict[int, _Worker] = {}
+        self.hired = 0
+        self.stopping = False
+        self.outcome = Outcome({})
+
+    def run(self, count: int) -> Outcome:
+        try:
+            for _ in range(count if self.waiting else 0):
+                self._hire()
+            while self.crew:
+                try:
+                    number, event = self.inbox.get(timeout=GRACE_SECONDS if self.stopping else None)
+                except Empty:
+                    self._kill_all()
+                    continue
+                if number == CTRL_C:
+                    self._stop()
+                else:
+                    self._handle(self.crew[number], event)
+        finally:
+            self._kill_all()
+        for spec in self.waiting:
+            self.outcome.ends[spec.id] = "interrupted"
+        return self.outcome
+
+    def _hire(self) -> None:
+        worker = self.crew[self.hired] = _Worker(self.hired, self.threads, self.inbox)
+        self.hired += 1
+        self._assign(worker)
+
+    def _assign(self, worker: _Worker) -> None:
+        worker.run = ""
+        if self.waiting and not self.stopping:
+            worker.order(self.waiting.popleft(), self.store, self.conditions)
+        else:
+            worker.dismiss()
+
+    def _handle(self, worker: _Worker, event: Event | None) -> None:
+        if event is None:
+            del self.crew[worker.number]
+            if worker.run:  # it died with a run in hand
+                self.outcome.ends[worker.run] = "interrupted" if self.stopping else "crashed"
+                how = f"its process ended with code {worker.process.returncode}"
+                self.on_event({"event": "crashed", "run": worker.run, "message": how})
+                if self.waiting and not self.stopping:
+                    self._hire()
+        elif event["event"] == "idle":
+            self._assign(worker)
+        else:
+            if event["event"] in ENDS:
+                self.outcome.ends[event["run"]] = event["event"]
+            self.on_event(event)
+
+    def _stop(self) -> None:
+        """The first time, ask the workers to checkpoint and leave; the second time, insist."""
+        if self.stopping:
+            self._kill_all()
+            return
+        self.stopping = True
+        self.on_event({"event": "stopping", "run": ""})
+        for worker in self.crew.values():
+            worker.process.terminate()
+
+    def _kill_all(self) -> None:
+        for worker in self.crew.values():
+            worker.process.kill()
+
+
+@contextmanager
+def _ctrl_c_goes_to(inbox: Inbox) -> Iterator[None]:
+    """Ctrl-C becomes a message like any other, so that it cannot tear the engine in the middle of a line."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: inbox.put((CTRL_C, None)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,173 @@
+"""Files that survive a kill and notice a changed byte.
+
+Three forms, none of which can execute code when read:
+- *sealed*: a JSON document with its own checksum, replaced atomically;
+- *chained*: JSON lines, each carrying a checksum over itself and everything before it, appended;
+- *addressed*: any bytes, whose checksum is part of the file's name, written once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import IO, Any
+
+START = "0" * 16
+TEMPORARY = ".tmp-"
+LARGEST_DOCUMENT = 256 * 2**20
+
+
+class Corrupt(Exception):
+    """A stored file is not what was written."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+def canonical(document: Any) -> str:
+    """The one spelling of a JSON document; checksums and run ids are taken over it."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(data: bytes | str) -> str:
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Either the old file or the whole new one is there, whenever the process dies."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_document(path: Path) -> bytes:
+    """A file that must fit in memory; anything absurdly large is refused before it is read."""
+    if path.stat().st_size > LARGEST_DOCUMENT:
+        raise Corrupt(path, f"larger than {LARGEST_DOCUMENT} bytes")
+    return path.read_bytes()
+
+
+# --- sealed
+
+
+def _seal(body: Any) -> bytes:
+    document = {"body": body, "sha256": digest(canonical(body))}
+    return (json.dumps(document, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
+
+
+def write_sealed(path: Path, body: Any, *, durable: bool = True) -> None:
+    write_atomically(path, _seal(body), durable=durable)
+
+
+def read_sealed(path: Path) -> Any:
+    """The body; `Corrupt` unless every byte is the one that was written."""
+    raw = read_document(path)
+    try:
+        body = json.loads(raw)["body"]
+        intact = raw == _seal(body)  # the seal fixes spelling and white space as well
+    except (ValueError, KeyError, TypeError, RecursionError):
+        intact, body = False, None
+    if not intact:
+        raise Corrupt(path, "checksum does not match")
+    return body
+
+
+# --- chained
+
+
+def _link(previous: str, record: Any) -> str:
+    return digest(previous + canonical(record))[:16]
+
+
+def _line(previous: str, record: Any) -> tuple[bytes, str]:
+    link = _link(previous, record)
+    return (canonical({"chain": link, "record": record}) + "\n").encode(), link
+
+
+class ChainWriter:
+    """Appends records. `mark()` is a place to come back to: (bytes, last link)."""
+
+    def __init__(self, path: Path, mark: tuple[int, str] = (0, START)) -> None:
+        self.path = path
+        self._size, self._last = mark
+        self._file: IO[bytes] = path.open("r+b" if path.exists() else "w+b")
+        self._file.truncate(self._size)
+        self._file.seek(self._size)
+
+    def append(self, record: Any) -> None:
+        line, self._last = _line(self._last, record)
+        self._file.write(line)
+        self._size += len(line)
+
+    def sync(self) -> tuple[int, str]:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._size, self._last
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], tuple[int, str], bool]:
+    """The intact records, the mark after them, and whether a torn last line follows (the writer was killed).
+
+    `Corrupt` if a complete line does not continue the chain.
+    """
+    raw = read_document(path) if path.exists() else b""
+    if upto is not None:
+        if len(raw) < upto:
+            raise Corrupt(path, f"shorter than the {upto} bytes that a checkpoint relies on")
+        raw = raw[:upto]
+    records: list[Any] = []
+    size, last = 0, START
+    *lines, tail = raw.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)["record"]
+            expected, link = _line(last, record)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise Corrupt(path, f"line {number} is not readable") from None
+        if line + b"\n" != expected:
+            raise Corrupt(path, f"line {number} does not continue the chain")
+        records.append(record)
+        size, last = size + len(expected), link
+    return records, (size, last), bool(tail)
+
+
+# --- addressed
+
+
+def addressed_name(stem: str, data: bytes, suffix: str) -> str:
+    return f"{stem}-{digest(data)[:16]}{suffix}"
+
+
+def check_addressed(path: Path) -> None:
+    if path.stem.rsplit("-", 1)[-1] != file_digest(path)[:16]:
+        raise Corrupt(path, "checksum does not match its name")

@@ -1,0 +1,161 @@
+"""The one training loop: whatever trains in whence trains here."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from whence.runs.spec import Job, Training
+from whence.runs.streams import Streams, derive, generator
+
+LOGGED_LOSSES = 200
+"""Training losses kept per run, evenly spaced: enough for a curve, not a file that grows with the steps."""
+
+
+class NonFinite(Exception):
+    """A number stopped being a number. The model still holds its last good state."""
+
+    def __init__(self, step: int, tensor: str) -> None:
+        super().__init__(f"non-finite value in {tensor} at step {step}")
+        self.step, self.tensor = step, tensor
+
+
+@dataclass
+class Progress:
+    """Where a run stands; what a checkpoint stores besides tensors."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    loss: float | None = None
+    latest: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """How the loop speaks to whoever runs it. `record` gets only numbers that a resumed run would repeat exactly."""
+
+    record: Callable[[dict[str, Any]], None]
+    checkpoint: Callable[[Progress], None]
+    progress: Callable[[Progress], None]
+    checkpoint_due: Callable[[], bool]
+    should_stop: Callable[[], bool]
+
+
+def make_optimizer(model: nn.Module, training: Training) -> torch.optim.AdamW:
+    """AdamW; only the matrices of linear layers decay (tables, norms and encodings do not)."""
+    decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if id(p) in decayed], "weight_decay": training.weight_decay},
+        {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},
+    ]
+    fused = all(p.device.type in ("cpu", "cuda", "mps") and p.is_floating_point() for p in parameters)
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=training.lr, betas=(0.9, 0.98), fused=fused)
+
+
+def train(
+    job: Job, training: Training, streams: Streams, optimizer: torch.optim.Optimizer, at: Progress, listener: Listener
+) -> bool:
+    """Go on from `at` to the end. True when done, False when asked to stop (a checkpoint was taken)."""
+    if at.step == 0:
+        _evaluate(job, training, streams, at, listener)
+    log_every = max(1, training.steps // LOGGED_LOSSES)
+    evaluation_steps = training.evaluation_steps()
+    while at.step < training.steps:
+        if listener.should_stop():
+            listener.checkpoint(at)
+            return False
+        started = time.perf_counter()
+        at.loss, norm, tokens = _step(job, training, streams, optimizer, at.step)
+        at.step, at.tokens = at.step + 1, at.tokens + tokens
+        at.seconds += time.perf_counter() - started
+        if at.step % log_every == 0:
+            listener.record({"step": at.step, "loss": at.loss, "grad_norm": norm, "lr": training.lr_at(at.step - 1)})
+        if at.step in evaluation_steps:
+            _evaluate(job, training, streams, at, listener)
+        if at.step < training.steps and listener.checkpoint_due():
+            listener.checkpoint(at)
+        listener.progress(at)
+    return True
+
+
+def _step(
+    job: Job, training: Training, streams: Streams, optimizer: torch.optim.Optimizer, step: int
+) -> tuple[float, float, int]:
+    job.model.train()
+    torch.manual_seed(derive(streams.dropout, step))
+    with autocast(job.model, training.precision):
+        loss, tokens = job.step(generator(streams.data, step))
+    value = loss.item()
+    if not math.isfinite(value):
+        raise NonFinite(step, _blame(job, training, streams, step))
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(job.model.parameters(), training.clip).item()
+    if not math.isfinite(norm):
+        bad = (n for n, p in job.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all())
+        name = next(bad, None)  # finite gradients can still have a norm that overflows
+        optimizer.zero_grad()
+        raise NonFinite(step, f"gradient of {name}" if name else "norm of the gradient")
+    for group in optimizer.param_groups:
+        group["lr"] = training.lr_at(step)
+    optimizer.step()
+    optimizer.zero_grad()
+    return value, norm, tokens
+
+
+def _evaluate(job: Job, training: Training, streams: Streams, at: Progress, listener: Listener) -> None:
+    job.model.eval()
+    torch.manual_seed(derive(streams.evaluation, "model"))
+    with torch.no_grad(), autocast(job.model, training.precision):
+        metrics = job.evaluate(streams)
+    bad = _first_non_finite(metrics)
+    if bad is not None:
+        raise NonFinite(at.step, f"evaluation metric {bad}")
+    at.latest = metrics
+    listener.record({"step": at.step, "metrics": metrics})
+
+
+def autocast(model: nn.Module, precision: str) -> AbstractContextManager[Any]:
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
+
+
+def _first_non_finite(value: Any, path: str = "") -> str | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    return next((bad for key, v in items if (bad := _first_non_finite(v, f"{path}.{key}".strip(".")))), None)
+
+
+def _blame(job: Job, training: Training, streams: Streams, step: int) -> str:
+    """Repeat the failed step with a hook on every module, to name the first tensor that went wrong."""
+    for name, parameter in job.model.named_parameters():
+        if not parameter.isfinite().all():
+            return f"parameter {name}"
+    guilty: list[str] = []
+
+    def watch(name: str) -> Callable[..., None]:
+        def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor) and not output.isfinite().all():
+                guilty.append(name)
+
+        return look
+
+    handles = [m.register_forward_hook(watch(name)) for name, m in job.model.named_modules() if name]
+    try:
+        torch.manual_seed(derive(streams.dropout, step))
+        with torch.no_grad(), autocast(job.model, training.precision):
+            job.step(generator(streams.data, step))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return f"output of {guilty[0]}" if guilty else "loss"

@@ -1,0 +1,116 @@
+"""What a run is, before it runs: a frozen description whose content hash is the run's id."""
+
+from __future__ import annotations
+
+import abc
+import importlib
+import importlib.util
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from whence.errors import UserError, from_validation
+from whence.runs.files import canonical, digest
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from whence.runs.streams import Streams
+
+
+class Spec(BaseModel):
+    """Frozen, and strict about names: a mistyped field is an error, not an extra."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def read(cls, document: Any) -> Self:
+        """Validate a mapping; errors name the field, the value, what is allowed and the nearest match."""
+        try:
+            return cls.model_validate(document)
+        except pydantic.ValidationError as error:
+            raise from_validation(error, cls) from None
+
+
+class Training(Spec):
+    """How a model is trained."""
+
+    steps: int = Field(300, ge=1, description="optimiser steps")
+    batch_size: int = Field(64, ge=1, description="sequences per step")
+    lr: float = Field(3e-3, gt=0, description="peak learning rate")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate after the warm-up")
+    warmup: int = Field(20, ge=0, description="steps of linear warm-up")
+    weight_decay: float = Field(0.01, ge=0, description="on the weights of linear layers only")
+    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 autocasts; weights stay fp32")
+    evaluations: int = Field(10, ge=1, description="evaluations after the one at step 0, evenly spaced")
+
+    def lr_at(self, step: int) -> float:
+        """Learning rate of a step, a pure function of it: nothing to store, nothing to restore."""
+        import math
+
+        if step < self.warmup:
+            return self.lr * (step + 1) / self.warmup
+        if self.schedule == "constant":
+            return self.lr
+        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * progress))
+
+    def evaluation_steps(self) -> set[int]:
+        """Numbers of completed steps after which the model is evaluated; the first is 0, the last all of them."""
+        return {round(self.steps * i / self.evaluations) for i in range(self.evaluations + 1)}
+
+
+class Job(abc.ABC):
+    """What an instrument supplies to the one training loop. All its lasting state lives in `model`."""
+
+    model: nn.Module
+
+    @abc.abstractmethod
+    def setup(self, streams: Streams, device: torch.device) -> None:
+        """Build `self.model` on the device, initialised from `streams.init`."""
+
+    @abc.abstractmethod
+    def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
+        """The loss of one training step on data drawn from the generator, and how many tokens it took."""
+
+    @abc.abstractmethod
+    def evaluate(self, streams: Streams) -> dict[str, Any]:
+        """Metrics on frozen sets; under "headline", the few numbers that a list of runs shows."""
+
+
+class RunSpec(Spec):
+    """One run. An instrument is a package `whence.<kind>` whose `run` module holds a subclass named `Run`."""
+
+    kind: ClassVar[str]
+    seed: int = Field(0, ge=0, description="pairs runs: equal seeds see equal data and equal initial weights")
+    training: Training = Training()
+
+    def document(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.model_dump(mode="json")}
+
+    @property
+    def id(self) -> str:
+        return digest(canonical(self.document()))[:12]
+
+    def labels(self) -> dict[str, str]:
+        """What tells this run from its neighbours, for tables."""
+        return {}
+
+    def check(self) -> None:
+        """Raise `UserError` for fields that are valid alone and impossible together. Does no work."""
+
+    def job(self) -> Job:
+        raise NotImplementedError
+
+
+def load_run_spec(document: dict[str, Any]) -> RunSpec:
+    """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
+    kind = str(document.get("kind"))
+    if not re.fullmatch(r"[a-z]+", kind) or importlib.util.find_spec(f"whence.{kind}") is None:
+        raise UserError(f"kind: {kind!r} is not an instrument of this version of whence", field="kind")
+    run = importlib.import_module(f"whence.{kind}.run").Run
+    return run.read({key: value for key, value in document.items() if key != "kind"})

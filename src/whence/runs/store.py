@@ -1,0 +1,200 @@
+"""Where runs live: one directory each, files are the truth.
+
+    <store>/runs/<id>/spec.json            sealed   what was asked for, and the seeds of its random streams
+                      status.json          sealed   where it stands, its latest numbers, checksums once it rests
+                      metrics.jsonl        chained  losses and evaluations: identical however often it was resumed
+                      log.jsonl            chained  every start, stop and mishap, with machine, threads and versions
+                      checkpoint-*.safetensors      while it runs
+                      model.safetensors             when it has finished
+                      lock                 empty    held by the one process that may write
+    <store>/damaged/                       what was found corrupt and replaced, kept for inspection
+    <store>/reports/                       pages, named by their checksum
+    <store>/index.json                     sealed   a cache of all statuses; delete it at will
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from whence.errors import UserError, nearest
+from whence.runs.files import Corrupt, read_chained, read_sealed, write_atomically, write_sealed
+
+State = Literal["running", "finished", "failed", "interrupted", "corrupt"]
+FORMAT = 1
+ID = re.compile(r"[0-9a-f]{12}")
+SPARE_BYTES = 64 * 2**20
+"""Left free on the disk after everything a sweep is expected to write."""
+
+
+class Busy(Exception):
+    """Another process is writing this run."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run's directory, for reading. Only `whence.runs.execute` writes."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def spec_document(self) -> dict[str, Any]:
+        return read_sealed(self.path / "spec.json")["spec"]
+
+    def status(self) -> dict[str, Any]:
+        """As written, except that a run whose process is gone reads as interrupted, never as running."""
+        status = read_sealed(self.path / "status.json")
+        if status["state"] == "running" and not self.is_locked():
+            status = {**status, "state": "interrupted"}
+        return status
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return read_chained(self.path / "metrics.jsonl")[0]
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        return [record for record in self.metrics() if "metrics" in record]
+
+    @property
+    def weights(self) -> Path:
+        return self.path / "model.safetensors"
+
+    def is_locked(self) -> bool:
+        try:
+            with self.lock():
+                return False
+        except Busy:
+            return True
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """The kernel releases it when the process dies, however it dies."""
+        with (self.path / "lock").open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Busy(self.id) from None
+            yield
+
+
+class Store:
+    """A directory of runs."""
+
+    def __init__(self, root: str | Path | None = None) -> None:
+        self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
+        self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
+
+    def folder(self, run_id: str) -> RunFolder:
+        if not ID.fullmatch(run_id):
+            raise UserError(f"run: {run_id!r} is not a run id (12 hexadecimal digits)", field="run")
+        return RunFolder(self.runs / run_id)
+
+    def ids(self) -> list[str]:
+        return sorted(p.name for p in os.scandir(self.runs) if ID.fullmatch(p.name)) if self.runs.is_dir() else []
+
+    def find(self, text: str) -> RunFolder:
+        """A run by its id or by the beginning of it."""
+        ids = self.ids()
+        matches = [i for i in ids if i.startswith(text)] if text else []
+        if len(matches) == 1:
+            return self.folder(matches[0])
+        if matches:
+            raise UserError(f"run: {text!r} is ambiguous. Allowed: {', '.join(matches)}.", field="run")
+        match = nearest(text, ids)
+        hint = f" Did you mean {match!r}?" if match else f" {self.root} holds {len(ids)} runs: see 'whence runs list'."
+        raise UserError(f"run: no run {text!r} in {self.root}.{hint}", field="run")
+
+    def prepare(self, bytes_needed: int = 0) -> None:
+        """Make sure, before any work, that the store can be written and that the disk can hold what is coming."""
+        try:
+            for folder in (self.runs, self.reports, self.damaged):
+                folder.mkdir(parents=True, exist_ok=True)
+            probe = self.root / "probe"
+            write_atomically(probe, b"whence")
+            probe.unlink()
+            free = shutil.disk_usage(self.root).free
+        except OSError as error:
+            reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
+            raise UserError(
+                f"store: {str(self.root)!r} cannot be written ({reason}). Allowed: a directory you may write to; "
+                "name one with --store or $WHENCE_STORE.",
+                field="store",
+            ) from None
+        if free < bytes_needed + SPARE_BYTES:
+            raise UserError(
+                f"store: {str(self.root)!r} has {free / 2**20:.0f} MiB free; these runs may need "
+                f"{(bytes_needed + SPARE_BYTES) / 2**20:.0f} MiB. Allowed: a disk with more room (--store).",
+                field="store",
+            )
+
+    def set_aside(self, path: Path) -> Path:
+        """Move something damaged out of the way without losing it."""
+        self.damaged.mkdir(parents=True, exist_ok=True)
+        owner = "" if path.parent in (self.runs, self.root) else f"{path.parent.name}-"
+        target = self.damaged / f"{owner}{path.name}-{time.time_ns()}"
+        path.rename(target)
+        return target
+
+    def remove(self, run: RunFolder) -> None:
+        """Delete a run for good. Renamed first, so that a kill in between leaves no half run."""
+        with run.lock():
+            doomed = self.damaged / f"removing-{run.id}-{time.time_ns()}"
+            self.damaged.mkdir(parents=True, exist_ok=True)
+            run.path.rename(doomed)
+        shutil.rmtree(doomed)
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """One row per run, oldest first, through the index: only runs that changed since are read."""
+        known = self._read_index()
+        rows: dict[str, dict[str, Any]] = {}
+        for run_id in self.ids():
+            stamp = _stamp(self.runs / run_id / "status.json")
+            row = known.get(run_id)
+            rows[run_id] = row if row and row["stamp"] == stamp else self._summarise(run_id, stamp)
+        if rows != known and self.root.is_dir():
+            try:
+                write_sealed(self.root / "index.json", {"format": FORMAT, "runs": rows}, durable=False)
+            except OSError:
+                pass  # a read-only store still lists, only slower
+        live = [{**row, "state": self._live_state(row)} for row in rows.values()]
+        return sorted(live, key=lambda row: (row.get("created", 0), row["id"]))
+
+    def _read_index(self) -> dict[str, dict[str, Any]]:
+        try:
+            index = read_sealed(self.root / "index.json")
+            return index["runs"] if index.get("format") == FORMAT else {}
+        except (OSError, Corrupt):
+            return {}  # it is only a cache
+
+    def _summarise(self, run_id: str, stamp: list[int]) -> dict[str, Any]:
+        try:
+            status = read_sealed(self.runs / run_id / "status.json")
+        except FileNotFoundError:
+            return {"id": run_id, "stamp": stamp, "state": "interrupted", "labels": {}, "step": 0}
+        except (OSError, Corrupt) as error:
+            return {"id": run_id, "stamp": stamp, "state": "corrupt", "labels": {}, "error": {"message": str(error)}}
+        return {**{key: value for key, value in status.items() if key not in ("latest", "files")}, "stamp": stamp}
+
+    def _live_state(self, row: dict[str, Any]) -> State:
+        if row["state"] == "running" and not self.folder(row["id"]).is_locked():
+            return "interrupted"
+        return row["state"]
+
+
+def _stamp(path: Path) -> list[int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return [0, 0, 0]
+    return [stat.st_mtime_ns, stat.st_size, stat.st_ino]

@@ -1,0 +1,78 @@
+"""Does the store still hold what was written? Every byte of every file is covered by a checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from whence.runs import checkpoint
+from whence.runs.files import TEMPORARY, Corrupt, canonical, check_addressed, digest, file_digest, read_chained, read_sealed
+from whence.runs.store import RunFolder, Store
+
+
+def problems_of(run: RunFolder) -> list[str]:
+    """What is wrong with one run, a line each; empty if all is well."""
+    return list(_problems(run))
+
+
+def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
+    """(what, problems) for every run, every report and the index, as they are checked."""
+    for run_id in store.ids():
+        yield run_id, problems_of(store.folder(run_id))
+    if store.reports.is_dir():
+        for page in sorted(store.reports.glob("*.html")):
+            yield f"reports/{page.name}", list(_caught(page, lambda page=page: check_addressed(page)))
+    index = store.root / "index.json"
+    if index.exists():
+        yield "index.json", list(_caught(index, lambda: read_sealed(index)))
+
+
+def _problems(run: RunFolder) -> Iterator[str]:
+    path = run.path
+    status: dict[str, Any] | None = None
+    try:
+        status = read_sealed(path / "status.json")
+    except FileNotFoundError:
+        yield "status.json: missing"
+    except Corrupt as damage:
+        yield f"status.json: {damage.reason}"
+    yield from _caught(path / "spec.json", lambda: _check_identity(run))
+    for name in ("metrics.jsonl", "log.jsonl"):
+        yield from _caught(path / name, lambda name=name: _check_chain(path / name))
+    for saved in checkpoint.found(path):
+        yield from _caught(saved, lambda saved=saved: check_addressed(saved))
+    pinned = status.get("files", {}) if status else {}
+    for name, expected in pinned.items():
+        if not (path / name).exists():
+            yield f"{name}: missing"
+        elif file_digest(path / name) != expected:
+            yield f"{name}: checksum does not match"
+    known = {"status.json", "spec.json", "metrics.jsonl", "log.jsonl", "lock", *pinned}
+    for extra in sorted(path.iterdir()):
+        if extra.name not in known and not checkpoint.NAME.fullmatch(extra.name):
+            left = "left by a killed write; cleared on resume" if extra.name.startswith(TEMPORARY) else "not part of the run"
+            yield f"{extra.name}: {left}"
+    lock = path / "lock"
+    if lock.exists() and lock.stat().st_size:
+        yield "lock: should be empty"
+
+
+def _check_identity(run: RunFolder) -> None:
+    path = run.path / "spec.json"
+    if digest(canonical(read_sealed(path)["spec"]))[:12] != run.id:
+        raise Corrupt(path, "describes another run than its directory's name says")
+
+
+def _check_chain(path: Path) -> None:
+    if read_chained(path)[2]:
+        raise Corrupt(path, "the last line is torn (its writer was killed); dropped on resume")
+
+
+def _caught(path: Path, check: Any) -> Iterator[str]:
+    try:
+        check()
+    except FileNotFoundError:
+        yield f"{path.name}: missing"
+    except Corrupt as damage:
+        yield f"{damage.path.name}: {damage.reason}"

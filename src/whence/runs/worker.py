@@ -1,0 +1,58 @@
+"""A process that runs what it is told: JSON lines in (`{"spec": …}`), JSON lines out (events).
+
+It stops cleanly, with a checkpoint, on SIGTERM and when its parent disappears (end of input); Ctrl-C in the
+terminal is the parent's to handle.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import Any
+
+from whence.runs.execute import Conditions, execute
+from whence.runs.spec import load_run_spec
+from whence.runs.store import Busy, Store
+
+
+def main() -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # events own the real stdout; whatever a library prints goes to stderr
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    threading.Thread(target=_listen, args=(orders, stop), daemon=True).start()
+
+    def emit(event: dict[str, Any]) -> None:
+        try:
+            events.write(json.dumps(event) + "\n")
+        except BrokenPipeError:
+            stop.set()
+
+    while (order := orders.get()) is not None and not stop.is_set():
+        store, conditions = Store(order["store"]), Conditions(**order["conditions"])
+        spec = load_run_spec(order["spec"])
+        try:
+            execute(spec, store, conditions, emit, stop.is_set)
+        except Busy:
+            emit({"event": "busy", "run": spec.id})
+        except Exception as error:  # the store itself failed: the run could not even be marked
+            emit({"event": "failed", "run": spec.id, "status": None, "message": f"{type(error).__name__}: {error}"})
+        emit({"event": "idle"})
+
+
+def _listen(orders: queue.Queue[dict[str, Any] | None], stop: threading.Event) -> None:
+    for line in sys.stdin:
+        orders.put(json.loads(line))
+    stop.set()
+    orders.put(None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Is the last symbol the first one?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from whence.tasks.base import Batch, Task, line
+
+
+class LongRangeMatch(Task):
+    """Does the sequence end with the symbol it began with?
+
+    B A C B D B → 1        A B C B D B → 0
+
+    The last symbol occurs equally often before the end whether or not it also comes first, so neither
+    "it has been seen" nor any count of symbols tells the answer: only the place does.
+    """
+
+    per = "sequence"
+    shortest = 4
+
+    def __init__(
+        self, *, symbols: Annotated[int, Field(ge=3, description="size of the alphabet")] = 16
+    ) -> None:
+        self.symbols, self.outputs = symbols, 2
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        last = torch.randint(self.symbols, (batch, 1), generator=generator)
+        others = torch.randint(1, self.symbols, (batch, length), generator=generator)
+        inputs = (last + others) % self.symbols  # nowhere the last symbol
+        answer = torch.randint(2, (batch,), generator=generator)
+        seen = 1 + (torch.rand(batch, length - 3, generator=generator) < 1 / self.symbols).sum(1)
+        in_the_middle = (seen - answer)[:, None]
+        rank = torch.rand(batch, length - 2, generator=generator).argsort(1).argsort(1)
+        inputs[:, 1:-1] = torch.where(rank < in_the_middle, last, inputs[:, 1:-1])
+        inputs[:, :1] = torch.where(answer[:, None] == 1, last, inputs[:, :1])
+        inputs[:, -1:] = last
+        return Batch(inputs, line(length), answer, torch.ones(batch, dtype=torch.bool))
+
+    def floors(self, length: int, first: int = 0) -> dict[str, float]:
+        return {"majority": 0.5, "the last symbol occurred earlier": 0.5, "count of symbols": 0.5}

@@ -1,0 +1,43 @@
+"""How far apart are two marks?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.tasks.base import Batch, Task, line
+
+
+class MarkerDistance(Task):
+    """Regression: the distance between two marked places among distractors, right to the nearest place.
+
+    . # . . # .  → 3
+    """
+
+    per = "sequence"
+    goal = "regression"
+    shortest = 2
+
+    def __init__(
+        self,
+        *,
+        distractors: Annotated[int, Field(ge=1, description="symbols that fill the rest")] = 4,
+        unit: Annotated[float, Field(gt=0, description="places per unit of output, to keep targets near 1")] = 16.0,
+    ) -> None:
+        self.distractors, self.unit, self.symbols, self.outputs = distractors, unit, distractors + 1, 1
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        inputs = torch.randint(self.distractors, (batch, length), generator=generator)
+        marks = torch.rand(batch, length, generator=generator).topk(2, dim=1).indices
+        inputs.scatter_(1, marks, self.distractors)
+        distance = (marks[:, 0] - marks[:, 1]).abs()
+        return Batch(inputs, line(length), distance / self.unit, torch.ones(batch, dtype=torch.bool))
+
+    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return ((outputs.squeeze(-1) - targets) * self.unit).abs() < 0.5
+
+    def floors(self, length: int, first: int = 0) -> dict[str, float]:
+        return {"the commonest distance (1)": 2 / length}
