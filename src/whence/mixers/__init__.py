@@ -1,0 +1,1 @@
+"""Modules that let positions of a sequence exchange information."""

@@ -1,0 +1,1 @@
+"""Models built from a spec, and instruments that look into any model."""

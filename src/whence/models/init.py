@@ -1,0 +1,44 @@
+"""Paired initialisation: a weight's starting value depends on the seed and on its module's name, nothing else.
+
+Two models that differ in one part therefore start equal everywhere else, whatever that part draws and wherever
+it stands in construction order. Differences between encodings are then differences between encodings.
+
+How large weights start is each module's own matter (`reset_parameters`):
+- `whence.mixers.linear.Linear`: N(0, 1/fan_in), so queries and keys have unit variance, logits too, and attention
+  starts neither uniform nor saturated.
+- Projections that write to the residual stream: scaled by 1/√(2·layers). There are 2·layers of them, so together
+  they add about as much variance as one unscaled projection, at any depth.
+- Token embeddings: deviation 1/√2, the root mean square of a sinusoid of amplitude 1. Additive encodings and
+  content then enter the first norm with equal energy: 0.02, as in GPT-2, would drown the tokens under sinusoidal
+  positions 35 to 1; √d, as in the original Transformer, would drown the positions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import nn
+
+
+def initialise(model: nn.Module, seed: int) -> None:
+    """Reset every submodule that can be, each from its own random stream. The ambient RNG is not touched.
+
+    Children come before their parents, so a module that sets its children's weights has the last word.
+    """
+    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    cuda = [device.index for device in devices if device.type == "cuda"]
+    # Not torch.manual_seed: it would also reseed devices that this model does not use and that are not forked here.
+    generators = [torch.default_generator, *(torch.cuda.default_generators[index] for index in cuda)]
+    with torch.random.fork_rng(devices=cuda), torch.no_grad():
+        for name, module in reversed(list(model.named_modules())):
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                for generator in generators:
+                    generator.manual_seed(stream(seed, name))
+                reset()
+
+
+def stream(seed: int, name: str) -> int:
+    """A 63-bit seed for `name`, the same on every machine and in every process (Python's hash is neither)."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1

@@ -1,0 +1,192 @@
+"""The model that every instrument trains: a pre-norm Transformer that is told where its tokens are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from whence.encodings import ENCODINGS, EncodingChoice
+from whence.encodings.base import Encoding
+from whence.mixers.attention import Attention, Context, Kind, visibility
+from whence.mixers.linear import Linear
+
+Head = Literal["token", "last", "mean", "first"]
+EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
+
+
+class ModelSpec(BaseModel):
+    """What a model is, before it is built: the same object in a file, on the command line and in a form."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    d_model: int = Field(128, ge=1, description="width of the residual stream")
+    heads: int = Field(4, ge=1, description="attention heads per layer; must divide d_model")
+    layers: int = Field(2, ge=1, description="blocks of attention and MLP")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on attention weights and on what blocks add to the stream")
+    mlp_ratio: float = Field(4.0, gt=0, description="width of the MLP's hidden layer over d_model")
+    attention: Kind = Field("causal", description="who sees whom, by order in the sequence")
+    encoding: EncodingChoice = Field(ENCODINGS.choose("rope"), description="where position enters")
+    head: Head = Field("token", description="an output per token, or one per sequence: from its last, mean or first")
+
+    def check(self, train_length: int = 2048, max_length: int = 2048) -> None:
+        """Raise ValueError, before any work, for what no single field can know. Allocates nothing."""
+        if self.d_model % self.heads:
+            raise ValueError(
+                f"d_model={self.d_model} is not divisible by heads={self.heads}; "
+                f"nearest allowed heads: {_nearest_divisors(self.d_model, self.heads)}"
+            )
+        if self._encoding_class.causal_only and self.attention != "causal":
+            raise ValueError(
+                f"encoding={self.encoding.name!r} is defined for causal attention only, "
+                f"got attention={self.attention!r}; use attention='causal' or another encoding"
+            )
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            self._build_encodings(train_length, max_length)
+
+    def build(
+        self, inputs: int, outputs: int, train_length: int, max_length: int, *, continuous: bool = False
+    ) -> SequenceModel:
+        """The model for `inputs` token kinds, or `inputs` features per step when continuous.
+
+        Weights come from the ambient RNG; `initialise(model, seed)` makes them a function of the seed.
+        """
+        self.check(train_length, max_length)
+        encodings = self._build_encodings(train_length, max_length)
+        return SequenceModel(self, encodings, inputs, outputs, continuous=continuous)
+
+    @property
+    def _encoding_class(self) -> type[Encoding]:
+        return cast(type[Encoding], self.encoding.variant)
+
+    def _build_encodings(self, train_length: int, max_length: int) -> list[Encoding]:
+        structure: dict[str, Any] = {
+            "d_model": self.d_model,
+            "heads": self.heads,
+            "head_dim": self.d_model // self.heads,
+            "layers": self.layers,
+            "train_length": train_length,
+            "max_length": max_length,
+        }
+        count = self.layers if self._encoding_class.per_layer else 1
+        return [self.encoding.build(**structure) for _ in range(count)]
+
+
+def _nearest_divisors(number: int, wanted: int) -> str:
+    divisors = [n for n in range(1, number + 1) if number % n == 0]
+    below = [n for n in divisors if n < wanted][-1:]
+    above = [n for n in divisors if n > wanted][:1]
+    return " or ".join(str(n) for n in below + above)
+
+
+class SequenceModel(nn.Module):
+    """Embedding, blocks, norm, linear head. Positions are an argument: the model never counts tokens itself."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        encodings: Sequence[Encoding],
+        inputs: int,
+        outputs: int,
+        *,
+        continuous: bool = False,
+        transform: Callable[..., Tensor] | None = None,
+    ) -> None:
+        """`encodings`: one for all layers, or one per layer. `transform(positions, training=bool)` edits positions."""
+        super().__init__()
+        if len(encodings) not in (1, spec.layers):
+            raise ValueError(f"{len(encodings)} encodings for {spec.layers} layers: give one, or one per layer")
+        self.spec = spec
+        self.explicit = False  # True forces attention's step-by-step path, which the fused one must equal
+        self.transform = transform
+        self.encodings = nn.ModuleList(encodings)
+        self.embedding = Features(inputs, spec.d_model) if continuous else Tokens(inputs, spec.d_model)
+        self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
+        self.norm = nn.LayerNorm(spec.d_model)
+        self.head = Linear(spec.d_model, outputs)
+
+    def forward(
+        self, inputs: Tensor, positions: Tensor, *, valid: Tensor | None = None, prefix: Tensor | None = None
+    ) -> Tensor:
+        """→ (batch, length, outputs), or (batch, outputs) for the heads that pool.
+
+        inputs: token ids (batch, length), or (batch, length, features). positions: (batch or 1, length[, axes]).
+        valid: bool (batch, length), False at padding. prefix: (batch,) lengths, for attention="prefix".
+        """
+        encodings = cast(list[Encoding], list(self.encodings))
+        _check_positions(inputs, positions, encodings[0].axes)
+        if self.transform is not None:
+            positions = self.transform(positions, training=self.training)
+        kind = self.spec.attention
+        visible = visibility(kind, inputs.shape[1], valid=valid, prefix=prefix, device=inputs.device)
+        contexts = [Context.of(encoding, positions, kind, visible, self.explicit) for encoding in encodings]
+        x = encodings[0].embed(self.embedding(inputs), positions)
+        for layer, block in enumerate(self.blocks):
+            x = block(x, contexts[layer % len(contexts)])
+        return self.head(pool(self.norm(x), self.spec.head, valid))
+
+
+def _check_positions(inputs: Tensor, positions: Tensor, axes: int) -> None:
+    shape, given = tuple(inputs.shape[:2]), tuple(positions.shape)
+    if given[:2] not in (shape, (1, shape[1])):
+        raise ValueError(f"positions have shape {given} for inputs of (batch, length) = {shape}")
+    if axes > 1 and given[2:] != (axes,):
+        raise ValueError(
+            f"this encoding reads {axes} position axes: positions need shape (batch, length, {axes}), got {given}"
+        )
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        residual = 1 / math.sqrt(2 * spec.layers)
+        hidden = max(1, round(spec.d_model * spec.mlp_ratio))
+        self.dropout = spec.dropout
+        self.attention_norm = nn.LayerNorm(spec.d_model)
+        self.attention = Attention(spec.d_model, spec.heads, spec.dropout, out_scale=residual)
+        self.mlp_norm = nn.LayerNorm(spec.d_model)
+        self.up = Linear(spec.d_model, hidden)
+        self.down = Linear(hidden, spec.d_model, scale=residual)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        x = x + self._drop(self.attention(self.attention_norm(x), context))
+        return x + self._drop(self.down(F.gelu(self.up(self.mlp_norm(x)))))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+class Tokens(nn.Embedding):
+    """Token embeddings whose energy equals that of an additive encoding of amplitude 1."""
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=EMBEDDING_SCALE)
+
+
+class Features(Linear):
+    """The same for continuous inputs of unit variance."""
+
+    def __init__(self, features: int, d_model: int) -> None:
+        super().__init__(features, d_model, scale=EMBEDDING_SCALE)
+
+
+def pool(x: Tensor, head: Head, valid: Tensor | None) -> Tensor:
+    """(batch, length, d) → (batch, d), over valid tokens only; unchanged for "token"."""
+    if head == "token":
+        return x
+    if head == "mean":
+        if valid is None:
+            return x.mean(1)
+        weights = valid.to(x.dtype)[..., None]
+        return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
+    if valid is None:
+        return x[:, -1 if head == "last" else 0]
+    index = valid.shape[1] - 1 - valid.flip(1).int().argmax(1) if head == "last" else valid.int().argmax(1)
+    return x.gather(1, index[:, None, None].expand(-1, 1, x.shape[-1])).squeeze(1)
