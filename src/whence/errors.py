@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,20 +31,20 @@ def not_allowed(field: str, value: object, allowed: Sequence[str]) -> UserError:
     return UserError(message + (f" Did you mean {match!r}?" if match else ""), field=field)
 
 
-def from_validation(error: ValidationError, known_fields: Any = None) -> UserError:
+def from_validation(error: ValidationError, known_fields: Callable[[list[str]], list[str]]) -> UserError:
     """One readable message from pydantic's list; `known_fields(path)` names the fields beside a mistyped one."""
     problems = [_describe(item, known_fields) for item in error.errors()]
     return UserError("\n".join(text for _, text in problems), field=problems[0][0])
 
 
-def _describe(item: Any, known_fields: Any) -> tuple[str, str]:
+def _describe(item: Any, known_fields: Callable[[list[str]], list[str]]) -> tuple[str, str]:
     path = [str(part) for part in item["loc"]]
     field, kind, context = ".".join(path), item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
-        allowed = list(known_fields(path[:-1])) if known_fields else []
+        allowed = known_fields(path[:-1])
         match = nearest(path[-1], allowed)
         text = f"{field}: no such field (value {item['input']!r})."
-        text += f" Allowed: {', '.join(allowed)}." if allowed else ""
+        text += f" Allowed: {', '.join(allowed)}."
         return field, text + (f" Did you mean {match!r}?" if match else "")
     if kind == "union_tag_invalid":
         tag = str(context["tag"])

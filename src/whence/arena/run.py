@@ -8,14 +8,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.encodings import EncodingChoice
-from whence.encodings.transforms import TransformChoice
 from whence.errors import UserError
 from whence.models.init import initialise
 from whence.models.losses import loss
-from whence.models.sequence import Architecture
-from whence.runs.spec import Job, RunSpec, Spec
+from whence.models.sequence import ModelSpec
+from whence.runs.spec import Job, RunSpec
 from whence.runs.streams import Streams, generator
+from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Task
 
@@ -47,18 +46,11 @@ class Run(RunSpec):
 
     kind: ClassVar[str] = "arena"
     task: TaskChoice = Field(TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
-    encoding: EncodingChoice = Field(..., description="how position enters (see 'whence encodings')")
-    positions: TransformChoice | None = Field(None, description="edit of the positions before the encoding sees them")
-    model: Architecture = Architecture()
+    model: ModelSpec = ModelSpec()
     lengths: Lengths = Lengths()
 
     def labels(self) -> dict[str, str]:
-        return {"task": str(self.task), "encoding": self.arm}
-
-    @property
-    def arm(self) -> str:
-        """The encoding as a user writes it: `rope`, `randomized+alibi:sharpness=2`."""
-        return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
+        return {"task": str(self.task), "encoding": self.model.contender}
 
     def check(self) -> None:
         task: Task = self.task.build()
@@ -74,18 +66,25 @@ class Run(RunSpec):
                 f"{self.lengths.train_length}.",
                 field="test_lengths",
             )
-        self.build_model("meta")
+        if self.model.attention == "prefix":
+            raise UserError(
+                f"attention: 'prefix' needs a task that gives a prompt; {self.task} does not. "
+                "Allowed: causal, bidirectional.",
+                field="attention",
+            )
+        try:
+            self.build_model("meta")
+        except ValueError as error:
+            raise UserError(str(error), field="model") from None
 
     def build_model(self, device: torch.device | str) -> torch.nn.Module:
         task: Task = self.task.build()
         lengths = self.lengths
         with torch.device(device):
             return self.model.build(
-                encoding=self.encoding,
-                positions=self.positions,
-                symbols=task.symbols,
-                outputs=task.outputs,
-                per=task.per,
+                task.symbols,
+                task.outputs,
+                task.per,
                 train_length=lengths.train_length,
                 max_length=max((lengths.train_length, *lengths.test_lengths)),
             )

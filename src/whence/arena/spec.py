@@ -11,7 +11,8 @@ from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.transforms import TransformChoice
 from whence.errors import UserError
 from whence.models.sequence import Architecture
-from whence.runs.spec import Spec, Training
+from whence.runs.spec import Training
+from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 
 
@@ -61,10 +62,8 @@ class ArenaSpec(Spec):
         runs = [
             Run(
                 task=task,
-                encoding=contender.encoding,
-                positions=contender.positions,
                 seed=seed,
-                model=self.model,
+                model=self.model.with_encoding(contender.encoding, contender.positions),
                 lengths=self.lengths,
                 training=self.training,
             )

@@ -80,7 +80,7 @@ def tabulate(runs: Sequence[Run], store: Store) -> list[Row]:
     """Rows in the order in which the runs were planned."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        groups.setdefault((str(run.task), run.arm), []).append(run)
+        groups.setdefault((str(run.task), run.model.contender), []).append(run)
     measured = {key: _measure(members, store) for key, members in groups.items()}
     cells = [(key, part) for key, found in measured.items() for part in ("id", "ood") if part in found["parts"]]
     p_values = stats.holm([_p_value(measured[key], part) for key, part in cells])

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from whence.device import Device
 from whence.errors import UserError, nearest
-from whence.runs.spec import Spec
+from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
 O = TypeVar("O", bound="Output")
@@ -57,26 +57,28 @@ def parse(
     arguments, config = _take_config(arguments)
     spec = spec_class.read(_read_config(config)) if config else spec_class()
     description += "\n\n--config FILE reads any of these fields from YAML or JSON first; flags win."
-    values, words = _ask_tyro(spec, options_class(), arguments, prog, description)
+    values, chosen, words = _ask_tyro(spec, options_class(), arguments, prog, description)
     if words:
         raise UserError(f"{words[0]!r}: not expected here. See '{prog} --help'.", field=words[0])
-    return spec_class.read(_untwin(values, spec)), options_class.read(_untwin(values.options, options_class()))
+    return spec_class.read(_untwin(values, spec)), options_class.read(_untwin(chosen, options_class()))
 
 
 def parse_options(
     options_class: type[O], arguments: list[str], *, prog: str, description: str, words: bool = False
 ) -> tuple[O, list[str]]:
     """For verbs without a spec: the options, and the plain words among the arguments where the verb takes any."""
-    values, found = _ask_tyro(Nothing(), options_class(), arguments, prog, description)
+    _, chosen, found = _ask_tyro(Nothing(), options_class(), arguments, prog, description)
     if found and not words:
         raise UserError(f"{found[0]!r}: not expected here. See '{prog} --help'.", field=found[0])
-    return options_class.read(_untwin(values.options, options_class())), found
+    return options_class.read(_untwin(chosen, options_class())), found
 
 
 def _ask_tyro(
     spec: Spec, options: Output, arguments: list[str], prog: str, description: str
-) -> tuple[Any, list[str]]:
-    twin = _twin(spec, ("options", _twin(options)))
+) -> tuple[Any, Any, list[str]]:
+    """What was given for the spec, what was given for the options, and the words that are neither."""
+    group = type(options).__name__.lower()
+    twin = _twin(spec, (group, _twin(options)))
     values, rest = tyro.cli(
         type(twin),
         args=arguments,
@@ -91,7 +93,7 @@ def _ask_tyro(
             match = nearest(unknown, _flags(spec) + _flags(options))
             hint = f" Did you mean {match!r}?" if match else ""
             raise UserError(f"{unknown}: no such option. See '{prog} --help'.{hint}", field=unknown)
-    return values, rest
+    return values, getattr(values, group), rest
 
 
 def _take_config(arguments: list[str]) -> tuple[list[str], str | None]:

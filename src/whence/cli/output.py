@@ -20,7 +20,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], *, captio
     """As wide as the terminal; when piped, as wide as the content needs."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=max(80, *(sum(map(len, row)) + 4 * len(row) for row in [columns, *rows])))
+        console = Console(width=min(180, max(80, *(sum(map(len, row)) + 4 * len(row) for row in [columns, *rows]))))
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")

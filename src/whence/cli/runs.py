@@ -35,7 +35,7 @@ class Listing(Stored):
     """Which runs, and where."""
 
     state: str | None = Field(None, description="only runs in this state: finished, running, interrupted, failed, corrupt")
-    label: str | None = Field(None, description="only runs whose task or encoding contains this text")
+    label: str | None = Field(None, description="only runs whose title (task, encoding) contains this text")
 
 
 class Exporting(Listing):
@@ -74,7 +74,7 @@ def _chosen(store: Store, options: Listing) -> list[dict[str, Any]]:
         row
         for row in store.summaries()
         if options.state in (None, row["state"])
-        and (options.label is None or options.label in " ".join(row["labels"].values()))
+        and (options.label is None or options.label in row.get("title", ""))
     ]
 
 
@@ -102,7 +102,7 @@ def _row(row: dict[str, Any]) -> list[str]:
     return [
         row["id"],
         row["state"],
-        " · ".join(row["labels"].values()) or (row.get("error") or {}).get("message", ""),
+        row.get("title") or (row.get("error") or {}).get("message", ""),
         str(row.get("seed", "")),
         f"{row.get('step', 0)}/{row['steps']}" if "steps" in row else "",
         scores,
@@ -126,7 +126,7 @@ def _show(arguments: list[str]) -> int:
     if options.json_:
         print_json({"path": str(folder.path), "status": status, "spec": spec, "metrics": records, "files": files})
         return 0
-    print(f"{folder.id}  {status['state']}  {' · '.join(status['labels'].values())}  seed {status['seed']}")
+    print(f"{folder.id}  {status['state']}  {status['title']}  seed {status['seed']}")
     print(f"step {status['step']}/{status['steps']} · {status['tokens']} tokens in {duration(status['seconds'])} · {folder.path}")
     if "error" in status:
         print(f"failed: {status['error']['message']}")

@@ -8,7 +8,7 @@ from whence.cli.output import duration, percent, print_json
 DESCRIPTION = """Train one model: one task, one encoding, one seed.
 
   whence train --task k_back_recall:k=5 --encoding rope --steps 600
-  whence train --encoding randomized:span=512+alibi   is a comparison's business: see 'whence arena'
+  whence train --encoding alibi --positions randomized:span=512
 
 The run is kept under an id made of what was asked for. Asked for again, a finished run is not repeated and an
 unfinished one goes on where it stopped, bit for bit as if it had never been interrupted."""

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
+from whence.encodings.transforms import TransformChoice
+from whence.encodings.transforms.base import Transform
 from whence.mixers.attention import Attention, Context, Kind, visibility
 from whence.mixers.linear import Linear
+from whence.registry import Choice
+from whence.spec import Spec
 
-Head = Literal["token", "last", "mean", "first"]
+Per = Literal["token", "sequence"]
+Pool = Literal["last", "mean", "first"]
 EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
 
 
-class ModelSpec(BaseModel):
-    """What a model is, before it is built: the same object in a file, on the command line and in a form."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Architecture(Spec):
+    """The model around the encoding."""
 
     d_model: int = Field(128, ge=1, description="width of the residual stream")
     heads: int = Field(4, ge=1, description="attention heads per layer; must divide d_model")
@@ -31,50 +34,67 @@ class ModelSpec(BaseModel):
     dropout: float = Field(0.1, ge=0, lt=1, description="on attention weights and on what blocks add to the stream")
     mlp_ratio: float = Field(4.0, gt=0, description="width of the MLP's hidden layer over d_model")
     attention: Kind = Field("causal", description="who sees whom, by order in the sequence")
-    encoding: EncodingChoice = Field(ENCODINGS.choose("rope"), description="where position enters")
-    head: Head = Field("token", description="an output per token, or one per sequence: from its last, mean or first")
+    pool: Pool = Field("last", description="where one answer per sequence is read off")
 
-    def check(self, train_length: int = 2048, max_length: int = 2048) -> None:
-        """Raise ValueError, before any work, for what no single field can know. Allocates nothing."""
-        if self.d_model % self.heads:
-            raise ValueError(
-                f"d_model={self.d_model} is not divisible by heads={self.heads}; "
-                f"nearest allowed heads: {_nearest_divisors(self.d_model, self.heads)}"
-            )
-        if self._encoding_class.causal_only and self.attention != "causal":
-            raise ValueError(
-                f"encoding={self.encoding.name!r} is defined for causal attention only, "
-                f"got attention={self.attention!r}; use attention='causal' or another encoding"
-            )
-        with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            self._build_encodings(train_length, max_length)
+    def with_encoding(self, encoding: Choice, positions: Choice | None) -> ModelSpec:
+        return ModelSpec(**self.model_dump(), encoding=encoding, positions=positions)
+
+
+class ModelSpec(Architecture):
+    """What a model is, before it is built: the same object in a file, on the command line and in a form."""
+
+    encoding: EncodingChoice = Field(ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')")
+    positions: TransformChoice | None = Field(None, description="edit of the positions before the encoding sees them")
+
+    @property
+    def contender(self) -> str:
+        """The encoding as a user writes it: `rope`, `randomized:span=512+alibi`."""
+        return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
 
     def build(
-        self, inputs: int, outputs: int, train_length: int, max_length: int, *, continuous: bool = False
+        self,
+        inputs: int,
+        outputs: int,
+        per: Per = "token",
+        *,
+        train_length: int = 2048,
+        max_length: int = 2048,
+        continuous: bool = False,
     ) -> SequenceModel:
         """The model for `inputs` token kinds, or `inputs` features per step when continuous.
 
-        Weights come from the ambient RNG; `initialise(model, seed)` makes them a function of the seed.
+        Raises ValueError for what no single field can know. Weights come from the ambient RNG;
+        `initialise(model, seed)` makes them a function of the seed.
         """
-        self.check(train_length, max_length)
-        encodings = self._build_encodings(train_length, max_length)
-        return SequenceModel(self, encodings, inputs, outputs, continuous=continuous)
-
-    @property
-    def _encoding_class(self) -> type[Encoding]:
-        return cast(type[Encoding], self.encoding.variant)
-
-    def _build_encodings(self, train_length: int, max_length: int) -> list[Encoding]:
+        encoding_class = cast(type[Encoding], self.encoding.variant)
+        if self.d_model % self.heads:
+            raise ValueError(
+                f"heads: {self.heads} does not divide d_model={self.d_model}. "
+                f"Nearest allowed: {_nearest_divisors(self.d_model, self.heads)}."
+            )
+        if encoding_class.causal_only and self.attention != "causal":
+            raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
+        if self.positions and not encoding_class.admits_transforms:
+            raise ValueError(
+                f"positions: {self.positions} has no effect on {self.encoding}, which reads no positions. Allowed: none."
+            )
+        transform: Transform | None = None
+        if self.positions:
+            transform = self.positions.build(train_length=train_length, max_length=max_length)
+            train_length, max_length = transform.lengths(train_length, max_length)
         structure: dict[str, Any] = {
             "d_model": self.d_model,
             "heads": self.heads,
             "head_dim": self.d_model // self.heads,
-            "layers": self.layers,
             "train_length": train_length,
             "max_length": max_length,
         }
-        count = self.layers if self._encoding_class.per_layer else 1
-        return [self.encoding.build(**structure) for _ in range(count)]
+        count = self.layers if encoding_class.per_layer else 1
+        encodings = [self.encoding.build(**structure) for _ in range(count)]
+        pool = None if per == "token" else self.pool
+        return SequenceModel(
+            self, encodings, inputs, outputs, pool=pool, continuous=continuous, transform=transform
+        )
 
 
 def _nearest_divisors(number: int, wanted: int) -> str:
@@ -94,16 +114,17 @@ class SequenceModel(nn.Module):
         inputs: int,
         outputs: int,
         *,
+        pool: Pool | None = None,
         continuous: bool = False,
-        transform: Callable[..., Tensor] | None = None,
+        transform: Transform | None = None,
     ) -> None:
-        """`encodings`: one for all layers, or one per layer. `transform(positions, training=bool)` edits positions."""
+        """`encodings`: one for all layers, or one per layer. `pool`: one answer per sequence instead of per token."""
         super().__init__()
         if len(encodings) not in (1, spec.layers):
             raise ValueError(f"{len(encodings)} encodings for {spec.layers} layers: give one, or one per layer")
         self.spec = spec
         self.explicit = False  # True forces attention's step-by-step path, which the fused one must equal
-        self.transform = transform
+        self.pool, self.transform = pool, transform
         self.encodings = nn.ModuleList(encodings)
         self.embedding = Features(inputs, spec.d_model) if continuous else Tokens(inputs, spec.d_model)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
@@ -113,7 +134,7 @@ class SequenceModel(nn.Module):
     def forward(
         self, inputs: Tensor, positions: Tensor, *, valid: Tensor | None = None, prefix: Tensor | None = None
     ) -> Tensor:
-        """→ (batch, length, outputs), or (batch, outputs) for the heads that pool.
+        """→ (batch, length, outputs), or (batch, outputs) when the model pools.
 
         inputs: token ids (batch, length), or (batch, length, features). positions: (batch or 1, length[, axes]).
         valid: bool (batch, length), False at padding. prefix: (batch,) lengths, for attention="prefix".
@@ -128,7 +149,8 @@ class SequenceModel(nn.Module):
         x = encodings[0].embed(self.embedding(inputs), positions)
         for layer, block in enumerate(self.blocks):
             x = block(x, contexts[layer % len(contexts)])
-        return self.head(pool(self.norm(x), self.spec.head, valid))
+        x = self.norm(x)
+        return self.head(x if self.pool is None else pooled(x, self.pool, valid))
 
 
 def _check_positions(inputs: Tensor, positions: Tensor, axes: int) -> None:
@@ -177,16 +199,18 @@ class Features(Linear):
         super().__init__(features, d_model, scale=EMBEDDING_SCALE)
 
 
-def pool(x: Tensor, head: Head, valid: Tensor | None) -> Tensor:
-    """(batch, length, d) → (batch, d), over valid tokens only; unchanged for "token"."""
-    if head == "token":
-        return x
-    if head == "mean":
+def pooled(x: Tensor, pool: Pool, valid: Tensor | None) -> Tensor:
+    """(batch, length, d) → (batch, d), over valid tokens only."""
+    if pool == "mean":
         if valid is None:
             return x.mean(1)
         weights = valid.to(x.dtype)[..., None]
         return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
     if valid is None:
-        return x[:, -1 if head == "last" else 0]
-    index = valid.shape[1] - 1 - valid.flip(1).int().argmax(1) if head == "last" else valid.int().argmax(1)
+        return x[:, -1 if pool == "last" else 0]
+    index = valid.shape[1] - 1 - valid.flip(1).int().argmax(1) if pool == "last" else valid.int().argmax(1)
     return x.gather(1, index[:, None, None].expand(-1, 1, x.shape[-1])).squeeze(1)
+
+
+def count_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

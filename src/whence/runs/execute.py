@@ -266,6 +266,7 @@ class _Execution:
         status = {
             "id": self.spec.id,
             "kind": self.spec.kind,
+            "title": " · ".join(self.spec.labels().values()),
             "labels": self.spec.labels(),
             "seed": self.spec.seed,
             "state": state,
@@ -285,7 +286,6 @@ class _Execution:
         self._log(state, step=self.at.step, **({"error": error} if error else {}))
         self.log.close()
         if self.metrics is not None:
-            self.metrics.sync()
             self.metrics.close()
         files = {
             path.name: file_digest(path) for path in sorted(self.path.iterdir()) if path.name not in ("status.json", "lock")

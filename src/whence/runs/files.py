@@ -132,6 +132,7 @@ class ChainWriter:
         return self._size, self._last
 
     def close(self) -> None:
+        self.sync()
         self._file.close()
 
 

@@ -5,34 +5,21 @@ from __future__ import annotations
 import abc
 import importlib
 import importlib.util
+import math
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from whence.errors import UserError, from_validation
+from whence.errors import UserError
 from whence.runs.files import canonical, digest
+from whence.spec import Spec
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from whence.runs.streams import Streams
-
-
-class Spec(BaseModel):
-    """Frozen, and strict about names: a mistyped field is an error, not an extra."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def read(cls, document: Any) -> Self:
-        """Validate a mapping; errors name the field, the value, what is allowed and the nearest match."""
-        try:
-            return cls.model_validate(document)
-        except pydantic.ValidationError as error:
-            raise from_validation(error, cls) from None
 
 
 class Training(Spec):
@@ -50,8 +37,6 @@ class Training(Spec):
 
     def lr_at(self, step: int) -> float:
         """Learning rate of a step, a pure function of it: nothing to store, nothing to restore."""
-        import math
-
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         if self.schedule == "constant":

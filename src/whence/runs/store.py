@@ -181,9 +181,9 @@ class Store:
         try:
             status = read_sealed(self.runs / run_id / "status.json")
         except FileNotFoundError:
-            return {"id": run_id, "stamp": stamp, "state": "interrupted", "labels": {}, "step": 0}
+            return {"id": run_id, "stamp": stamp, "state": "interrupted", "title": "", "labels": {}, "step": 0}
         except (OSError, Corrupt) as error:
-            return {"id": run_id, "stamp": stamp, "state": "corrupt", "labels": {}, "error": {"message": str(error)}}
+            return {"id": run_id, "stamp": stamp, "state": "corrupt", "title": "", "labels": {}, "error": {"message": str(error)}}
         return {**{key: value for key, value in status.items() if key not in ("latest", "files")}, "stamp": stamp}
 
     def _live_state(self, row: dict[str, Any]) -> State:

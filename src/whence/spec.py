@@ -1,0 +1,42 @@
+"""The base of every description: frozen, and strict about names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Self, get_args
+
+import pydantic
+from pydantic import BaseModel, ConfigDict
+
+from whence.errors import from_validation
+
+
+class Spec(BaseModel):
+    """A mistyped field is an error, not an extra."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def read(cls, document: Any) -> Self:
+        """Validate a mapping; errors name the field, the value, what is allowed and the nearest match."""
+        try:
+            return cls.model_validate(document)
+        except pydantic.ValidationError as error:
+            raise from_validation(error, lambda path: fields_at(cls, path)) from None
+
+
+def fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """The names allowed at a place inside a model, where the path may run through lists and tagged unions."""
+    here = [model]
+    for part in path:
+        inside = [found for kind in here if part in kind.model_fields for found in _models_in(kind.model_fields[part].annotation)]
+        tagged = [kind for kind in here if "name" in kind.model_fields and kind.model_fields["name"].default == part]
+        here = inside or tagged or here
+    return sorted({name for kind in here for name in kind.model_fields})
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -1,0 +1,53 @@
+"""Shared by all tests: a run small enough to train in a blink, and the option for the slow suites."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+TINY: dict[str, Any] = {
+    "task": "k_back_recall:k=1,symbols=4",
+    "model": {"d_model": 16, "heads": 2, "layers": 1, "encoding": "rope"},
+    "lengths": {"train_length": 8, "test_lengths": [16], "test_sequences": 16},
+    "training": {"steps": 60, "batch_size": 8, "evaluations": 6, "warmup": 5},
+}
+TINY_FLAGS = (
+    "--d-model 16 --heads 2 --layers 1 --train-length 8 --test-lengths 16 --test-sequences 16 "
+    "--batch-size 8 --evaluations 6 --warmup 5"
+).split()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="long forms of the suites that have one")
+
+
+@pytest.fixture(scope="session")
+def slow(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--slow"))
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in changes.items():
+        result[key] = merged(result[key], value) if isinstance(value, dict) else value
+    return result
+
+
+@pytest.fixture
+def tiny() -> Callable[..., Any]:
+    """`tiny(seed=3, training={"steps": 5})`: a run spec, small unless told otherwise."""
+    from whence.arena.run import Run
+
+    return lambda **changes: Run.read(merged(TINY, changes))
+
+
+@pytest.fixture
+def source() -> Path:
+    return Path(__file__).parents[1] / "src"

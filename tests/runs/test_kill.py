@@ -1,0 +1,188 @@
+"""Kill it, corrupt it, resume it: the metrics come out bit for bit as if nothing had happened."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from whence.runs.execute import Conditions, Event, execute
+from whence.runs.spec import load_run_spec
+from whence.runs.store import Store
+from whence.runs.verify import problems_of, verify_store
+
+EVERY_STEP = Conditions(threads=1, checkpoint_seconds=0.0)
+
+
+def train_here(document: dict[str, Any], root: str) -> None:
+    execute(load_run_spec(document), Store(root), EVERY_STEP)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Any:
+    """Children forked from a clean server that has imported torch: real processes that start in a moment."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["whence.runs.execute", "whence.arena.run", __name__])
+    return context
+
+
+def results(store: Store, run_id: str) -> tuple[bytes, bytes, dict[str, Any]]:
+    """All that must not depend on how often a run was interrupted: every metric, every weight, the summary."""
+    folder = store.folder(run_id)
+    status = folder.status()
+    kept = {key: status[key] for key in ("state", "step", "tokens", "loss", "latest", "headline")}
+    return (folder.path / "metrics.jsonl").read_bytes(), folder.weights.read_bytes(), kept
+
+
+def test_killed_at_random_moments_and_during_writes(tiny: Callable[..., Any], tmp_path: Path, forks: Any, slow: bool) -> None:
+    steps, wanted_random, wanted_in_write = (3000, 60, 20) if slow else (600, 14, 8)
+    spec = tiny(
+        model={"d_model": 64, "dropout": 0.2, "encoding": "t5", "positions": "shifted:reach=5"},
+        training={"steps": steps, "evaluations": 12},
+    )
+    straight = Store(tmp_path / "straight")
+    assert execute(spec, straight, Conditions(threads=1, checkpoint_seconds=1e9))["state"] == "finished"
+
+    store = Store(tmp_path / "killed")
+    folder = store.folder(spec.id).path
+    chance = random.Random(0)
+    random_kills = write_kills = debris = 0
+    deadline = time.monotonic() + 300
+    while random_kills < wanted_random or write_kills < wanted_in_write:
+        assert time.monotonic() < deadline, f"{random_kills} random kills and {write_kills} during writes"
+        child = forks.Process(target=train_here, args=(spec.document(), str(store.root)))
+        child.start()
+        in_write = write_kills < wanted_in_write and (random_kills >= wanted_random or chance.random() < 0.4)
+        before = newest_step(folder)
+        while child.is_alive() and newest_step(folder) <= before:  # let every attempt make some way
+            time.sleep(0.001)
+        if in_write:
+            while child.is_alive() and not temporary_checkpoints(folder):
+                pass
+        else:
+            time.sleep(chance.random() * 0.05)
+        assert child.is_alive(), "the run ended before enough kills: give it more steps"
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        left = temporary_checkpoints(folder)
+        debris += bool(left)
+        write_kills += in_write
+        random_kills += not in_write
+    assert debris >= 1, "no kill hit a checkpoint while it was being written"
+    assert store.folder(spec.id).status()["state"] == "interrupted"
+
+    events: list[Event] = []
+    assert execute(spec, store, EVERY_STEP, events.append)["state"] == "finished"
+    assert results(store, spec.id) == results(straight, spec.id)
+    assert problems_of(store.folder(spec.id)) == []
+    assert not [event for event in events if event["event"] == "notice"]
+
+
+def newest_step(folder: Path) -> int:
+    steps = [int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")] if folder.exists() else []
+    return max(steps, default=-1)
+
+
+def temporary_checkpoints(folder: Path) -> list[Path]:
+    return list(folder.glob(".tmp-checkpoint*"))
+
+
+@pytest.fixture(scope="module")
+def resting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A finished run, and the same run stopped in the middle."""
+    from tests.conftest import TINY
+    from whence.arena.run import Run
+
+    spec = Run.read(TINY)
+    finished, interrupted = Store(tmp_path_factory.mktemp("finished")), Store(tmp_path_factory.mktemp("interrupted"))
+    execute(spec, finished, EVERY_STEP)
+    seen: list[int] = []
+    status = execute(spec, interrupted, EVERY_STEP, should_stop=lambda: seen.append(0) or len(seen) > 30)
+    assert status["state"] == "interrupted"
+    assert status["step"] == 30
+    for store in (finished, interrupted):
+        store.summaries()  # writes the index
+        assert all(not found for _, found in verify_store(store))
+    return {"spec": spec, "finished": finished, "interrupted": interrupted}
+
+
+def stored_files(store: Store) -> list[Path]:
+    return sorted(path for path in store.root.rglob("*") if path.is_file() and path.stat().st_size)
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1 << (at % 8)
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("which", ["finished", "interrupted"])
+def test_verify_notices_a_flipped_bit_anywhere(which: str, resting: dict[str, Any], tmp_path: Path, slow: bool) -> None:
+    original: Store = resting[which]
+    copy = Store(tmp_path / "store")
+    shutil.copytree(original.root, copy.root)
+    chance = random.Random(1)
+    names = set()
+    for path in stored_files(copy):
+        size = path.stat().st_size
+        data = path.read_bytes()
+        names.add(path.name.split("-")[0])
+        sample = chance.sample(range(size), min(size, 400 if slow else 25))
+        for at in {0, size - 1, *sample}:
+            damage(path, at)
+            found = [problem for _, problems in verify_store(copy) for problem in problems]
+            assert any(path.name in problem for problem in found), f"byte {at} of {path.name}"
+            path.write_bytes(data)
+    expected = {"finished": "model.safetensors", "interrupted": "checkpoint"}[which]
+    assert names == {"spec.json", "status.json", "metrics.jsonl", "log.jsonl", "index.json", expected}
+
+
+@pytest.mark.parametrize("which", ["finished", "interrupted"])
+def test_resume_notices_a_flipped_bit_and_still_gets_the_same_result(
+    which: str, resting: dict[str, Any], tmp_path: Path
+) -> None:
+    original, spec = resting[which], resting["spec"]
+    chance = random.Random(2)
+    names = [path.name for path in stored_files(original) if path.name != "index.json"]
+    for number, name in enumerate(names):
+        copy = Store(tmp_path / f"{number}")
+        shutil.copytree(original.root, copy.root)
+        path = copy.folder(spec.id).path / name
+        damage(path, chance.randrange(path.stat().st_size))
+        events: list[Event] = []
+        assert execute(spec, copy, EVERY_STEP, events.append)["state"] == "finished"
+        assert [event for event in events if event["event"] == "notice"], f"{name}: nobody was told"
+        assert results(copy, spec.id) == results(resting["finished"], spec.id), name
+        assert all(not found for _, found in verify_store(copy)), name
+
+
+def test_missing_files_are_noticed(resting: dict[str, Any], tmp_path: Path) -> None:
+    for number, path in enumerate(stored_files(resting["finished"])):
+        if path.name == "index.json":
+            continue
+        copy = Store(tmp_path / f"{number}")
+        shutil.copytree(resting["finished"].root, copy.root)
+        (copy.folder(resting["spec"].id).path / path.name).unlink()
+        assert problems_of(copy.folder(resting["spec"].id))
+
+
+def test_the_last_good_checkpoint_is_used(resting: dict[str, Any], tmp_path: Path) -> None:
+    copy = Store(tmp_path / "store")
+    shutil.copytree(resting["interrupted"].root, copy.root)
+    folder = copy.folder(resting["spec"].id).path
+    newest, older = sorted(folder.glob("checkpoint-*"), reverse=True)
+    damage(newest, newest.stat().st_size // 2)
+    events: list[Event] = []
+    execute(resting["spec"], copy, EVERY_STEP, events.append)
+    started = next(event for event in events if event["event"] == "started")
+    assert started["step"] == int(older.name.split("-")[1]) == 29
+    assert results(copy, resting["spec"].id) == results(resting["finished"], resting["spec"].id)
+    assert list(copy.damaged.iterdir()), "the damaged file was not kept"
