@@ -36,14 +36,14 @@ def main(arguments: list[str]) -> int:
     store, outcome = run_specs(runs, engine, max(count_parameters(run.build_model("meta")) for run in runs))
     rows = tabulate(runs, store)
     again = shlex.join(["whence", "arena", "--config", str(_keep_spec(spec.model_dump(mode="json"), store))])
-    report = write_report(spec, rows, store, again)
+    report = write_report(spec, rows, store, again) if any(row.finished for row in rows) else None
     if engine.json_:
         print_json(
             {
                 "heading": heading(spec.seeds),
                 "rows": [row.to_json() for row in rows],
                 "runs": outcome.ends,
-                "report": str(report),
+                "report": str(report) if report else None,
                 "again": again,
             }
         )
@@ -51,7 +51,9 @@ def main(arguments: list[str]) -> int:
     for task in dict.fromkeys(row.task for row in rows):
         _print_task(task, [row for row in rows if row.task == task], spec)
     print(heading(spec.seeds))
-    print(f"report  {report}\nagain   {again}")
+    if report:
+        print(f"report  {report}")
+    print(f"again   {again}")
     return exit_code(outcome)
 
 

@@ -53,7 +53,11 @@ def execute(
             return done
         folder.path.mkdir(parents=True, exist_ok=True)  # a damaged one has just been moved away
     with folder.lock(), ambient_kept(), _machine_settings():
-        return _Execution(spec, store, folder, conditions, on_event, should_stop).run()
+        execution = _Execution(spec, store, folder, conditions, on_event, should_stop)
+        try:
+            return execution.run()
+        finally:
+            execution.close()
 
 
 def _already_done(
@@ -103,6 +107,8 @@ class _Execution:
         self.conditions, self.on_event, self.should_stop = conditions, on_event, should_stop
         self.streams = Streams.of(spec.seed)
         self.at = Progress()
+        self.log: ChainWriter | None = None
+        self.metrics: ChainWriter | None = None
         self.created = time.time()
         self.last_checkpoint = self.last_status = self.last_told = time.monotonic()
 
@@ -110,7 +116,6 @@ class _Execution:
         self._clear_temporary_files()
         self._write_spec()
         self.log = self._open_log()
-        self.metrics: ChainWriter | None = None
         try:
             return self._train()
         except NonFinite as failure:
@@ -158,6 +163,11 @@ class _Execution:
         for old in checkpoint.found(self.path):
             old.unlink()
         return status
+
+    def close(self) -> None:
+        for file in (self.log, self.metrics):
+            if file is not None:
+                file.close()
 
     @property
     def threads(self) -> int:
@@ -243,6 +253,7 @@ class _Execution:
         }
 
     def _log(self, event: str, **facts: Any) -> None:
+        assert self.log is not None
         self.log.append({"event": event, "time": time.time(), **facts})
         self.log.sync()
 
@@ -284,9 +295,7 @@ class _Execution:
     def _rest(self, state: str, error: dict[str, Any] | None = None) -> dict[str, Any]:
         """Close the files and write the last status, which pins every other file by its checksum."""
         self._log(state, step=self.at.step, **({"error": error} if error else {}))
-        self.log.close()
-        if self.metrics is not None:
-            self.metrics.close()
+        self.close()
         files = {
             path.name: file_digest(path) for path in sorted(self.path.iterdir()) if path.name not in ("status.json", "lock")
         }

@@ -132,8 +132,9 @@ class ChainWriter:
         return self._size, self._last
 
     def close(self) -> None:
-        self.sync()
-        self._file.close()
+        if not self._file.closed:
+            self.sync()
+            self._file.close()
 
 
 def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], tuple[int, str], bool]:

@@ -14,15 +14,16 @@ import sys
 import threading
 from typing import Any
 
-from whence.runs.execute import Conditions, execute
-from whence.runs.spec import load_run_spec
-from whence.runs.store import Busy, Store
-
 
 def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # only now: torch takes seconds to import, and a stop may come meanwhile
+    from whence.runs.execute import Conditions, execute
+    from whence.runs.spec import load_run_spec
+    from whence.runs.store import Busy, Store
+
     # events own the real stdout; whatever a library prints goes to stderr
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -60,8 +60,9 @@ class _Worker:
 
     def _read(self, inbox: Inbox) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            inbox.put((self.number, json.loads(line)))
+        with self.process.stdout as events:
+            for line in events:
+                inbox.put((self.number, json.loads(line)))
         self.process.wait()
         inbox.put((self.number, None))
 
@@ -156,10 +157,11 @@ class _Engine:
     def _handle(self, worker: _Worker, event: Event | None) -> None:
         if event is None:
             del self.crew[worker.number]
+            worker.dismiss()
             if worker.run:  # it died with a run in hand
-                self.outcome.ends[worker.run] = "interrupted" if self.stopping else "crashed"
+                end = self.outcome.ends[worker.run] = "interrupted" if self.stopping else "crashed"
                 how = f"its process ended with code {worker.process.returncode}"
-                self.on_event({"event": "crashed", "run": worker.run, "message": how})
+                self.on_event({"event": end, "run": worker.run, "message": how})
                 if self.waiting and not self.stopping:
                     self._hire()
         elif event["event"] == "idle":

@@ -1,0 +1,140 @@
+"""The local engine with its real worker processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import TINY_FLAGS
+from whence.runs.engines.local import run_all, share
+from whence.runs.execute import Conditions, Event, execute
+from whence.runs.store import Busy, Store
+from whence.runs.verify import verify_store
+
+
+def test_one_failing_run_does_not_stop_the_rest(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    specs = [
+        tiny(),
+        tiny(training={"lr": 1e38, "schedule": "constant", "warmup": 0, "clip": 1e30}),
+        tiny(seed=1),
+        tiny(seed=2),
+    ]
+    events: list[Event] = []
+    outcome = run_all(specs, Store(tmp_path), workers=2, conditions=Conditions(threads=1), on_event=events.append)
+    assert [outcome.ends[spec.id] for spec in specs] == ["finished", "failed", "finished", "finished"]
+    assert {e["event"] for e in events} >= {"started", "progress", "finished", "failed"}
+    # in-process and in a worker, alone and in company: the same numbers
+    alone = Store(tmp_path / "alone")
+    execute(specs[2], alone, Conditions(threads=1))
+    metrics = [s.folder(specs[2].id).path.joinpath("metrics.jsonl").read_bytes() for s in (alone, Store(tmp_path))]
+    assert metrics[0] == metrics[1]
+    again = run_all(specs, Store(tmp_path), workers=1)
+    assert set(again.ends.values()) == {"skipped"}
+
+
+def test_a_worker_that_dies_takes_only_its_run_with_it(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    specs = [tiny(training={"steps": 100_000}), tiny(seed=1), tiny(seed=2)]
+    store = Store(tmp_path)
+    killed: list[int] = []
+
+    def shoot(event: Event) -> None:
+        if event["event"] == "progress" and event["run"] == specs[0].id and not killed:
+            [pid] = workers_of(os.getpid(), specs[0].id, store)
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    outcome = run_all(specs, store, workers=1, conditions=Conditions(threads=1), on_event=shoot)
+    assert killed
+    assert outcome.ends == {specs[0].id: "crashed", specs[1].id: "finished", specs[2].id: "finished"}
+    assert store.folder(specs[0].id).status()["state"] == "interrupted"
+
+
+def workers_of(parent: int, run_id: str, store: Store) -> list[int]:
+    """Direct children of this process that hold the run's lock file open."""
+    lock = str((store.folder(run_id).path / "lock").resolve())
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            is_child = entry.name.isdigit() and f"PPid:\t{parent}\n" in (entry / "status").read_text()
+            if is_child and any(os.readlink(fd) == lock for fd in (entry / "fd").iterdir()):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_two_processes_never_write_one_run(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    spec, store = tiny(), Store(tmp_path)
+    store.folder(spec.id).path.mkdir(parents=True)
+    with store.folder(spec.id).lock():
+        with pytest.raises(Busy):
+            execute(spec, store)
+        assert run_all([spec], store).ends == {spec.id: "busy"}
+    assert not store.folder(spec.id).is_locked()
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "whence", "arena", "--tasks", "k_back_recall:k=1,symbols=4", "--encodings", "rope", "none"]
+    command += [*TINY_FLAGS, "--seeds", "2", "--steps", "1500", "--checkpoint-seconds", "1000", "--workers", "2"]
+    interrupted = subprocess.Popen([*command, "--store", str(tmp_path / "a")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while not list((tmp_path / "a").glob("runs/*/checkpoint-*")):
+        assert interrupted.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    interrupted.send_signal(signal.SIGINT)
+    _, stderr = interrupted.communicate(timeout=60)
+    assert interrupted.returncode == 130, stderr
+    assert "To go on:" in stderr
+    assert "Traceback" not in stderr
+    states = [row["state"] for row in Store(tmp_path / "a").summaries()]
+    assert "interrupted" in states
+    assert "running" not in states
+    steps = [row["step"] for row in Store(tmp_path / "a").summaries()]
+    assert max(steps) > 0, "the stop did not write a checkpoint"
+    assert all(not found for _, found in verify_store(Store(tmp_path / "a")))
+
+    documents = []
+    for store in ("a", "b"):
+        done = subprocess.run([*command, "--json", "--store", str(tmp_path / store)], capture_output=True, text=True, check=True)
+        documents.append(json.loads(done.stdout)["rows"])
+    for row in (*documents[0], *documents[1]):
+        del row["seconds"], row["tokens_per_second"]
+    assert documents[0] == documents[1]
+    runs = sorted(p.name for p in (tmp_path / "a" / "runs").iterdir())
+    for run in runs:
+        a, b = ((tmp_path / s / "runs" / run / "metrics.jsonl").read_bytes() for s in ("a", "b"))
+        assert a == b
+
+
+def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "whence", "train", *TINY_FLAGS, "--steps", "1000000", "--store", str(tmp_path)]
+    parent = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(tmp_path.glob("runs/*/checkpoint-*")):
+        assert parent.poll() is None
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    [row] = Store(tmp_path).summaries()
+    deadline = time.monotonic() + 30
+    while Store(tmp_path).folder(row["id"]).is_locked():
+        assert time.monotonic() < deadline, "the worker goes on without its parent"
+        time.sleep(0.05)
+    assert Store(tmp_path).folder(row["id"]).status()["state"] == "interrupted"
+
+
+def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whence.runs.engines.local.cores", lambda: 8)
+    assert share(100) == (8, 1)
+    assert share(3) == (3, 2)
+    assert share(1) == (1, 8)
+    assert share(100, workers=2) == (2, 4)
+    assert share(100, workers=2, threads=1) == (2, 1)

@@ -1,0 +1,87 @@
+"""Listing, finding, removing; the index is a cache and nothing more."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence.errors import UserError
+from whence.runs.execute import Conditions, execute
+from whence.runs.store import Busy, Store
+
+
+@pytest.fixture
+def store(tiny: Callable[..., Any], tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    for seed in range(3):
+        execute(tiny(seed=seed, training={"steps": 3}), store, Conditions(threads=1))
+    return store
+
+
+def test_the_index_can_be_deleted_and_rebuilt(store: Store) -> None:
+    before = store.summaries()
+    assert [row["seed"] for row in before] == [0, 1, 2]
+    index = store.root / "index.json"
+    for damage in (index.unlink, lambda: index.write_bytes(b"{"), lambda: index.write_bytes(index.read_bytes()[:-9])):
+        damage()
+        assert store.summaries() == before
+        assert index.exists()
+
+
+def test_the_index_notices_changes(store: Store, tiny: Callable[..., Any]) -> None:
+    store.summaries()
+    execute(tiny(seed=9, training={"steps": 3}), store, Conditions(threads=1))
+    assert [row["seed"] for row in store.summaries()] == [0, 1, 2, 9]
+    shutil.rmtree(store.folder(store.summaries()[0]["id"]).path)
+    assert [row["seed"] for row in store.summaries()] == [1, 2, 9]
+    (store.folder(store.summaries()[0]["id"]).path / "status.json").write_text("{}")
+    assert [row["state"] for row in store.summaries()].count("corrupt") == 1
+
+
+def test_an_unfinished_run_without_a_process_reads_as_interrupted(store: Store, tiny: Callable[..., Any]) -> None:
+    spec = tiny(seed=5)
+
+    def die(event: dict[str, Any]) -> None:
+        if event["event"] == "progress":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(spec, store, Conditions(threads=1, checkpoint_seconds=0), die)
+    assert store.folder(spec.id).status()["state"] == "interrupted"
+    assert {row["id"]: row["state"] for row in store.summaries()}[spec.id] == "interrupted"
+    with store.folder(spec.id).lock():
+        assert {row["id"]: row["state"] for row in store.summaries()}[spec.id] == "running"
+
+
+def test_runs_are_found_by_their_first_digits(store: Store) -> None:
+    run_id = store.ids()[0]
+    assert store.find(run_id[:6]).id == run_id
+    for text in ("", "zzz", "../..", "/etc"):
+        with pytest.raises(UserError):
+            store.find(text)
+    with pytest.raises(UserError):
+        store.folder("../../etc/pwd")
+
+
+def test_removing(store: Store) -> None:
+    victim = store.folder(store.ids()[0])
+    with victim.lock(), pytest.raises(Busy):
+        store.remove(victim)
+    store.remove(victim)
+    assert not victim.path.exists()
+    assert len(store.summaries()) == 2
+    assert not list(store.damaged.iterdir())
+
+
+def test_where_the_store_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WHENCE_STORE", raising=False)
+    assert Store().root == Path("whence-runs")
+    monkeypatch.setenv("WHENCE_STORE", str(tmp_path))
+    assert Store().root == tmp_path
+    assert Store(tmp_path / "other").root == tmp_path / "other"
+    assert Store(tmp_path / "empty").summaries() == []
+    assert not (tmp_path / "empty").exists(), "reading must not create a store"
