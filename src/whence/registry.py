@@ -32,7 +32,7 @@ class Variant:
         if "__init__" in cls.__dict__:
             hints = get_type_hints(cls.__init__, include_extras=True)
             cls.__init__.__annotations__ = hints  # strings no more: pydantic could not resolve them from here
-            setattr(cls, "__init__", pydantic.validate_call(cls.__init__))
+            setattr(cls, "__init__", pydantic.validate_call(cls.__init__))  # noqa: B010  (a method is not assignable)
 
     @classmethod
     def summary(cls) -> str:
@@ -65,7 +65,8 @@ class Choice(BaseModel):
 
 
 def _print_value(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    """Text that reads back as the same value: every digit of a float, because two specs must not print alike."""
+    return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 
 def structural_parameters(variant: type[Variant]) -> list[str]:
@@ -142,17 +143,15 @@ class Registry(Generic[T]):
 
     def union(self) -> Any:
         """The type of a field that holds one choice of this registry."""
-        members = tuple(self.choices.values())
-        tagged = Annotated[Union[members], Field(discriminator="name")] if len(members) > 1 else members[0]
+        members = list(self.choices.values())
+        tagged = Annotated[Union[tuple(members)], Field(discriminator="name")] if len(members) > 1 else members[0]
         return Annotated[tagged, BeforeValidator(parse_choice)]
 
 
 def _choice_model(name: str, variant: type[Variant]) -> type[Choice]:
     parameters = inspect.signature(variant).parameters.values()
     hints = get_type_hints(variant.__init__, include_extras=True)
-    fields: dict[str, Any] = {
-        p.name: (hints[p.name], p.default) for p in parameters if p.kind is p.KEYWORD_ONLY
-    }
+    fields: dict[str, Any] = {p.name: (hints[p.name], p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
     model = create_model(variant.__name__, __base__=Choice, name=(Literal[name], name), **fields)  # type: ignore[valid-type]
     model.variant = variant
     model.__doc__ = variant.summary()

@@ -17,7 +17,10 @@ def geometric(dim: int, base: float) -> Tensor:
 
 
 def scaled(dim: int, base: float, scaling: Scaling, factor: float, train_length: int, reach: Tensor) -> Tensor:
-    """Frequencies stretched by `factor`. `reach` is the farthest position in use plus one (for dynamic_ntk)."""
+    """Frequencies stretched by `factor`, in the last dimension.
+
+    `reach` is the farthest position in use plus one, (..., 1); dynamic_ntk answers with a row for each.
+    """
     theta = geometric(dim, base).to(reach.device)
     if scaling == "none":
         return theta
@@ -29,9 +32,8 @@ def scaled(dim: int, base: float, scaling: Scaling, factor: float, train_length:
     if scaling == "dynamic_ntk":
         stretch = (factor * reach.to(torch.float64) / train_length - (factor - 1)).clamp(min=1.0)
         return theta * stretch**-exponent
-    return theta / factor * (1 - _yarn_keep(dim, base, train_length, theta)) + theta * _yarn_keep(
-        dim, base, train_length, theta
-    )
+    keep = _yarn_keep(dim, base, train_length, theta)
+    return theta * keep + theta / factor * (1 - keep)
 
 
 def _yarn_keep(dim: int, base: float, train_length: int, like: Tensor) -> Tensor:

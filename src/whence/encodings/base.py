@@ -13,14 +13,17 @@ The class attributes declare what the conformance suite then checks.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from whence.registry import Variant
 
 Shift = Literal["invariant", "absolute", "ignored"]
+Count = Annotated[int, Field(ge=1)]
 HOOKS = ("embed", "rotate", "bias", "score")
 
 
@@ -32,7 +35,8 @@ class Encoding(Variant, nn.Module):
     reference: ClassVar[str]
     axes: int = 1
     """How many position axes it reads: 1, or 2 for grids."""
-    causal_only: ClassVar[bool] = False
+    causal_only: bool = False
+    """Keys ahead of the query must be hidden. May depend on the options, so ask the instance."""
     per_layer: ClassVar[bool] = False
     admits_transforms: ClassVar[bool] = True
     """Whether editing the positions (randomized, shifted, ...) can change what it does."""
@@ -63,12 +67,42 @@ class Encoding(Variant, nn.Module):
         """The hooks this encoding overrides: where position enters."""
         return tuple(hook for hook in HOOKS if getattr(cls, hook) is not getattr(Encoding, hook))
 
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """Option sets, besides the defaults, that behave differently. The conformance suite runs them all."""
+        return []
 
-def distances(positions_q: Tensor, positions_k: Tensor) -> Tensor:
-    """Signed distance query − key, (batch, 1, length_q, length_k): positive where the key lies behind."""
-    return (positions_q[:, None, :, None] - positions_k[:, None, None, :])
+
+def on_axes(positions: Tensor, axes: int = 1) -> Tensor:
+    """The positions, once their shape is known to be right: a wrong one would broadcast into nonsense."""
+    if positions.ndim != (2 if axes == 1 else 3) or (axes > 1 and positions.shape[-1] != axes):
+        wanted = "(batch, length)" if axes == 1 else f"(batch, length, {axes})"
+        raise ValueError(f"positions have shape {tuple(positions.shape)}; this encoding reads {wanted}")
+    return positions
 
 
 def precise(positions: Tensor) -> Tensor:
     """Positions in the widest float the device has: angles of far positions lose digits in float32."""
     return positions.to(torch.float32 if positions.device.type == "mps" else torch.float64)
+
+
+def distances(positions_q: Tensor, positions_k: Tensor) -> Tensor:
+    """Signed distance query − key, (batch, 1, length_q, length_k): positive where the key lies behind.
+
+    Subtracted in int64 or the widest float, so that neighbours stay neighbours a billion positions out.
+    """
+    q, k = on_axes(positions_q), on_axes(positions_k)
+    widen = precise if q.is_floating_point() or k.is_floating_point() else Tensor.long
+    return widen(q)[:, None, :, None] - widen(k)[:, None, None, :]
+
+
+def interpolate(at: Tensor, lookup: Callable[[Tensor], Tensor]) -> Tensor:
+    """A table that `lookup` reads at whole indices, read at fractional ones: linear between the neighbours.
+
+    Ceiling rather than floor + 1, so that the last row needs no row after it.
+    """
+    if not at.is_floating_point():
+        return lookup(at).float()
+    below = at.floor()
+    low, high = lookup(below.long()).float(), lookup(at.ceil().long()).float()
+    return low + (high - low) * (at - below).float()

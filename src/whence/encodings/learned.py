@@ -1,0 +1,68 @@
+"""A table with one learned vector per position, and a stated policy for positions past it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from whence.encodings.base import Count, Encoding, Shift, interpolate, on_axes, precise
+
+
+class Learned(Encoding):
+    """Add a learned vector per position to the token embeddings; fractions interpolate between rows."""
+
+    beyond = "the option beyond_table says: an error, the last row, or rows that training never visited"
+    reference = "Gehring 2017; Devlin 2018"
+
+    def __init__(
+        self,
+        d_model: Count,
+        train_length: Count,
+        max_length: Count | None = None,
+        *,
+        beyond_table: Annotated[
+            Literal["error", "clamp", "untrained"],
+            Field(description="past the training length: refuse, reuse the last row, or use rows kept for max_length"),
+        ] = "untrained",
+        init_std: Annotated[float, Field(gt=0, description="standard deviation of the rows at the start")] = 0.02,
+    ) -> None:
+        super().__init__()
+        self.beyond_table, self.init_std = beyond_table, init_std
+        rows = max(train_length, max_length or 0) if beyond_table == "untrained" else train_length
+        self.table = nn.Parameter(torch.empty(rows, d_model))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table, std=self.init_std)
+
+    @property
+    def shift(self) -> Shift:
+        return "absolute"
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        at = precise(positions) if on_axes(positions).is_floating_point() else positions.long()
+        if self.beyond_table == "clamp":
+            at = at.clamp(0, len(self.table) - 1)
+        else:
+            self._refuse_outside(at)
+        rows = interpolate(at[..., None], lambda index: F.embedding(index.squeeze(-1), self.table))
+        return (x.float() + rows).to(x.dtype)
+
+    def _refuse_outside(self, at: Tensor) -> None:
+        if torch.compiler.is_compiling() or at.is_meta:
+            return  # no values to look at; the lookup itself still refuses a missing row
+        last = len(self.table) - 1
+        outside = at[~((at >= 0) & (at <= last))]
+        if outside.numel():
+            raise ValueError(
+                f"position {outside[0].item():g} is outside the learned table of {last + 1} rows (0 to {last}); "
+                f"beyond_table={self.beyond_table!r}: raise max_length with 'untrained', or choose 'clamp'"
+            )
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        return [{"beyond_table": "error"}, {"beyond_table": "clamp"}]

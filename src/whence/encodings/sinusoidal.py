@@ -1,0 +1,40 @@
+"""Sines and cosines of the position, added to the token embeddings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.encodings._frequencies import geometric
+from whence.encodings.base import Count, Encoding, Shift, on_axes, precise
+
+
+class Sinusoidal(Encoding):
+    """Add sin(p·θᵢ), cos(p·θᵢ) in alternating channels to the token embeddings."""
+
+    beyond = "defined everywhere; slow channels take values never seen in training"
+    reference = "Vaswani 2017"
+
+    def __init__(
+        self,
+        d_model: Count,
+        *,
+        base: Annotated[float, Field(gt=1, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
+    ) -> None:
+        super().__init__()
+        if d_model % 2:
+            raise ValueError(f"sinusoidal pairs a sine with a cosine: d_model={d_model} must be even")
+        self.d_model, self.base = d_model, base
+
+    @property
+    def shift(self) -> Shift:
+        return "absolute"
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        p = precise(on_axes(positions))
+        angles = p[..., None] * geometric(self.d_model, self.base).to(p)
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+        return (x.float() + waves.float()).to(x.dtype)

@@ -1,0 +1,41 @@
+"""What a transform does: it edits the positions before any encoding reads them.
+
+It is applied once per batch, to the one tensor that queries and keys both read, so that they never disagree.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from whence.registry import Variant
+
+
+class Transform(Variant, ABC):
+    """An edit of the positions, (batch, length) or (batch, length, axes), for any encoding that reads them."""
+
+    reference: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:
+        """The edited positions, of the same shape. Whatever is drawn is drawn once per row of `positions`."""
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """Option sets, besides the defaults, that behave differently."""
+        return []
+
+
+def roomy(positions: Tensor) -> Tensor:
+    """Positions in a number format with room for large ones: bfloat16 merges neighbours beyond 256, uint8 wraps."""
+    if not positions.is_floating_point():
+        return positions.long()
+    return positions.float() if positions.itemsize < 4 else positions
+
+
+def drawing_device(positions: Tensor, generator: torch.Generator | None) -> torch.device:
+    """A generator draws only on its own device."""
+    return positions.device if generator is None else generator.device

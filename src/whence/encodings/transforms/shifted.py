@@ -1,0 +1,36 @@
+"""A random common offset in training, which hides absolute position."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.encodings.transforms.base import Transform, drawing_device, roomy
+
+
+class Shifted(Transform):
+    """In training, move each row of positions by one random offset from 0 to reach; at test, leave it alone.
+
+    On a grid every axis has its own offset.
+    """
+
+    reference = "Kiyono 2021 (SHAPE)"
+
+    def __init__(
+        self,
+        *,
+        reach: Annotated[int, Field(ge=1, description="the largest offset")] = 500,
+    ) -> None:
+        self.reach = reach
+
+    def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:
+        positions = roomy(positions)
+        if not training:
+            return positions
+        shape = (positions.shape[0], 1, *positions.shape[2:])
+        device = drawing_device(positions, generator)
+        offset = torch.randint(self.reach + 1, shape, generator=generator, device=device)
+        return positions + offset.to(positions)
