@@ -15,6 +15,7 @@ from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.mixers.attention import Attention, Context, Kind, visibility
 from whence.mixers.linear import Linear
+from whence.registry import Choice
 
 Head = Literal["token", "last", "mean", "first"]
 EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
@@ -41,13 +42,15 @@ class ModelSpec(BaseModel):
                 f"d_model={self.d_model} is not divisible by heads={self.heads}; "
                 f"nearest allowed heads: {_nearest_divisors(self.d_model, self.heads)}"
             )
-        if self._encoding_class.causal_only and self.attention != "causal":
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            (encoding, *_), transform = self._parts(train_length, max_length)
+        if encoding.causal_only and self.attention != "causal":
             raise ValueError(
-                f"encoding={self.encoding.name!r} is defined for causal attention only, "
+                f"encoding='{self.encoding}' is defined for causal attention only, "
                 f"got attention={self.attention!r}; use attention='causal' or another encoding"
             )
-        with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            self._build_encodings(train_length, max_length)
+        if transform is not None and not encoding.admits_transforms:
+            raise ValueError(f"encoding='{self.encoding}' does not read positions: editing them changes nothing")
 
     def build(
         self, inputs: int, outputs: int, train_length: int, max_length: int, *, continuous: bool = False
@@ -57,14 +60,10 @@ class ModelSpec(BaseModel):
         Weights come from the ambient RNG; `initialise(model, seed)` makes them a function of the seed.
         """
         self.check(train_length, max_length)
-        encodings = self._build_encodings(train_length, max_length)
-        return SequenceModel(self, encodings, inputs, outputs, continuous=continuous)
+        encodings, transform = self._parts(train_length, max_length)
+        return SequenceModel(self, encodings, inputs, outputs, continuous=continuous, transform=transform)
 
-    @property
-    def _encoding_class(self) -> type[Encoding]:
-        return cast(type[Encoding], self.encoding.variant)
-
-    def _build_encodings(self, train_length: int, max_length: int) -> list[Encoding]:
+    def _parts(self, train_length: int, max_length: int) -> tuple[list[Encoding], Callable[..., Tensor] | None]:
         structure: dict[str, Any] = {
             "d_model": self.d_model,
             "heads": self.heads,
@@ -73,8 +72,10 @@ class ModelSpec(BaseModel):
             "train_length": train_length,
             "max_length": max_length,
         }
-        count = self.layers if self._encoding_class.per_layer else 1
-        return [self.encoding.build(**structure) for _ in range(count)]
+        count = self.layers if cast(type[Encoding], self.encoding.variant).per_layer else 1
+        encodings = [self.encoding.build(**structure) for _ in range(count)]
+        choice: Choice | None = getattr(self, "positions", None)  # a field once whence.encodings.transforms exists
+        return encodings, choice and choice.build(**structure)
 
 
 def _nearest_divisors(number: int, wanted: int) -> str:
