@@ -8,6 +8,7 @@ import pytest
 import torch
 from model_parts import D_MODEL, ENCODINGS, HEADS, KINDS, Gated, Nowhere, Sloped, batch, build, masks, rope
 
+from whence.encodings import RoPE
 from whence.mixers.attention import Attention, Context, visibility
 
 
@@ -160,3 +161,17 @@ def test_explicit_path_keeps_float64():
     explicit = module(x, Context.of(rope(), torch.arange(4)[None], "causal", None, True))
     assert fused.dtype == explicit.dtype == torch.float64
     torch.testing.assert_close(fused, explicit, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("pairing", ["adjacent", "halves"])
+def test_rope_turns_pairs_as_complex_numbers(pairing):
+    torch.manual_seed(0)
+    q, positions, theta = torch.randn(2, 1, 5, 8), torch.rand(2, 5) * 9, 10.0 ** -torch.arange(4)
+    turned, _ = RoPE(8, pairing=pairing).rotate(q, q, positions)
+
+    def pairs(x):
+        real, imaginary = (x[..., 0::2], x[..., 1::2]) if pairing == "adjacent" else x.chunk(2, -1)
+        return torch.complex(real, imaginary)
+
+    expected = pairs(q) * torch.polar(torch.tensor(1.0), positions[:, None, :, None] * theta)
+    torch.testing.assert_close(pairs(turned), expected, rtol=1e-5, atol=1e-5)

@@ -12,6 +12,7 @@ from model_parts import D_MODEL, ENCODINGS, HEADS, KINDS, LAYERS, VOCAB, Gated, 
 from pydantic import ValidationError
 
 from whence.encodings.base import Encoding
+from whence.models.init import initialise
 from whence.models.losses import loss
 from whence.models.sequence import ModelSpec, SequenceModel, pool
 
@@ -241,8 +242,6 @@ def test_meta_construction_allocates_nothing_and_can_be_filled():
     with torch.device("meta"):
         model = ModelSpec().build(VOCAB, VOCAB, 32, 64)
     assert all(p.is_meta for p in model.parameters())
-    from whence.models.init import initialise
-
     initialise(model.to_empty(device="cpu"), 3)
     twin = ModelSpec().build(VOCAB, VOCAB, 32, 64)
     initialise(twin, 3)
@@ -297,6 +296,7 @@ def test_causal_only_encodings_refuse_other_attention():
 
     class Chosen(type(ModelSpec().encoding)):
         def build(self, **structure):
+            assert torch.get_default_device().type == "meta"  # checking a spec allocates nothing
             return Behind()
 
     for kind in ("bidirectional", "prefix"):
