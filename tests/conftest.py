@@ -20,10 +20,26 @@ TINY: dict[str, Any] = {
     "lengths": {"train_length": 8, "test_lengths": [16], "test_sequences": 16},
     "training": {"steps": 60, "batch_size": 8, "evaluations": 6, "warmup": 5},
 }
-TINY_FLAGS = (
-    "--d-model 16 --heads 2 --layers 1 --train-length 8 --test-lengths 16 --test-sequences 16 "
-    "--batch-size 8 --evaluations 6 --warmup 5"
-).split()
+TINY_FLAGS = [
+    "--d-model",
+    "16",
+    "--heads",
+    "2",
+    "--layers",
+    "1",
+    "--train-length",
+    "8",
+    "--test-lengths",
+    "16",
+    "--test-sequences",
+    "16",
+    "--batch-size",
+    "8",
+    "--evaluations",
+    "6",
+    "--warmup",
+    "5",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 LEVELS = [
-    {"errors", "spec", "registry", "device", "stats"},
+    {"errors", "spec", "registry", "device", "seeds", "stats"},
     {"kernels", "encodings", "tasks"},
     {"mixers", "models"},
     {"runs"},
@@ -54,6 +54,9 @@ def test_the_test_itself_can_fail() -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["runs", "list", "--help"], ["nonsense"]])
 def test_help_does_not_import_torch(arguments: list[str]) -> None:
-    code = f"import sys; from whence.cli import run\ntry: run({arguments!r})\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    code = (
+        f"import sys; from whence.cli import run\ntry: run({arguments!r})\nexcept SystemExit: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

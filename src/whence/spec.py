@@ -30,7 +30,12 @@ def fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     """The names allowed at a place inside a model, where the path may run through lists and tagged unions."""
     here = [model]
     for part in path:
-        inside = [found for kind in here if part in kind.model_fields for found in _models_in(kind.model_fields[part].annotation)]
+        inside = [
+            found
+            for kind in here
+            if part in kind.model_fields
+            for found in _models_in(kind.model_fields[part].annotation)
+        ]
         tagged = [kind for kind in here if "name" in kind.model_fields and kind.model_fields["name"].default == part]
         here = inside or tagged or here
     return sorted({name for kind in here for name in kind.model_fields})

@@ -15,6 +15,7 @@ STRUCTURE = {
     "d_model": HEADS * HEAD_DIM,
     "heads": HEADS,
     "head_dim": HEAD_DIM,
+    "causal": True,
     "train_length": TRAIN_LENGTH,
     "max_length": MAX_LENGTH,
 }

@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 import torch
-from attend import CASES, HEAD_DIM, HEADS, IDS, MAX_LENGTH, STRUCTURE, attention, build, content, line
 from pydantic import ValidationError
 from torch.testing import assert_close
 
+from tests.encodings.attend import CASES, HEAD_DIM, HEADS, IDS, MAX_LENGTH, STRUCTURE, attention, build, content, line
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.registry import structural_parameters

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attend import CASES, IDS, MAX_LENGTH, STRUCTURE, TRAIN_LENGTH, attention, build, content, line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from tests.encodings.attend import CASES, IDS, MAX_LENGTH, STRUCTURE, TRAIN_LENGTH, attention, build, content, line
 from whence.encodings.transforms import TRANSFORMS, Interpolated, Randomized, Shifted
 from whence.encodings.transforms.base import Transform
 

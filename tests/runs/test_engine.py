@@ -83,9 +83,21 @@ def test_two_processes_never_write_one_run(tiny: Callable[..., Any], tmp_path: P
 
 
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "whence", "arena", "--tasks", "k_back_recall:k=1,symbols=4", "--encodings", "rope", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "whence",
+        "arena",
+        "--tasks",
+        "k_back_recall:k=1,symbols=4",
+        "--encodings",
+        "rope",
+        "none",
+    ]
     command += [*TINY_FLAGS, "--seeds", "2", "--steps", "1500", "--checkpoint-seconds", "1000", "--workers", "2"]
-    interrupted = subprocess.Popen([*command, "--store", str(tmp_path / "a")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    interrupted = subprocess.Popen(
+        [*command, "--store", str(tmp_path / "a")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     while not list((tmp_path / "a").glob("runs/*/checkpoint-*")):
         assert interrupted.poll() is None
         time.sleep(0.05)
@@ -104,7 +116,9 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
 
     documents = []
     for store in ("a", "b"):
-        done = subprocess.run([*command, "--json", "--store", str(tmp_path / store)], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [*command, "--json", "--store", str(tmp_path / store)], capture_output=True, text=True, check=True
+        )
         documents.append(json.loads(done.stdout)["rows"])
     for row in (*documents[0], *documents[1]):
         del row["seconds"], row["tokens_per_second"]

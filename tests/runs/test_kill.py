@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from whence.runs.execute import Conditions, Event, execute
 from whence.runs.spec import load_run_spec
 from whence.runs.store import Store
@@ -41,7 +42,9 @@ def results(store: Store, run_id: str) -> tuple[bytes, bytes, dict[str, Any]]:
     return (folder.path / "metrics.jsonl").read_bytes(), folder.weights.read_bytes(), kept
 
 
-def test_killed_at_random_moments_and_during_writes(tiny: Callable[..., Any], tmp_path: Path, forks: Any, slow: bool) -> None:
+def test_killed_at_random_moments_and_during_writes(
+    tiny: Callable[..., Any], tmp_path: Path, forks: Any, slow: bool
+) -> None:
     steps, wanted_random, wanted_in_write = (3000, 60, 20) if slow else (600, 14, 8)
     spec = tiny(
         model={"d_model": 64, "dropout": 0.2, "encoding": "t5", "positions": "shifted:reach=5"},

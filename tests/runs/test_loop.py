@@ -15,7 +15,8 @@ from whence.runs.execute import Conditions, execute
 from whence.runs.loop import make_optimizer
 from whence.runs.spec import Job, RunSpec, Training
 from whence.runs.store import Store
-from whence.runs.streams import Streams, derive, generator
+from whence.runs.streams import Streams, generator
+from whence.seeds import derive
 
 ONE = Conditions(threads=1, checkpoint_seconds=1e9)
 
@@ -101,7 +102,9 @@ def test_an_exception_marks_the_run_and_keeps_its_traceback(tmp_path: Path) -> N
     assert events[0]["event"] == "started"  # unlike a non-finite number, this is worth another try
 
 
-def test_a_full_disk_in_mid_run_is_a_failed_run(tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_in_mid_run_is_a_failed_run(
+    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -132,18 +135,26 @@ def test_only_linear_weights_decay(tiny: Callable[..., Any]) -> None:
     optimizer = make_optimizer(model, Training(weight_decay=0.3))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     decayed = {names[id(p)] for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
-    assert decayed == {n for n, m in model.named_parameters() if n.endswith(("qkv.weight", "out.weight", "up.weight", "down.weight", "head.weight"))}
+    assert decayed == {
+        n
+        for n, m in model.named_parameters()
+        if n.endswith(("qkv.weight", "out.weight", "up.weight", "down.weight", "head.weight"))
+    }
     assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(model.parameters()))
     assert optimizer.defaults["fused"] is True
 
 
-def test_dropout_is_on_in_every_training_step_and_off_in_evaluation(tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_is_on_in_every_training_step_and_off_in_evaluation(
+    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from whence.arena.run import ArenaJob
 
     modes: dict[str, set[bool]] = {"step": set(), "evaluate": set()}
     step, evaluate = ArenaJob.step, ArenaJob.evaluate
     monkeypatch.setattr(ArenaJob, "step", lambda self, g: (modes["step"].add(self.model.training), step(self, g))[1])
-    monkeypatch.setattr(ArenaJob, "evaluate", lambda self, s: (modes["evaluate"].add(self.model.training), evaluate(self, s))[1])
+    monkeypatch.setattr(
+        ArenaJob, "evaluate", lambda self, s: (modes["evaluate"].add(self.model.training), evaluate(self, s))[1]
+    )
     execute(tiny(), Store(tmp_path), ONE)
     assert modes == {"step": {True}, "evaluate": {False}}
 
@@ -154,7 +165,10 @@ def test_learning_happens_and_bf16_trains_too(tiny: Callable[..., Any], tmp_path
         status = execute(spec, Store(tmp_path), ONE)
         assert status["state"] == "finished"
         assert status["headline"]["id"] > 0.95, precision
-        assert all(p.dtype == torch.float32 for p in safetensors.torch.load_file(Store(tmp_path).folder(spec.id).weights).values())
+        assert all(
+            p.dtype == torch.float32
+            for p in safetensors.torch.load_file(Store(tmp_path).folder(spec.id).weights).values()
+        )
 
 
 def test_equal_seeds_are_paired_across_encodings(tiny: Callable[..., Any]) -> None:
@@ -168,7 +182,9 @@ def test_equal_seeds_are_paired_across_encodings(tiny: Callable[..., Any]) -> No
     assert len(shared) > 8
     assert all(torch.equal(states[0][name], states[1][name]) for name in shared)
     assert not torch.equal(states[0]["head.weight"], states[2]["head.weight"])
-    batches = [job.task.sample(generator(stream.data, 5), 4, 8).inputs for job, stream in zip(jobs, streams, strict=True)]
+    batches = [
+        job.task.sample(generator(stream.data, 5), 4, 8).inputs for job, stream in zip(jobs, streams, strict=True)
+    ]
     assert torch.equal(batches[0], batches[1])
     assert not torch.equal(batches[0], batches[2])
 
@@ -177,7 +193,9 @@ def test_streams_are_independent_and_evaluation_is_frozen() -> None:
     one, two = Streams.of(1), Streams.of(2)
     assert len({one.data, one.init, one.dropout, one.evaluation, two.data, two.init, two.dropout}) == 7
     assert one.evaluation == two.evaluation
-    draws = torch.stack([torch.randn(1000, generator=generator(s, step)) for s in (one.data, one.init) for step in (0, 1)])
+    draws = torch.stack(
+        [torch.randn(1000, generator=generator(s, step)) for s in (one.data, one.init) for step in (0, 1)]
+    )
     correlation = torch.corrcoef(draws) - torch.eye(4)
     assert correlation.abs().max() < 0.15
 

@@ -28,7 +28,7 @@ class Lengths(Spec):
     min_length: int | None = Field(
         None,
         ge=2,
-        description="shortest in training; none: tasks per token train at full length, tasks per sequence at every length",
+        description="shortest in training; none: full length for tasks per token, every length for tasks per sequence",
     )
     test_lengths: tuple[int, ...] = Field(
         (64, 128), description="lengths beyond training; scored on what lies beyond training alone"
@@ -56,7 +56,8 @@ class Run(RunSpec):
         task: Task = self.task.build()
         if self.lengths.train_length < task.shortest:
             raise UserError(
-                f"train_length: {self.lengths.train_length} is too short for {self.task}. Allowed: {task.shortest} or more.",
+                f"train_length: {self.lengths.train_length} is too short for {self.task}. "
+                f"Allowed: {task.shortest} or more.",
                 field="train_length",
             )
         too_short = [length for length in self.lengths.test_lengths if length <= self.lengths.train_length]
@@ -128,7 +129,9 @@ class ArenaJob(Job):
     def evaluate(self, streams: Streams) -> dict[str, Any]:
         train_length = self.run.lengths.train_length
         within = self._score(streams, train_length, beyond=0)
-        lengths = {str(length): self._score(streams, length, beyond=train_length) for length in self.run.lengths.test_lengths}
+        lengths = {
+            str(length): self._score(streams, length, beyond=train_length) for length in self.run.lengths.test_lengths
+        }
         metrics = {"id": within, "lengths": {str(train_length): within, **lengths}}
         headline = {"id": within["correct"] / within["total"]}
         if lengths:

@@ -74,5 +74,7 @@ class ArenaSpec(Spec):
         for run in runs[: len(self.tasks) * len(self.encodings)]:
             run.check()
         if len({run.id for run in runs}) != len(runs):
-            raise UserError("encodings: the same task or encoding is listed twice. Allowed: each once.", field="encodings")
+            raise UserError(
+                "encodings: the same task or encoding is listed twice. Allowed: each once.", field="encodings"
+            )
         return runs

@@ -103,7 +103,15 @@ def tabulate(runs: Sequence[Run], store: Store) -> list[Row]:
 
 
 def _measure(runs: Sequence[Run], store: Store) -> dict[str, Any]:
-    found: dict[str, Any] = {"finished": 0, "failed": {}, "parts": {}, "floors": {}, "seconds": 0.0, "tokens": 0, "curves": []}
+    found: dict[str, Any] = {
+        "finished": 0,
+        "failed": {},
+        "parts": {},
+        "floors": {},
+        "seconds": 0.0,
+        "tokens": 0,
+        "curves": [],
+    }
     for run in runs:
         folder = store.folder(run.id)
         if not (folder.path / "status.json").exists():

@@ -61,7 +61,9 @@ def _print_task(task, rows, spec) -> None:
     longest = max((spec.lengths.train_length, *spec.lengths.test_lengths))
     title = f"{task} · train ≤ {spec.lengths.train_length} · scored beyond at {spec.lengths.train_length + 1}–{longest}"
     floor = next((f"floor: {row.within.floor_name}, {percent(row.within.floor)} %" for row in rows if row.within), "")
-    print_table(title, ["encoding", "runs", "verdict", "ID %", "OOD %", "time"], [_cells(row) for row in rows], caption=floor)
+    print_table(
+        title, ["encoding", "runs", "verdict", "ID %", "OOD %", "time"], [_cells(row) for row in rows], caption=floor
+    )
     print()
 
 

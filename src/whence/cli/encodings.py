@@ -8,7 +8,7 @@ from whence.cli.options import Output, parse_options
 from whence.cli.output import print_json, print_table
 from whence.registry import Registry
 
-DESCRIPTION = """Positional encodings: where each enters a model, its options, and what it does past the training length.
+DESCRIPTION = """Positional encodings: where each enters a model, its options, what it does past the training length.
 
 Write one as NAME:OPTION=VALUE,OPTION=VALUE wherever an encoding is asked for, and put a transform of positions
 in front with a plus sign:  rope:scaling=yarn,factor=4   randomized:span=512+alibi"""
@@ -49,7 +49,10 @@ def main(arguments: list[str]) -> int:
     print_table(
         "Encodings",
         ["name", "enters", "options", "past the training length", "reference"],
-        [[e["name"], ", ".join(e["enters"]) or "—", shown(e["options"]), e["beyond"], e["reference"]] for e in encodings],
+        [
+            [e["name"], ", ".join(e["enters"]) or "—", shown(e["options"]), e["beyond"], e["reference"]]
+            for e in encodings
+        ],
     )
     print()
     print_table(
@@ -66,4 +69,6 @@ def options_of(registry: Registry[Any], name: str) -> dict[str, Any]:
 
 
 def shown(options: dict[str, Any]) -> str:
-    return " ".join(f"{name}={'|'.join(map(str, o['enum'])) if 'enum' in o else o.get('default')}" for name, o in options.items()) or "—"
+    """`name=default`, or all the choices where there are only a few."""
+    values = {name: "|".join(map(str, o["enum"])) if "enum" in o else o.get("default") for name, o in options.items()}
+    return " ".join(f"{name}={value}" for name, value in values.items()) or "—"

@@ -18,7 +18,13 @@ from whence.cli.output import duration, percent, stderr
 from whence.runs.execute import Event
 from whence.runs.spec import RunSpec
 
-ENDED = {"finished": "done", "skipped": "done before", "failed": "FAILED", "crashed": "CRASHED", "busy": "running elsewhere"}
+ENDED = {
+    "finished": "done",
+    "skipped": "done before",
+    "failed": "FAILED",
+    "crashed": "CRASHED",
+    "busy": "running elsewhere",
+}
 PLAIN_EVERY_SECONDS = 10
 SHOWN_AT_ONCE = 12
 
@@ -42,7 +48,9 @@ class Watcher:
             self._line(f"{len(self.specs)} runs · {self.crew}")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.live:
             self.live.__exit__(kind, error, trace)
         self._line(self._summary())
@@ -67,11 +75,15 @@ class Watcher:
         elif time.monotonic() - self.last_plain > PLAIN_EVERY_SECONDS:
             self.last_plain = time.monotonic()
             for run, latest in self.state.items():
-                self._line(f"{self._label(run)}: step {latest.get('step', 0)}/{self._steps(run)}{self._numbers(latest)}")
+                self._line(
+                    f"{self._label(run)}: step {latest.get('step', 0)}/{self._steps(run)}{self._numbers(latest)}"
+                )
 
     def _summary(self) -> str:
-        counts = [f"{list(self.ended.values()).count(end)} {text.lower()}" for end, text in ENDED.items() if end in self.ended.values()]
-        return f"{len(self.ended)} of {len(self.specs)} runs ended ({', '.join(counts) or 'none'}) in {duration(time.monotonic() - self.started)}"
+        ends = list(self.ended.values())
+        counts = ", ".join(f"{ends.count(end)} {text.lower()}" for end, text in ENDED.items() if end in ends)
+        elapsed = duration(time.monotonic() - self.started)
+        return f"{len(ends)} of {len(self.specs)} runs ended ({counts or 'none'}) in {elapsed}"
 
     def _render(self) -> Group:
         table = Table(box=None, pad_edge=False)
@@ -81,7 +93,9 @@ class Watcher:
             step, steps = latest.get("step", 0), self._steps(run)
             labels = list(self.specs[run].labels().values())
             bar = ProgressBar(total=steps, completed=step, width=24)
-            table.add_row(run, " · ".join(labels), f"seed {self.specs[run].seed}", f"{step}/{steps}", bar, self._numbers(latest))
+            table.add_row(
+                run, " · ".join(labels), f"seed {self.specs[run].seed}", f"{step}/{steps}", bar, self._numbers(latest)
+            )
         done, total = len(self.ended), len(self.specs)
         elapsed = time.monotonic() - self.started
         left = f" · about {duration(elapsed / done * (total - done))} left" if done else ""
@@ -105,4 +119,6 @@ class Watcher:
         return f"{run} {' · '.join(spec.labels().values())} · seed {spec.seed}"
 
     def _line(self, text: str) -> None:
-        (self.live.console if self.live else Console(file=sys.stderr, width=200)).print(text, highlight=False, markup=False)
+        (self.live.console if self.live else Console(file=sys.stderr, width=200)).print(
+            text, highlight=False, markup=False
+        )

@@ -20,13 +20,15 @@ from whence.errors import UserError, nearest
 from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
-O = TypeVar("O", bound="Output")
+Chosen = TypeVar("Chosen", bound="Output")
 
 
 class Output(Spec):
     """Where results go."""
 
-    json_: bool = Field(False, description="print one JSON document on standard output; progress goes to standard error")
+    json_: bool = Field(
+        False, description="print one JSON document on standard output; progress goes to standard error"
+    )
 
 
 class Stored(Output):
@@ -51,8 +53,8 @@ class Nothing(Spec):
 
 
 def parse(
-    spec_class: type[S], options_class: type[O], arguments: list[str], *, prog: str, description: str
-) -> tuple[S, O]:
+    spec_class: type[S], options_class: type[Chosen], arguments: list[str], *, prog: str, description: str
+) -> tuple[S, Chosen]:
     """The spec from defaults, then `--config FILE`, then the flags; and the options. Exits after `--help`."""
     arguments, config = _take_config(arguments)
     spec = spec_class.read(_read_config(config)) if config else spec_class()
@@ -64,8 +66,8 @@ def parse(
 
 
 def parse_options(
-    options_class: type[O], arguments: list[str], *, prog: str, description: str, words: bool = False
-) -> tuple[O, list[str]]:
+    options_class: type[Chosen], arguments: list[str], *, prog: str, description: str, words: bool = False
+) -> tuple[Chosen, list[str]]:
     """For verbs without a spec: the options, and the plain words among the arguments where the verb takes any."""
     _, chosen, found = _ask_tyro(Nothing(), options_class(), arguments, prog, description)
     if found and not words:
@@ -128,7 +130,9 @@ def _read_config(name: str) -> dict[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise UserError(f"config: {name!r} must hold fields and values, not a {type(document).__name__}.", field="config")
+        raise UserError(
+            f"config: {name!r} must hold fields and values, not a {type(document).__name__}.", field="config"
+        )
     return document
 
 

@@ -34,7 +34,9 @@ usage: whence runs ACTION [ID …] [options]
 class Listing(Stored):
     """Which runs, and where."""
 
-    state: str | None = Field(None, description="only runs in this state: finished, running, interrupted, failed, corrupt")
+    state: str | None = Field(
+        None, description="only runs in this state: finished, running, interrupted, failed, corrupt"
+    )
     label: str | None = Field(None, description="only runs whose title (task, encoding) contains this text")
 
 
@@ -56,9 +58,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments[0] not in ACTIONS:
         raise not_allowed("action", arguments[0], list(ACTIONS))
-    return {"list": _list, "show": _show, "export": _export, "resume": _resume, "verify": _verify, "rm": _rm}[arguments[0]](
-        arguments[1:]
-    )
+    return {"list": _list, "show": _show, "export": _export, "resume": _resume, "verify": _verify, "rm": _rm}[
+        arguments[0]
+    ](arguments[1:])
 
 
 def _options(kind: Any, action: str, arguments: list[str], *, words: bool = False) -> Any:
@@ -73,8 +75,7 @@ def _chosen(store: Store, options: Listing) -> list[dict[str, Any]]:
     return [
         row
         for row in store.summaries()
-        if options.state in (None, row["state"])
-        and (options.label is None or options.label in row.get("title", ""))
+        if options.state in (None, row["state"]) and (options.label is None or options.label in row.get("title", ""))
     ]
 
 
@@ -121,13 +122,16 @@ def _show(arguments: list[str]) -> int:
     try:
         status, spec, records = folder.status(), folder.spec_document(), folder.metrics()
     except (Corrupt, FileNotFoundError) as damage:
-        raise UserError(f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run") from None
+        raise UserError(
+            f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
+        ) from None
     files = {path.name: path.stat().st_size for path in sorted(folder.path.iterdir())}
     if options.json_:
         print_json({"path": str(folder.path), "status": status, "spec": spec, "metrics": records, "files": files})
         return 0
     print(f"{folder.id}  {status['state']}  {status['title']}  seed {status['seed']}")
-    print(f"step {status['step']}/{status['steps']} · {status['tokens']} tokens in {duration(status['seconds'])} · {folder.path}")
+    speed = f"{status['tokens']} tokens in {duration(status['seconds'])}"
+    print(f"step {status['step']}/{status['steps']} · {speed} · {folder.path}")
     if "error" in status:
         print(f"failed: {status['error']['message']}")
     evaluations = [record for record in records if "metrics" in record]
@@ -152,9 +156,7 @@ def _export(arguments: list[str]) -> int:
             stderr.print(f"{row['id']}: corrupt, left out", markup=False)
             continue
         common = {"id": row["id"], "state": row["state"], **row["labels"], "seed": row.get("seed")}
-        rows += [
-            {**common, "step": e["step"], **_flat(e["metrics"])} for e in store.folder(row["id"]).evaluations()
-        ]
+        rows += [{**common, "step": e["step"], **_flat(e["metrics"])} for e in store.folder(row["id"]).evaluations()]
     if options.json_:
         print_json(rows)
         return 0
@@ -204,7 +206,9 @@ def _verify(arguments: list[str]) -> int:
     folders = [store.find(word) for word in words]
     checks = ((f.id, problems_of(f)) for f in folders) if folders else verify_store(store)
     total = len(folders) or len(store.ids())
-    checked = dict(track(checks, "verifying", total=total, console=stderr, transient=True, disable=not stderr.is_terminal))
+    checked = dict(
+        track(checks, "verifying", total=total, console=stderr, transient=True, disable=not stderr.is_terminal)
+    )
     problems = {what: found for what, found in checked.items() if found}
     if options.json_:
         print_json({"checked": len(checked), "problems": problems})
@@ -228,7 +232,9 @@ def _rm(arguments: list[str]) -> int:
         try:
             store.remove(folder)
         except Busy:
-            raise UserError(f"run: {folder.id} is being written by another process; stop it first.", field="run") from None
+            raise UserError(
+                f"run: {folder.id} is being written by another process; stop it first.", field="run"
+            ) from None
     if options.json_:
         print_json({"removed": [folder.id for folder in folders]})
     else:

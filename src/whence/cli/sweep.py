@@ -28,7 +28,9 @@ def run_specs(specs: Sequence[RunSpec], engine: Engine, parameters: int) -> tupl
         outcome = run_all(specs, store, workers=engine.workers, conditions=conditions, on_event=watcher.event)
     if outcome.interrupted:
         command = shlex.join(["whence", *sys.argv[1:]])
-        stderr.print(f"Interrupted; nothing is lost. To go on:  {command}", markup=False, highlight=False, soft_wrap=True)
+        stderr.print(
+            f"Interrupted; nothing is lost. To go on:  {command}", markup=False, highlight=False, soft_wrap=True
+        )
     return store, outcome
 
 

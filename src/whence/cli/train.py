@@ -31,7 +31,9 @@ def main(arguments: list[str]) -> int:
         print_json({"path": str(folder.path), **status})
         return exit_code(outcome)
     scores = "  ".join(f"{name} {percent(value)} %" for name, value in status["headline"].items())
-    print(f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {scores}  {duration(status['seconds'])}")
+    print(
+        f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {scores}  {duration(status['seconds'])}"
+    )
     if "error" in status:
         print(f"  {status['error']['message']}")
     print(f"  {folder.path}")

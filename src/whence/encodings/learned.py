@@ -28,7 +28,9 @@ class Learned(Encoding):
             Literal["error", "clamp", "untrained"],
             Field(description="past the training length: refuse, reuse the last row, or use rows kept for max_length"),
         ] = "untrained",
-        init_std: Annotated[float, Field(gt=0, description="standard deviation of the rows at the start")] = 0.02,
+        init_std: Annotated[
+            float, Field(gt=0, description="deviation of the rows at the start; 0.7 gives them the energy of tokens")
+        ] = 0.7,
     ) -> None:
         super().__init__()
         self.beyond_table, self.init_std = beyond_table, init_std

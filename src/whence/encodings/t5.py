@@ -21,15 +21,21 @@ class T5(Encoding):
     def __init__(
         self,
         heads: Count,
+        causal: bool = False,
         *,
         sides: Annotated[
-            Literal["both", "past"],
-            Field(description="both: half the buckets for keys ahead. past: all for keys behind, causal models only"),
-        ] = "both",
+            Literal["auto", "both", "past"],
+            Field(
+                description="both: half the buckets for keys ahead. past: all for keys behind, causal models only. "
+                "auto: past in a causal model"
+            ),
+        ] = "auto",
         buckets: Annotated[int, Field(ge=4, description="how many distances are told apart")] = 32,
         max_distance: Annotated[int, Field(ge=2, description="from here on all distances look alike")] = 128,
     ) -> None:
         super().__init__()
+        if sides == "auto":
+            sides = "past" if causal else "both"
         self.sides, self.causal_only = sides, sides == "past"
         self.per_side = buckets // 2 if sides == "both" else buckets
         if max_distance <= self.per_side // 2:
@@ -57,7 +63,7 @@ class T5(Encoding):
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        return [{"sides": "past"}, {"buckets": 8, "max_distance": 20}]
+        return [{"sides": "past"}, {"sides": "both", "buckets": 8, "max_distance": 20}]
 
 
 def bucket_starts(buckets: int, max_distance: int) -> list[int]:

@@ -15,10 +15,10 @@ How large weights start is each module's own matter (`reset_parameters`):
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 from torch import nn
+
+from whence.seeds import derive
 
 
 def initialise(model: nn.Module, seed: int) -> None:
@@ -35,10 +35,5 @@ def initialise(model: nn.Module, seed: int) -> None:
             reset = getattr(module, "reset_parameters", None)
             if callable(reset):
                 for generator in generators:
-                    generator.manual_seed(stream(seed, name))
+                    generator.manual_seed(derive(seed, name))
                 reset()
-
-
-def stream(seed: int, name: str) -> int:
-    """A 63-bit seed for `name`, the same on every machine and in every process (Python's hash is neither)."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1

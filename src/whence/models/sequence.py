@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -43,7 +42,9 @@ class Architecture(Spec):
 class ModelSpec(Architecture):
     """What a model is, before it is built: the same object in a file, on the command line and in a form."""
 
-    encoding: EncodingChoice = Field(ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')")
+    encoding: EncodingChoice = Field(
+        ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
+    )
     positions: TransformChoice | None = Field(None, description="edit of the positions before the encoding sees them")
 
     @property
@@ -66,35 +67,37 @@ class ModelSpec(Architecture):
         Raises ValueError for what no single field can know. Weights come from the ambient RNG;
         `initialise(model, seed)` makes them a function of the seed.
         """
-        encoding_class = cast(type[Encoding], self.encoding.variant)
         if self.d_model % self.heads:
             raise ValueError(
                 f"heads: {self.heads} does not divide d_model={self.d_model}. "
                 f"Nearest allowed: {_nearest_divisors(self.d_model, self.heads)}."
             )
-        if encoding_class.causal_only and self.attention != "causal":
-            raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
-        if self.positions and not encoding_class.admits_transforms:
-            raise ValueError(
-                f"positions: {self.positions} has no effect on {self.encoding}, which reads no positions. Allowed: none."
-            )
         transform: Transform | None = None
         if self.positions:
             transform = self.positions.build(train_length=train_length, max_length=max_length)
             train_length, max_length = transform.lengths(train_length, max_length)
+        encodings = self._encodings(train_length, max_length)
+        if encodings[0].causal_only and self.attention != "causal":
+            raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
+        if transform and not encodings[0].admits_transforms:
+            raise ValueError(
+                f"positions: {self.positions} has no effect on {self.encoding}, which reads none. Allowed: none."
+            )
+        pool = None if per == "token" else self.pool
+        return SequenceModel(self, encodings, inputs, outputs, pool=pool, continuous=continuous, transform=transform)
+
+    def _encodings(self, train_length: int, max_length: int) -> list[Encoding]:
+        """One for all layers, or one per layer where the encoding asks for it."""
         structure: dict[str, Any] = {
             "d_model": self.d_model,
             "heads": self.heads,
             "head_dim": self.d_model // self.heads,
+            "causal": self.attention == "causal",
             "train_length": train_length,
             "max_length": max_length,
         }
-        count = self.layers if encoding_class.per_layer else 1
-        encodings = [self.encoding.build(**structure) for _ in range(count)]
-        pool = None if per == "token" else self.pool
-        return SequenceModel(
-            self, encodings, inputs, outputs, pool=pool, continuous=continuous, transform=transform
-        )
+        count = self.layers if cast(type[Encoding], self.encoding.variant).per_layer else 1
+        return [self.encoding.build(**structure) for _ in range(count)]
 
 
 def _nearest_divisors(number: int, wanted: int) -> str:

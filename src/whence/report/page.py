@@ -17,18 +17,22 @@ from whence.runs.files import addressed_name, digest, write_atomically
 from whence.runs.store import Store
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; }
+body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.5rem }
-table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #ddd; vertical-align: top }
-td.n { font-variant-numeric: tabular-nums } .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
-.note { color: #555 } .badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
-pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre { padding: .8rem; overflow-x: auto } .scroll { overflow-x: auto }
+table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
+th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #ddd; vertical-align: top }
+td.n { font-variant-numeric: tabular-nums } .note { color: #555 }
+.swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
+.badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
+pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre { padding: .8rem; overflow-x: auto }
 """
 
 
 def write_report(spec: ArenaSpec, rows: Sequence[Row], store: Store, again: str) -> Path:
     """Named by its checksum: a report never changes under its name."""
     title = " · ".join(dict.fromkeys(row.task for row in rows))
+    document = json.dumps(spec.model_dump(mode="json"), indent=1)
     parts = [
         f"<h1>whence arena: {html.escape(title)}</h1>",
         f"<p class=note>{html.escape(stats.heading(spec.seeds))}</p>",
@@ -38,11 +42,12 @@ def write_report(spec: ArenaSpec, rows: Sequence[Row], store: Store, again: str)
     parts += [
         "<h2>Make it again</h2>",
         f"<pre>{html.escape(again)}</pre>",
-        f"<details><summary>The whole specification</summary><pre>{html.escape(json.dumps(spec.model_dump(mode='json'), indent=1))}</pre></details>",
+        f"<details><summary>The whole specification</summary><pre>{html.escape(document)}</pre></details>",
     ]
     page = (
         f'<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width">'
-        f"<title>whence arena: {html.escape(title)}</title><style>{STYLE}</style></head><body>{''.join(parts)}</body></html>"
+        f"<title>whence arena: {html.escape(title)}</title><style>{STYLE}</style></head>"
+        f"<body>{''.join(parts)}</body></html>"
     ).encode()
     path = store.reports / addressed_name("arena", page, ".html")
     write_atomically(path, page)
@@ -58,13 +63,21 @@ def _task_section(spec: ArenaSpec, task: str, rows: Sequence[Row], *, with_scrip
     beyond = ", ".join(map(str, lengths.test_lengths)) or "no longer sequences"
     return [
         f"<h2>{html.escape(task)}</h2>",
-        f"<p>Trained on lengths up to {lengths.train_length}; beyond training scored at {beyond}, on what lies beyond alone. "
+        f"<p>Trained on lengths up to {lengths.train_length}; beyond training scored at {beyond}, "
+        "on what lies beyond alone. "
         + (f"Floor: {html.escape(floor.floor_name)}, {100 * floor.floor:.1f} %." if floor else "")
         + "</p>",
-        "<div class=scroll><table><tr><th>encoding<th>verdict<th>within training (%)<th>beyond training (%)<th>each seed<th>runs</tr>",
+        "<div class=scroll><table><tr><th>encoding<th>verdict<th>within training (%)<th>beyond training (%)"
+        "<th>each seed<th>runs</tr>",
         *(_table_row(row) for row in rows),
         "</table></div>",
-        to_html(figure, full_html=False, include_plotlyjs=with_script, config={"displaylogo": False}, div_id=f"curves-{digest(task)[:8]}"),
+        to_html(
+            figure,
+            full_html=False,
+            include_plotlyjs=with_script,
+            config={"displaylogo": False},
+            div_id=f"curves-{digest(task)[:8]}",
+        ),
     ]
 
 

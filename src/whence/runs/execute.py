@@ -297,7 +297,9 @@ class _Execution:
         self._log(state, step=self.at.step, **({"error": error} if error else {}))
         self.close()
         files = {
-            path.name: file_digest(path) for path in sorted(self.path.iterdir()) if path.name not in ("status.json", "lock")
+            path.name: file_digest(path)
+            for path in sorted(self.path.iterdir())
+            if path.name not in ("status.json", "lock")
         }
         if state == "finished":
             files = {name: value for name, value in files.items() if not checkpoint.NAME.fullmatch(name)}

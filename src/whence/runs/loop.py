@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from whence.runs.spec import Job, Training
-from whence.runs.streams import Streams, derive, generator
+from whence.runs.streams import Streams, generator
+from whence.seeds import derive
 
 LOGGED_LOSSES = 200
 """Training losses kept per run, evenly spaced: enough for a curve, not a file that grows with the steps."""

@@ -1,15 +1,15 @@
 """Where runs live: one directory each, files are the truth.
 
-    <store>/runs/<id>/spec.json            sealed   what was asked for, and the seeds of its random streams
-                      status.json          sealed   where it stands, its latest numbers, checksums once it rests
-                      metrics.jsonl        chained  losses and evaluations: identical however often it was resumed
-                      log.jsonl            chained  every start, stop and mishap, with machine, threads and versions
-                      checkpoint-*.safetensors      while it runs
-                      model.safetensors             when it has finished
-                      lock                 empty    held by the one process that may write
-    <store>/damaged/                       what was found corrupt and replaced, kept for inspection
-    <store>/reports/                       pages, named by their checksum
-    <store>/index.json                     sealed   a cache of all statuses; delete it at will
+<store>/runs/<id>/spec.json            sealed   what was asked for, and the seeds of its random streams
+                  status.json          sealed   where it stands, its latest numbers, checksums once it rests
+                  metrics.jsonl        chained  losses and evaluations: identical however often it was resumed
+                  log.jsonl            chained  every start, stop and mishap, with machine, threads and versions
+                  checkpoint-*.safetensors      while it runs
+                  model.safetensors             when it has finished
+                  lock                 empty    held by the one process that may write
+<store>/damaged/                       what was found corrupt and replaced, kept for inspection
+<store>/reports/                       pages, named by their checksum
+<store>/index.json                     sealed   a cache of all statuses; delete it at will
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -163,10 +163,8 @@ class Store:
             row = known.get(run_id)
             rows[run_id] = row if row and row["stamp"] == stamp else self._summarise(run_id, stamp)
         if rows != known and self.root.is_dir():
-            try:
+            with suppress(OSError):  # a read-only store still lists, only slower
                 write_sealed(self.root / "index.json", {"format": FORMAT, "runs": rows}, durable=False)
-            except OSError:
-                pass  # a read-only store still lists, only slower
         live = [{**row, "state": self._live_state(row)} for row in rows.values()]
         return sorted(live, key=lambda row: (row.get("created", 0), row["id"]))
 
@@ -183,7 +181,14 @@ class Store:
         except FileNotFoundError:
             return {"id": run_id, "stamp": stamp, "state": "interrupted", "title": "", "labels": {}, "step": 0}
         except (OSError, Corrupt) as error:
-            return {"id": run_id, "stamp": stamp, "state": "corrupt", "title": "", "labels": {}, "error": {"message": str(error)}}
+            return {
+                "id": run_id,
+                "stamp": stamp,
+                "state": "corrupt",
+                "title": "",
+                "labels": {},
+                "error": {"message": str(error)},
+            }
         return {**{key: value for key, value in status.items() if key not in ("latest", "files")}, "stamp": stamp}
 
     def _live_state(self, row: dict[str, Any]) -> State:

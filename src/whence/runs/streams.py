@@ -6,18 +6,13 @@ what it would have drawn, and evaluating more often changes nothing in training.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
-
-def derive(*path: int | str) -> int:
-    """A 63-bit seed from a path such as (seed, "data", step); the same on every machine and Python."""
-    text = "/".join(map(str, path))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+from whence.seeds import derive
 
 
 @dataclass(frozen=True)

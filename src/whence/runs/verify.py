@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from whence.runs import checkpoint
-from whence.runs.files import TEMPORARY, Corrupt, canonical, check_addressed, digest, file_digest, read_chained, read_sealed
+from whence.runs.files import (
+    TEMPORARY,
+    Corrupt,
+    canonical,
+    check_addressed,
+    digest,
+    file_digest,
+    read_chained,
+    read_sealed,
+)
 from whence.runs.store import RunFolder, Store
 
 
@@ -51,7 +60,11 @@ def _problems(run: RunFolder) -> Iterator[str]:
     known = {"status.json", "spec.json", "metrics.jsonl", "log.jsonl", "lock", *pinned}
     for extra in sorted(path.iterdir()):
         if extra.name not in known and not checkpoint.NAME.fullmatch(extra.name):
-            left = "left by a killed write; cleared on resume" if extra.name.startswith(TEMPORARY) else "not part of the run"
+            left = (
+                "left by a killed write; cleared on resume"
+                if extra.name.startswith(TEMPORARY)
+                else "not part of the run"
+            )
             yield f"{extra.name}: {left}"
     lock = path / "lock"
     if lock.exists() and lock.stat().st_size:

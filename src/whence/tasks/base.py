@@ -24,9 +24,9 @@ class Batch:
     positions: Tensor
     """(1, length): shared by all rows."""
     targets: Tensor
-    """(batch, length) or (batch,); integers for classification, floats for regression."""
+    """A class per answer, (batch, length) or (batch,); for regression floats, with one more axis of `outputs`."""
     scored: Tensor
-    """bool, same shape as targets: where an answer counts."""
+    """bool, (batch, length) or (batch,): where an answer counts."""
 
     def to(self, device: torch.device) -> Batch:
         return Batch(*(t.to(device) for t in (self.inputs, self.positions, self.targets, self.scored)))
@@ -51,7 +51,7 @@ class Task(Variant, abc.ABC):
         """What each named shortcut scores, without the skill in question, on positions from `first` on."""
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """bool, like targets: is this answer right?"""
+        """bool, like `scored`: is this answer right?"""
         return outputs.argmax(-1) == targets
 
 

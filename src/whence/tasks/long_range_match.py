@@ -22,9 +22,7 @@ class LongRangeMatch(Task):
     per = "sequence"
     shortest = 4
 
-    def __init__(
-        self, *, symbols: Annotated[int, Field(ge=3, description="size of the alphabet")] = 16
-    ) -> None:
+    def __init__(self, *, symbols: Annotated[int, Field(ge=3, description="size of the alphabet")] = 16) -> None:
         self.symbols, self.outputs = symbols, 2
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:

@@ -33,11 +33,11 @@ class MarkerDistance(Task):
         inputs = torch.randint(self.distractors, (batch, length), generator=generator)
         marks = torch.rand(batch, length, generator=generator).topk(2, dim=1).indices
         inputs.scatter_(1, marks, self.distractors)
-        distance = (marks[:, 0] - marks[:, 1]).abs()
+        distance = (marks[:, :1] - marks[:, 1:]).abs()
         return Batch(inputs, line(length), distance / self.unit, torch.ones(batch, dtype=torch.bool))
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return ((outputs.squeeze(-1) - targets) * self.unit).abs() < 0.5
+        return (((outputs - targets) * self.unit).abs() < 0.5).squeeze(-1)
 
     def floors(self, length: int, first: int = 0) -> dict[str, float]:
         return {"the commonest distance (1)": 2 / length}

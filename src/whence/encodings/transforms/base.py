@@ -23,6 +23,10 @@ class Transform(Variant, ABC):
     def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:
         """The edited positions, of the same shape. Whatever is drawn is drawn once per row of `positions`."""
 
+    def lengths(self, train_length: int, max_length: int) -> tuple[int, int]:
+        """How far positions reach after the edit, in training and at all: what a table must hold."""
+        return train_length, max_length
+
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
         """Option sets, besides the defaults, that behave differently."""

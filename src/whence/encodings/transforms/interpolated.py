@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import torch
@@ -46,6 +47,10 @@ class Interpolated(Transform):
         # Clamped, because rounding must not push the farthest past the last row of a table.
         squeezed = (positions * self.last / farthest).clamp(max=self.last)
         return torch.where(farthest > self.last, squeezed, positions)
+
+    def lengths(self, train_length: int, max_length: int) -> tuple[int, int]:
+        reach = math.ceil(max_length / self.factor)
+        return train_length, train_length if self.fit else max(train_length, reach)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

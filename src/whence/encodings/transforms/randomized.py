@@ -46,6 +46,9 @@ class Randomized(Transform):
         drawn = sample.masked_fill(unused, self.span).sort(-1).values.gather(-1, ranks)
         return drawn.movedim(-1, 1).to(roomy(positions).dtype)
 
+    def lengths(self, train_length: int, max_length: int) -> tuple[int, int]:
+        return self.span, self.span
+
 
 def dense_ranks(lines: Tensor) -> Tensor:
     """For each entry, how many distinct values of its line are smaller."""

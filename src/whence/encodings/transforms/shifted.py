@@ -34,3 +34,6 @@ class Shifted(Transform):
         device = drawing_device(positions, generator)
         offset = torch.randint(self.reach + 1, shape, generator=generator, device=device)
         return positions + offset.to(positions)
+
+    def lengths(self, train_length: int, max_length: int) -> tuple[int, int]:
+        return train_length + self.reach, max(train_length + self.reach, max_length)

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 
@@ -70,18 +70,14 @@ class _Worker:
         assert self.process.stdin is not None
         self.run = spec.id
         order = {"spec": spec.document(), "store": str(store.root.absolute()), "conditions": asdict(conditions)}
-        try:
+        with suppress(BrokenPipeError):  # it has died; its end is on the way to the inbox
             self.process.stdin.write(json.dumps(order) + "\n")
-        except BrokenPipeError:
-            pass  # it has died; its end is on the way to the inbox
 
     def dismiss(self) -> None:
         """No more orders: an idle worker leaves by itself."""
         assert self.process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
 
 
 def share(runs: int, workers: int | None = None, threads: int | None = None) -> tuple[int, int]:
