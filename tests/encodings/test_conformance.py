@@ -277,7 +277,7 @@ def test_bad_arguments_are_named(name: str) -> None:
         with pytest.raises(ValidationError) as caught:
             variant(**{**structure, argument: "certainly not"})
         assert argument in [part for error in caught.value.errors() for part in error["loc"]]
-    for size in structure:
+    for size in structure.keys() - {"causal"}:
         with pytest.raises(ValidationError, match=size):
             variant(**{**structure, size: 0})
     with pytest.raises(ValidationError, match="certainly_not"):

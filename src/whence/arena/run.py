@@ -24,16 +24,16 @@ EVALUATION_BATCH = 64
 class Lengths(Spec):
     """How long sequences are, in training and in tests."""
 
-    train_length: int = Field(32, ge=2, description="longest sequence in training")
+    train_length: int = Field(default=32, ge=2, description="longest sequence in training")
     min_length: int | None = Field(
-        None,
+        default=None,
         ge=2,
         description="shortest in training; none: full length for tasks per token, every length for tasks per sequence",
     )
     test_lengths: tuple[int, ...] = Field(
-        (64, 128), description="lengths beyond training; scored on what lies beyond training alone"
+        default=(64, 128), description="lengths beyond training; scored on what lies beyond training alone"
     )
-    test_sequences: int = Field(128, ge=1, description="sequences in each frozen evaluation set")
+    test_sequences: int = Field(default=128, ge=1, description="sequences in each frozen evaluation set")
 
     def shortest_for(self, task: Task) -> int:
         if self.min_length is not None:
@@ -45,7 +45,7 @@ class Run(RunSpec):
     """Train one model on one task."""
 
     kind: ClassVar[str] = "arena"
-    task: TaskChoice = Field(TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
+    task: TaskChoice = Field(default=TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
     model: ModelSpec = ModelSpec()
     lengths: Lengths = Lengths()
 

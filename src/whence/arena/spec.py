@@ -45,14 +45,14 @@ class ArenaSpec(Spec):
     """Which encodings to compare, on which tasks, over how many seeds."""
 
     tasks: tuple[TaskChoice, ...] = Field(
-        (TASKS.choose("k_back_recall"),), min_length=1, description="what to learn (see 'whence tasks')"
+        default=(TASKS.choose("k_back_recall"),), min_length=1, description="what to learn (see 'whence tasks')"
     )
     encodings: tuple[Arm, ...] = Field(
-        tuple(arm(name) for name in ("rope", "alibi", "learned", "none") if name in ENCODINGS.names()),
+        default=tuple(arm(name) for name in ("rope", "alibi", "learned", "none") if name in ENCODINGS.names()),
         min_length=1,
         description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope",
     )
-    seeds: int = Field(3, ge=1, le=1000, description="paired seeds; 6 or more before differences can be tested")
+    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; 6 or more before differences can be tested")
     model: Architecture = Architecture()
     lengths: Lengths = Lengths()
     training: Training = Training()

@@ -27,25 +27,29 @@ class Output(Spec):
     """Where results go."""
 
     json_: bool = Field(
-        False, description="print one JSON document on standard output; progress goes to standard error"
+        default=False, description="print one JSON document on standard output; progress goes to standard error"
     )
 
 
 class Stored(Output):
     """Where runs are kept and results go."""
 
-    store: str | None = Field(None, description="directory of runs (default: $WHENCE_STORE, else whence-runs here)")
+    store: str | None = Field(
+        default=None, description="directory of runs (default: $WHENCE_STORE, else whence-runs here)"
+    )
 
 
 class Engine(Stored):
     """Where and how to run: none of this changes what a run is."""
 
-    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
-    threads: int | None = Field(None, ge=1, description="CPU threads per process (default: the cores, shared out)")
-    device: Device = Field("auto", description="auto takes a GPU if there is one")
-    checkpoint_seconds: float = Field(20.0, ge=0, description="longest work that a kill can cost")
-    retry_failed: bool = Field(False, description="run again what failed with a non-finite number")
-    print_spec: bool = Field(False, description="show what would be run, as JSON, and stop")
+    workers: int | None = Field(default=None, ge=1, description="processes (default: one per core)")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads per process (default: the cores, shared out)"
+    )
+    device: Device = Field(default="auto", description="auto takes a GPU if there is one")
+    checkpoint_seconds: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
+    retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
+    print_spec: bool = Field(default=False, description="show what would be run, as JSON, and stop")
 
 
 class Nothing(Spec):

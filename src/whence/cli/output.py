@@ -29,6 +29,13 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], *, captio
     console.print(table)
 
 
+def print_lines(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """A table of one line per row, for thousands of rows: no wrapping, no measuring of the terminal."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [columns, *rows]]
+    print("\n".join([title, *map(str.rstrip, lines)]))
+
+
 def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from whence.cli.options import Engine, Stored, parse_options
-from whence.cli.output import duration, percent, print_json, print_table, stderr
+from whence.cli.output import duration, percent, print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
 from whence.runs.store import Busy, RunFolder, Store
 
@@ -35,21 +35,21 @@ class Listing(Stored):
     """Which runs, and where."""
 
     state: str | None = Field(
-        None, description="only runs in this state: finished, running, interrupted, failed, corrupt"
+        default=None, description="only runs in this state: finished, running, interrupted, failed, corrupt"
     )
-    label: str | None = Field(None, description="only runs whose title (task, encoding) contains this text")
+    label: str | None = Field(default=None, description="only runs whose title (task, encoding) contains this text")
 
 
 class Exporting(Listing):
     """Which runs, and in what form."""
 
-    csv: bool = Field(False, description="comma-separated values (the default)")
+    csv: bool = Field(default=False, description="comma-separated values (the default)")
 
 
 class Removing(Stored):
     """What may be deleted."""
 
-    yes: bool = Field(False, description="do not ask")
+    yes: bool = Field(default=False, description="do not ask")
 
 
 def main(arguments: list[str]) -> int:
@@ -89,7 +89,7 @@ def _list(arguments: list[str]) -> int:
     if not rows:
         print(f"no runs in {store.root}; 'whence arena' makes some")
         return 0
-    print_table(
+    print_lines(
         f"{len(rows)} runs in {store.root}",
         ["id", "state", "what", "seed", "step", "scores in %", "time", "when"],
         [_row(row) for row in rows],

@@ -27,13 +27,15 @@ EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplit
 class Architecture(Spec):
     """The model around the encoding."""
 
-    d_model: int = Field(128, ge=1, description="width of the residual stream")
-    heads: int = Field(4, ge=1, description="attention heads per layer; must divide d_model")
-    layers: int = Field(2, ge=1, description="blocks of attention and MLP")
-    dropout: float = Field(0.1, ge=0, lt=1, description="on attention weights and on what blocks add to the stream")
-    mlp_ratio: float = Field(4.0, gt=0, description="width of the MLP's hidden layer over d_model")
-    attention: Kind = Field("causal", description="who sees whom, by order in the sequence")
-    pool: Pool = Field("last", description="where one answer per sequence is read off")
+    d_model: int = Field(default=128, ge=1, description="width of the residual stream")
+    heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
+    layers: int = Field(default=2, ge=1, description="blocks of attention and MLP")
+    dropout: float = Field(
+        default=0.1, ge=0, lt=1, description="on attention weights and on what blocks add to the stream"
+    )
+    mlp_ratio: float = Field(default=4.0, gt=0, description="width of the MLP's hidden layer over d_model")
+    attention: Kind = Field(default="causal", description="who sees whom, by order in the sequence")
+    pool: Pool = Field(default="last", description="where one answer per sequence is read off")
 
     def with_encoding(self, encoding: Choice, positions: Choice | None) -> ModelSpec:
         return ModelSpec(**self.model_dump(), encoding=encoding, positions=positions)
@@ -43,9 +45,11 @@ class ModelSpec(Architecture):
     """What a model is, before it is built: the same object in a file, on the command line and in a form."""
 
     encoding: EncodingChoice = Field(
-        ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
+        default=ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
     )
-    positions: TransformChoice | None = Field(None, description="edit of the positions before the encoding sees them")
+    positions: TransformChoice | None = Field(
+        default=None, description="edit of the positions before the encoding sees them"
+    )
 
     @property
     def contender(self) -> str:
@@ -72,9 +76,10 @@ class ModelSpec(Architecture):
                 f"heads: {self.heads} does not divide d_model={self.d_model}. "
                 f"Nearest allowed: {_nearest_divisors(self.d_model, self.heads)}."
             )
-        transform: Transform | None = None
-        if self.positions:
-            transform = self.positions.build(train_length=train_length, max_length=max_length)
+        transform = self.positions and cast(
+            Transform, self.positions.build(train_length=train_length, max_length=max_length)
+        )
+        if transform:
             train_length, max_length = transform.lengths(train_length, max_length)
         encodings = self._encodings(train_length, max_length)
         if encodings[0].causal_only and self.attention != "causal":
@@ -83,7 +88,7 @@ class ModelSpec(Architecture):
             raise ValueError(
                 f"positions: {self.positions} has no effect on {self.encoding}, which reads none. Allowed: none."
             )
-        pool = None if per == "token" else self.pool
+        pool: Pool | None = None if per == "token" else self.pool
         return SequenceModel(self, encodings, inputs, outputs, pool=pool, continuous=continuous, transform=transform)
 
     def _encodings(self, train_length: int, max_length: int) -> list[Encoding]:
@@ -127,7 +132,8 @@ class SequenceModel(nn.Module):
             raise ValueError(f"{len(encodings)} encodings for {spec.layers} layers: give one, or one per layer")
         self.spec = spec
         self.explicit = False  # True forces attention's step-by-step path, which the fused one must equal
-        self.pool, self.transform = pool, transform
+        self.pool: Pool | None = pool
+        self.transform = transform
         self.encodings = nn.ModuleList(encodings)
         self.embedding = Features(inputs, spec.d_model) if continuous else Tokens(inputs, spec.d_model)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))

@@ -21,10 +21,10 @@ KEPT = 2  # if the newest turns out damaged, the one before is still there
 def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]) -> None:
     """`facts` are small JSON values: where the metrics file stood, how long the run has taken."""
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
-            tensors[f"optimizer/{names[parameter]}/{key}"] = value
+            tensors[f"optimizer/{names[id(parameter)]}/{key}"] = value
     metadata = {"facts": canonical({**facts, "step": step})}
     data = safetensors.torch.save({key: _plain(tensor) for key, tensor in tensors.items()}, metadata)
     write_atomically(folder / addressed_name(f"checkpoint-{step:09d}", data, ".safetensors"), data)

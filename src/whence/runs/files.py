@@ -78,8 +78,8 @@ def read_document(path: Path) -> bytes:
 
 
 def _seal(body: Any) -> bytes:
-    document = {"body": body, "sha256": digest(canonical(body))}
-    return (json.dumps(document, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
+    text = canonical(body)
+    return f'{{"body":{text},"sha256":"{digest(text)}"}}\n'.encode()
 
 
 def write_sealed(path: Path, body: Any, *, durable: bool = True) -> None:

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 class Training(Spec):
     """How a model is trained."""
 
-    steps: int = Field(300, ge=1, description="optimiser steps")
-    batch_size: int = Field(64, ge=1, description="sequences per step")
-    lr: float = Field(3e-3, gt=0, description="peak learning rate")
-    schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate after the warm-up")
-    warmup: int = Field(20, ge=0, description="steps of linear warm-up")
-    weight_decay: float = Field(0.01, ge=0, description="on the weights of linear layers only")
-    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 autocasts; weights stay fp32")
-    evaluations: int = Field(10, ge=1, description="evaluations after the one at step 0, evenly spaced")
+    steps: int = Field(default=300, ge=1, description="optimiser steps")
+    batch_size: int = Field(default=64, ge=1, description="sequences per step")
+    lr: float = Field(default=3e-3, gt=0, description="peak learning rate")
+    schedule: Literal["cosine", "constant"] = Field(default="cosine", description="learning rate after the warm-up")
+    warmup: int = Field(default=20, ge=0, description="steps of linear warm-up")
+    weight_decay: float = Field(default=0.01, ge=0, description="on the weights of linear layers only")
+    clip: float = Field(default=1.0, gt=0, description="largest norm of the gradient")
+    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="bf16 autocasts; weights stay fp32")
+    evaluations: int = Field(default=10, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
     def lr_at(self, step: int) -> float:
         """Learning rate of a step, a pure function of it: nothing to store, nothing to restore."""
@@ -71,7 +71,7 @@ class RunSpec(Spec):
     """One run. An instrument is a package `whence.<kind>` whose `run` module holds a subclass named `Run`."""
 
     kind: ClassVar[str]
-    seed: int = Field(0, ge=0, description="pairs runs: equal seeds see equal data and equal initial weights")
+    seed: int = Field(default=0, ge=0, description="pairs runs: equal seeds see equal data and equal initial weights")
     training: Training = Training()
 
     def document(self) -> dict[str, Any]:
