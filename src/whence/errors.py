@@ -33,7 +33,11 @@ def not_allowed(field: str, value: object, allowed: Sequence[str]) -> UserError:
 
 def from_validation(error: ValidationError, known_fields: Callable[[list[str]], list[str]]) -> UserError:
     """One readable message from pydantic's list; `known_fields(path)` names the fields beside a mistyped one."""
-    problems = [_describe(item, known_fields) for item in error.errors()]
+    items = error.errors()
+    # a list whose only item is wrong is also reported as too short: say it once
+    places = [item["loc"] for item in items if item["type"] != "too_short"]
+    told = [i for i in items if i["type"] != "too_short" or not any(p[: len(i["loc"])] == i["loc"] for p in places)]
+    problems = [_describe(item, known_fields) for item in told]
     return UserError("\n".join(text for _, text in problems), field=problems[0][0])
 
 

@@ -130,7 +130,8 @@ def _read_config(name: str) -> dict[str, Any]:
     try:
         document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
-        raise UserError(f"config: {name!r} is not valid {path.suffix[1:].upper()}: {error}", field="config") from None
+        reason = " ".join(str(error).split())
+        raise UserError(f"config: {name!r} is not valid {path.suffix[1:].upper()}: {reason}", field="config") from None
     if document is None:
         return {}
     if not isinstance(document, dict):

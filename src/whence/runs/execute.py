@@ -76,7 +76,7 @@ def _already_done(
         aside = store.set_aside(folder.path)
         on_event({"event": "notice", "run": folder.id, "message": f"{problems[0]}; kept in {aside}, running it again"})
         return None
-    on_event({"event": "skipped", "run": folder.id, "status": status})
+    on_event({"event": "failed" if hopeless else "skipped", "run": folder.id, "status": status})
     return status
 
 

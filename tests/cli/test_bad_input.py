@@ -1,0 +1,148 @@
+"""A user's mistake ends before any work: exit code 2, one message, no traceback, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TINY_FLAGS
+from whence.cli import run
+
+ARENA = ["arena", *TINY_FLAGS, "--steps", "3", "--seeds", "1"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHENCE_STORE", raising=False)
+    return tmp_path
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The message, once it is known to be the only thing that happened."""
+    code = run(arguments)
+    captured = capsys.readouterr()
+    assert code == 2, captured.err
+    assert captured.out == ""
+    assert captured.err.startswith("whence: ")
+    assert "Traceback" not in captured.err
+    assert len(captured.err.strip().splitlines()) == 1, captured.err
+    assert not list(Path().glob("whence-runs/runs/*")), "work had begun"
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (
+            ["arena", "--encodings", "rpoe"],
+            ["encodings", "'rpoe'", "Allowed:", "alibi", "sinusoidal", "Did you mean 'rope'?"],
+        ),
+        (["train", "--encoding", "alibbi"], ["model.encoding", "'alibbi'", "Allowed:", "Did you mean 'alibi'?"]),
+        (["arena", "--encodings", "randomised+rope"], ["'randomised'", "Allowed:", "Did you mean 'randomized'?"]),
+        (
+            ["arena", "--encodings", "rope:scaling=yran"],
+            ["scaling", "'yran'", "Allowed: none, linear", "Did you mean 'yarn'?"],
+        ),
+        (["arena", "--encodings", "rope:bsae=3"], ["bsae", "no such field", "Allowed:", "Did you mean 'base'?"]),
+        (["arena", "--encodings", "rope:base"], ["'rope:base'", "name:option=value"]),
+        (["arena", "--tasks", "k_bak_recall"], ["tasks", "'k_bak_recall'", "Did you mean 'k_back_recall'?"]),
+        (["arena", "--heads", "3"], ["heads: 3", "d_model=128", "Nearest allowed: 2 or 4"]),
+        (["arena", "--d-model", "12", "--heads", "4", "--encodings", "rope"], ["head_dim=3", "multiple of 2"]),
+        (["arena", "--steps", "-5"], ["training.steps", "-5", "Allowed: greater than or equal to 1"]),
+        (["arena", "--steps", "many"], ["training.steps", "'many'", "integer"]),
+        (["arena", "--lr", "0"], ["training.lr", "greater than 0"]),
+        (["arena", "--schedule", "cosin"], ["training.schedule", "'cosin'", "Did you mean 'cosine'?"]),
+        (["arena", "--attention", "causla"], ["model.attention", "Did you mean 'causal'?"]),
+        (["arena", "--encodings", "xpos", "--attention", "bidirectional"], ["attention", "xpos", "Allowed: causal"]),
+        (["arena", "--encodings", "randomized+none"], ["positions", "no effect", "none"]),
+        (["arena", "--encodings", "randomized:span=50+rope"], ["span=50", "128"]),
+        (["arena", "--encodings", "rope", "rope"], ["encodings", "listed twice"]),
+        (["arena", "--attention", "prefix"], ["attention", "'prefix'", "Allowed: causal, bidirectional"]),
+        (["arena", "--train-length", "3"], ["train_length: 3", "4 or more"]),
+        (["arena", "--test-lengths", "16"], ["test_lengths: 16", "more than train_length=32"]),
+        (["arena", "--seeds", "0"], ["seeds", "greater than or equal to 1"]),
+        (["arena", "--workers", "0"], ["workers", "greater than or equal to 1"]),
+        (["arena", "--device", "tpu"], ["device", "'tpu'", "Allowed: auto, cpu, cuda, mps"]),
+        (["arena", "--step", "5"], ["--step", "no such option", "Did you mean '--steps'?"]),
+        (["arena", "extra"], ["'extra'", "not expected"]),
+        (["arna"], ["verb", "'arna'", "Did you mean 'arena'?"]),
+        (["runs", "lst"], ["action", "'lst'", "Did you mean 'list'?"]),
+        (["runs", "list", "--state", "finshed"], ["state", "Did you mean 'finished'?"]),
+        (["runs", "show", "abc"], ["run", "no run 'abc'"]),
+        (["runs", "show", "../../etc"], ["run", "no run"]),
+        (["runs", "rm"], ["run", "name the runs"]),
+        (["encodings", "--jsno"], ["--jsno", "Did you mean '--json'?"]),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(arguments, capsys)
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "parts"),
+    [
+        ("a.yaml", "training:\n  stepz: 5\n", ["training.stepz", "no such field", "Did you mean 'steps'?"]),
+        ("a.yaml", "trainin: {}\n", ["trainin", "Did you mean 'training'?"]),
+        ("a.json", '{"encodings": ["rpoe"]}', ["'rpoe'", "Did you mean 'rope'?"]),
+        ("a.yaml", "model: {encoding: rope}\n", ["model.encoding", "no such field"]),
+        ("a.json", '{"seeds": 0}', ["seeds", "greater than or equal to 1"]),
+        ("a.json", "{", ["'a.json'", "not valid JSON"]),
+        ("a.yaml", "a: [", ["'a.yaml'", "not valid YAML"]),
+        ("a.yaml", "!!python/object/apply:os.system ['touch pwned']", ["'a.yaml'", "not valid YAML"]),
+        ("a.yaml", "- 1\n", ["'a.yaml'", "not a list"]),
+        ("a.toml", "", ["'a.toml'", "Allowed: FILE.yaml, FILE.json"]),
+        (None, "", ["'a.yaml'", "No such file"]),
+    ],
+)
+def test_config_mistakes_are_named(
+    name: str | None, text: str, parts: list[str], capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    if name:
+        Path(name).write_text(text)
+    message = refused(["arena", "--config", name or "a.yaml"], capsys).replace("\n", " ")
+    for part in parts:
+        assert part in message
+    assert not (here / "pwned").exists()
+
+
+def test_an_unwritable_store(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "file").write_text("not a directory")
+    message = refused([*ARENA, "--store", str(here / "file" / "store")], capsys)
+    assert "store: " in message
+    assert "cannot be written" in message
+    assert "--store" in message
+
+
+def test_a_full_disk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.disk_usage
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=1000))
+    message = refused(ARENA, capsys)
+    assert "0 MiB free" in message
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "the disk is full" in refused(ARENA, capsys)
+
+
+def test_an_absent_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    assert "'cuda' is not available" in refused([*ARENA, "--device", "cuda"], capsys)
+
+
+def test_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["arena", "--encodings", "rpoe", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["field"].startswith("encodings")
+    assert "Did you mean 'rope'?" in error["message"]

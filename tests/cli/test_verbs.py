@@ -1,0 +1,205 @@
+"""Every verb, as a user types it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import TINY_FLAGS
+from whence.cli import VERBS, run
+
+ARENA = [
+    "arena",
+    "--tasks",
+    "k_back_recall:k=1,symbols=4",
+    "--encodings",
+    "rope",
+    "randomized:span=64+alibi",
+    *TINY_FLAGS,
+]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHENCE_STORE", raising=False)
+    return tmp_path
+
+
+def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    assert run(arguments) == code, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def document(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    """Standard output, which must be exactly one JSON document."""
+    return json.loads(output([*arguments, "--json"], capsys, code))
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(["--help"], capsys)
+    assert all(f"\n  {verb} " in text for verb in VERBS)
+    assert output([], capsys) == text
+    for verb in VERBS:
+        with contextlib.suppress(SystemExit):  # tyro leaves by itself
+            assert run([verb, "--help"]) == 0
+        assert "--json" in capsys.readouterr().out or verb == "runs"
+
+
+def test_encodings(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(["encodings"], capsys)
+    names = {encoding["name"] for encoding in found["encodings"]}
+    assert names >= {"none", "sinusoidal", "learned", "rope", "xpos", "alibi", "t5", "kerple", "fire", "cope"}
+    assert len(names) >= 11
+    assert {transform["name"] for transform in found["transforms"]} >= {"randomized"}
+    rope = next(encoding for encoding in found["encodings"] if encoding["name"] == "rope")
+    assert rope["enters"] == ["rotate"]
+    assert rope["options"]["scaling"]["enum"] == ["none", "linear", "ntk", "dynamic_ntk", "yarn"]
+    table = output(["encodings"], capsys)
+    assert all(name in table for name in names)
+
+
+def test_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(["tasks"], capsys)
+    assert {task["name"] for task in found["tasks"]} >= {"k_back_recall", "modular_sum", "long_range_match"}
+    assert all(0 < floor < 1 for task in found["tasks"] for floor in task["floors"].values())
+    assert "k_back_recall" in output(["tasks"], capsys)
+
+
+def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    arguments = [*ARENA, "--seeds", "2", "--steps", "400", "--lr", "0.01", "--dropout", "0"]
+    found = document(arguments, capsys)
+    assert [row["encoding"] for row in found["rows"]] == ["rope", "randomized:span=64+alibi"]
+    rope = found["rows"][0]
+    assert rope["finished"] == 2
+    assert rope["id"]["accuracy"] > 0.9
+    assert rope["id"]["verdict"] in ("learning", "solved")
+    assert len(rope["id"]["per_seed"]) == 2
+    assert rope["id"]["interval"][0] <= rope["id"]["accuracy"] <= rope["id"]["interval"][1]
+    assert "exploratory" in found["heading"]
+    assert set(found["runs"].values()) == {"finished"}
+    page = Path(found["report"]).read_text()
+    assert "rope" in page
+    assert found["again"].split()[-1].removeprefix(str(here)) in page
+    assert "http://" not in page.split("<script")[0]
+
+    again = document(arguments, capsys)
+    assert set(again["runs"].values()) == {"skipped"}
+    assert again["rows"] == found["rows"]
+    assert again["report"] == found["report"], "the same results make the same page"
+
+    more = document([*arguments, "--seeds", "3"], capsys)
+    assert sorted(more["runs"].values()) == ["finished"] * 2 + ["skipped"] * 4
+
+    from_file = document(found["again"].split()[1:], capsys)
+    assert from_file["rows"] == found["rows"]
+
+    table = output(arguments, capsys)
+    assert "●●" in table
+    assert "report  whence-runs/reports/arena-" in table
+
+    rows = document(["runs", "list"], capsys)
+    assert len(rows) == 6
+    assert {row["state"] for row in rows} == {"finished"}
+    text = output(["runs", "list"], capsys)
+    assert all(row["id"] in text for row in rows)
+    assert len(document(["runs", "list", "--label", "alibi"], capsys)) == 3
+    assert document(["runs", "list", "--state", "failed"], capsys) == []
+
+    run_id = rows[0]["id"]
+    shown = document(["runs", "show", run_id[:8]], capsys)
+    assert shown["status"]["id"] == run_id
+    assert shown["spec"]["kind"] == "arena"
+    assert run_id in output(["runs", "show", run_id], capsys)
+
+    table_rows = list(csv.DictReader(io.StringIO(output(["runs", "export", "--csv"], capsys))))
+    assert len(table_rows) == 6 * 7
+    assert float(table_rows[-1]["headline.id"]) >= 0
+    assert document(["runs", "export"], capsys)[0]["id"] == run_id
+
+    assert document(["runs", "verify"], capsys)["problems"] == {}
+    target = Path("whence-runs/runs") / run_id / "metrics.jsonl"
+    data = bytearray(target.read_bytes())
+    data[len(data) // 2] ^= 4
+    target.write_bytes(bytes(data))
+    problems = document(["runs", "verify"], capsys, code=1)["problems"]
+    assert list(problems) == [run_id]
+    assert "metrics.jsonl" in problems[run_id][0]
+    assert run_id in output(["runs", "verify", run_id], capsys, code=1)
+
+    assert document(["runs", "rm", run_id, "--yes"], capsys) == {"removed": [run_id]}
+    assert len(document(["runs", "list"], capsys)) == 5
+    assert run(["runs", "rm", rows[1]["id"]]) == 2  # not a terminal: nobody could be asked
+    assert len(document(["runs", "list"], capsys)) == 5
+
+
+def test_one_run_interrupted_and_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.conftest import TINY
+    from whence.arena.run import Run
+    from whence.runs.execute import Conditions, execute
+    from whence.runs.store import Store
+
+    spec = Run.read(TINY)
+    count: list[int] = []
+    execute(spec, Store(), Conditions(threads=1), should_stop=lambda: count.append(0) or len(count) > 9)
+    assert document(["runs", "list", "--state", "interrupted"], capsys)[0]["step"] == 9
+    assert document(["runs", "resume"], capsys) == {"runs": {spec.id: "finished"}}
+    assert document(["runs", "resume"], capsys) == {"runs": {}}
+    status = document(["runs", "show", spec.id], capsys)["status"]
+    assert (status["state"], status["step"]) == ("finished", 60)
+
+
+def test_train(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["train", *TINY_FLAGS, "--task", "modular_sum:base=3", "--encoding", "rope", "--steps", "5"]
+    found = document(flags, capsys)
+    assert found["state"] == "finished"
+    assert found["title"] == "modular_sum:base=3 · rope"
+    assert found["id"] in output(flags, capsys)
+
+
+def test_a_failed_run_is_shown_as_failed_and_enters_no_average(capsys: pytest.CaptureFixture[str]) -> None:
+    broken = [*ARENA, "--steps", "5", "--seeds", "1", "--lr", "1e38", "--clip", "1e30", "--warmup", "0"]
+    found = document([*broken, "--schedule", "constant"], capsys, code=1)
+    assert [row["finished"] for row in found["rows"]] == [0, 0]
+    assert [row["id"] for row in found["rows"]] == [None, None]
+    assert all("non-finite" in message for row in found["rows"] for message in row["failed"].values())
+    assert "✕" in output([*broken, "--schedule", "constant"], capsys, code=1)
+
+
+def test_specs_from_files_and_flags(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    Path("a.yaml").write_text("seeds: 2\nencodings: [rope:base=500, t5]\ntraining: {steps: 7, lr: 0.1}\n")
+    spec = document(["arena", "--config", "a.yaml", "--print-spec"], capsys)
+    assert (spec["seeds"], spec["training"]["steps"], spec["training"]["lr"]) == (2, 7, 0.1)
+    assert spec["encodings"][0]["encoding"]["base"] == 500
+    spec = document(["arena", "--config=a.yaml", "--steps", "9", "--encodings", "none", "--print-spec"], capsys)
+    assert (spec["seeds"], spec["training"]["steps"]) == (2, 9)
+    assert [arm["encoding"]["name"] for arm in spec["encodings"]] == ["none"]
+    Path("b.json").write_text(json.dumps(spec))  # what is printed can be read back
+    assert document(["arena", "--config", "b.json", "--print-spec"], capsys) == spec
+    assert not (here / "whence-runs").exists()
+    run_spec = document(["train", "--print-spec"], capsys)
+    assert len(run_spec["id"]) == 12
+
+
+def test_the_environment_names_the_store(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    monkeypatch.setenv("WHENCE_STORE", str(here / "elsewhere"))
+    document(["train", *TINY_FLAGS, "--steps", "2"], capsys)
+    assert len(list((here / "elsewhere" / "runs").iterdir())) == 1
+    assert not (here / "whence-runs").exists()
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    script = f"{sys.executable} -m whence encodings | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

@@ -1,0 +1,149 @@
+"""A folder is a registry: adding a file adds a variant everywhere, deleting it removes it everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import Field, ValidationError
+
+from tests.conftest import TINY_FLAGS
+from whence.encodings import ENCODINGS
+from whence.registry import Registry, Variant, parse_choice, structural_parameters
+
+NEW_ENCODING = '''"""A made-up encoding."""
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from whence.encodings.base import Count, Encoding, distances
+
+
+class Tilt(Encoding):
+    """Lean every head towards the past."""
+
+    beyond = "goes on leaning"
+    reference = "nobody"
+
+    def __init__(self, heads: Count, *, slope: Annotated[float, Field(description="how much")] = 0.1) -> None:
+        super().__init__()
+        self.heads, self.slope = heads, slope
+
+    def bias(self, positions_q: Tensor, positions_k: Tensor) -> Tensor:
+        away = distances(positions_q, positions_k).float()
+        return (-self.slope * away).expand(-1, self.heads, -1, -1)
+'''
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The whole project, to be changed at will."""
+    project = Path(__file__).parents[1]
+    for part in ("src", "tests"):
+        shutil.copytree(project / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(project / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(project / "src")}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_adding_and_deleting_one_file(copy: Path) -> None:
+    folder = copy / "src" / "whence" / "encodings"
+    (folder / "tilt.py").write_text(NEW_ENCODING)
+    (folder / "kerple.py").unlink()
+
+    listed = json.loads(python(copy, "-m", "whence", "encodings", "--json").stdout)["encodings"]
+    names = {encoding["name"] for encoding in listed}
+    assert "tilt" in names
+    assert "kerple" not in names
+    assert names - {"tilt"} == set(ENCODINGS.names()) - {"kerple"}
+
+    trained = python(
+        copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "tilt:slope=0.5", "--steps", "2", "--json"
+    )
+    assert json.loads(trained.stdout)["state"] == "finished", trained.stderr
+    refused = python(copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "kerple")
+    assert refused.returncode == 2
+    assert "'kerple' is not known" in refused.stderr
+    assert "tilt" in refused.stderr
+
+    api = python(
+        copy, "-c", "import whence.encodings as e; print(e.Tilt(heads=2, slope=1).slope, hasattr(e, 'KERPLE'))"
+    )
+    assert api.stdout == "1.0 False\n", api.stderr
+
+    suite = python(
+        copy,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/encodings/test_conformance.py",
+        "-k",
+        "tilt or kerple",
+    )
+    assert suite.returncode == 0, suite.stdout
+    assert "failed" not in suite.stdout
+    collected = python(copy, "-m", "pytest", "--collect-only", "-q", "tests/encodings/test_conformance.py").stdout
+    assert "[tilt]" in collected
+    assert "kerple" not in collected
+
+
+def test_a_file_must_hold_exactly_one_variant(copy: Path) -> None:
+    (copy / "src" / "whence" / "encodings" / "empty.py").write_text('"""Nothing."""\n')
+    broken = python(copy, "-c", "from whence.encodings import ENCODINGS; list(ENCODINGS)")
+    assert "expected exactly one Encoding, found 0" in broken.stderr
+    assert "empty.py" in broken.stderr
+
+
+class Example(Variant):
+    """An example."""
+
+    def __init__(self, width: int, *, size: Annotated[int, Field(ge=1)] = 3, fast: bool = False) -> None:
+        self.width, self.size, self.fast = width, size, fast
+
+
+def test_constructors_are_validated_when_called_directly() -> None:
+    assert Example(2, size="4").size == 4  # type: ignore[arg-type]
+    for wrong in ({"size": 0}, {"size": "x"}, {"sise": 3}):
+        with pytest.raises(ValidationError, match=next(iter(wrong))):
+            Example(2, **wrong)
+    assert structural_parameters(Example) == ["width"]
+
+
+def test_choices_read_and_print_as_text() -> None:
+    choice = ENCODINGS.choose("rope:scaling=yarn,factor=4")
+    assert str(choice) == "rope:scaling=yarn,factor=4"
+    assert ENCODINGS.choose(str(choice)) == choice == ENCODINGS.choose(choice.model_dump())
+    assert str(ENCODINGS.choose("rope:base=10000")) == "rope"
+    assert parse_choice("a:b=1,c=x=y") == {"name": "a", "b": "1", "c": "x=y"}
+    with pytest.raises(ValidationError):
+        choice.factor = 3  # type: ignore[attr-defined]
+
+
+def test_names_come_from_files_alone() -> None:
+    assert Registry("whence.encodings", ENCODINGS._base).names() == sorted(ENCODINGS.names())
+    assert "base" not in ENCODINGS.names()
+    assert not any(name.startswith("_") for name in ENCODINGS.names())
+
+
+def test_public_names() -> None:
+    import whence.encodings
+
+    assert whence.encodings.RoPE(head_dim=64, scaling="yarn", factor=4).factor == 4
+    with pytest.raises(AttributeError, match="it has"):
+        _ = whence.encodings.Nonsense
