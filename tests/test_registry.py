@@ -98,7 +98,7 @@ def test_adding_and_deleting_one_file(copy: Path) -> None:
     )
     assert suite.returncode == 0, suite.stdout
     assert "failed" not in suite.stdout
-    collected = python(copy, "-m", "pytest", "--collect-only", "-q", "tests/encodings/test_conformance.py").stdout
+    collected = python(copy, "-m", "pytest", "--collect-only", "tests/encodings/test_conformance.py").stdout
     assert "[tilt]" in collected
     assert "kerple" not in collected
 
