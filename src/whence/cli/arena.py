@@ -35,7 +35,9 @@ def main(arguments: list[str]) -> int:
         return 0
     store, outcome = run_specs(runs, engine, max(count_parameters(run.build_model("meta")) for run in runs))
     rows = tabulate(runs, store)
-    again = shlex.join(["whence", "arena", "--config", str(_keep_spec(spec.model_dump(mode="json"), store))])
+    elsewhere = ["--store", engine.store] if engine.store else []
+    kept = _keep_spec(spec.model_dump(mode="json"), store)
+    again = shlex.join(["whence", "arena", "--config", str(kept), *elsewhere])
     report = write_report(spec, rows, store, again) if any(row.finished for row in rows) else None
     if engine.json_:
         print_json(

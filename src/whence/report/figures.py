@@ -38,7 +38,13 @@ def learning_curves(
             mean = [(points[0][0], sum(p[1] for p in points) / len(points)) for points in zip(*seeds, strict=True)]
             _add_line(figure, mean, encoding, {**style, "width": 3}, opacity=1.0, legend=True)
     if floor is not None:
-        figure.add_hline(100 * floor, line_dash="dot", line_color="#888", annotation_text=f"floor: {floor_name}")
+        figure.add_hline(
+            100 * floor,
+            line_dash="dot",
+            line_color="#888",
+            annotation_text=f"floor: {floor_name}",
+            annotation_position="bottom right",
+        )
     figure.update_layout(
         xaxis_title="training steps",
         yaxis_title="accuracy within the training length (%)",
