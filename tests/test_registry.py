@@ -17,30 +17,8 @@ from tests.conftest import TINY_FLAGS
 from whence.encodings import ENCODINGS
 from whence.registry import Registry, Variant, parse_choice, structural_parameters
 
-NEW_ENCODING = '''"""A made-up encoding."""
-
-from typing import Annotated
-
-from pydantic import Field
-from torch import Tensor
-
-from whence.encodings.base import Count, Encoding, distances
-
-
-class Tilt(Encoding):
-    """Lean every head towards the past."""
-
-    beyond = "goes on leaning"
-    reference = "nobody"
-
-    def __init__(self, heads: Count, *, slope: Annotated[float, Field(description="how much")] = 0.1) -> None:
-        super().__init__()
-        self.heads, self.slope = heads, slope
-
-    def bias(self, positions_q: Tensor, positions_k: Tensor) -> Tensor:
-        away = distances(positions_q, positions_k).float()
-        return (-self.slope * away).expand(-1, self.heads, -1, -1)
-'''
+PAGE = Path(__file__).parents[1] / "docs" / "add-an-encoding.md"
+NEW_ENCODING = PAGE.read_text().split("```python\n")[1].split("```")[0]  # what a newcomer would paste
 
 
 @pytest.fixture
@@ -62,26 +40,26 @@ def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_adding_and_deleting_one_file(copy: Path) -> None:
     folder = copy / "src" / "whence" / "encodings"
-    (folder / "tilt.py").write_text(NEW_ENCODING)
+    (folder / "slope.py").write_text(NEW_ENCODING)
     (folder / "kerple.py").unlink()
 
     listed = json.loads(python(copy, "-m", "whence", "encodings", "--json").stdout)["encodings"]
     names = {encoding["name"] for encoding in listed}
-    assert "tilt" in names
+    assert "slope" in names
     assert "kerple" not in names
-    assert names - {"tilt"} == set(ENCODINGS.names()) - {"kerple"}
+    assert names - {"slope"} == set(ENCODINGS.names()) - {"kerple"}
 
     trained = python(
-        copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "tilt:slope=0.5", "--steps", "2", "--json"
+        copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "slope:start=0.5", "--steps", "2", "--json"
     )
     assert json.loads(trained.stdout)["state"] == "finished", trained.stderr
     refused = python(copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "kerple")
     assert refused.returncode == 2
     assert "'kerple' is not known" in refused.stderr
-    assert "tilt" in refused.stderr
+    assert "slope" in refused.stderr
 
     api = python(
-        copy, "-c", "import whence.encodings as e; print(e.Tilt(heads=2, slope=1).slope, hasattr(e, 'KERPLE'))"
+        copy, "-c", "import whence.encodings as e; print(e.Slope(heads=2, start=1).start, hasattr(e, 'KERPLE'))"
     )
     assert api.stdout == "1.0 False\n", api.stderr
 
@@ -94,12 +72,12 @@ def test_adding_and_deleting_one_file(copy: Path) -> None:
         "no:cacheprovider",
         "tests/encodings/test_conformance.py",
         "-k",
-        "tilt or kerple",
+        "slope or kerple",
     )
     assert suite.returncode == 0, suite.stdout
     assert "failed" not in suite.stdout
     collected = python(copy, "-m", "pytest", "--collect-only", "tests/encodings/test_conformance.py").stdout
-    assert "[tilt]" in collected
+    assert "[slope]" in collected
     assert "kerple" not in collected
 
 

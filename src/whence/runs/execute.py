@@ -109,6 +109,7 @@ class _Execution:
         self.at = Progress()
         self.log: ChainWriter | None = None
         self.metrics: ChainWriter | None = None
+        self.notices: list[str] = []
         self.created = time.time()
         self.last_checkpoint = self.last_status = self.last_told = time.monotonic()
 
@@ -132,7 +133,7 @@ class _Execution:
         job.setup(self.streams, self.device)
         optimizer = make_optimizer(job.model, self.spec.training)
         metrics = self.metrics = self._restore(job, optimizer)
-        self._log("resumed" if self.at.step else "started", **self._environment())
+        self._log("resumed" if self.at.step else "started", **self._environment(), notices=self.notices)
         self._emit("started", step=self.at.step)
 
         def save(at: Progress) -> None:
@@ -260,6 +261,7 @@ class _Execution:
     def _notice(self, message: str, damaged: Path | None) -> None:
         if damaged is not None and damaged.exists():
             message += f" (kept in {self.store.set_aside(damaged)})"
+        self.notices.append(message)
         self._emit("notice", message=message)
 
     def _emit(self, event: str, **facts: Any) -> None:

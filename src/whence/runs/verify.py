@@ -30,7 +30,7 @@ def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
     for run_id in store.ids():
         yield run_id, problems_of(store.folder(run_id))
     if store.reports.is_dir():
-        for page in sorted(store.reports.glob("*.html")):
+        for page in sorted(store.reports.iterdir()):
             yield f"reports/{page.name}", list(_caught(page, lambda page=page: check_addressed(page)))
     index = store.root / "index.json"
     if index.exists():
