@@ -1,5 +1,5 @@
 # Every target sets up what it needs. A stamp file remembers the set-up, so that it happens once.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "whence needs Python 3.11 (set PYTHON=…)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "whence needs Python 3.11 (PYTHON=…)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch  # first and pinned: anything else would bring CUDA along
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"

@@ -1,3 +1,27 @@
-"""whence: a laboratory for positional information in sequence models."""
+"""whence: a laboratory for positional information in sequence models.
+
+The public index. Parts are imported when first used, so that `import whence` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from whence import arena, encodings, models, runs, tasks
+    from whence.models.taps import taps
+
+_PARTS = ("arena", "encodings", "models", "runs", "tasks")
+
+__all__ = ["arena", "encodings", "models", "runs", "taps", "tasks"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"whence.{name}")
+    if name == "taps":
+        return importlib.import_module("whence.models.taps").taps
+    raise AttributeError(f"whence has no {name!r}; it has {', '.join(__all__)}")

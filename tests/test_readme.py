@@ -1,0 +1,52 @@
+"""The README tells the truth: its Python runs, and what it lists is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+
+from whence.cli import VERBS
+from whence.encodings import ENCODINGS
+from whence.encodings.transforms import TRANSFORMS
+from whence.models.sequence import ModelSpec
+from whence.tasks import TASKS
+
+PROJECT = Path(__file__).parents[1]
+README = (PROJECT / "README.md").read_text()
+
+
+def test_its_python_runs() -> None:
+    model = ModelSpec(d_model=16, heads=2).build(5, 5)
+    tokens, positions = torch.randint(5, (2, 7)), torch.arange(7)[None]
+    q, k = torch.randn(2, 2, 4, 7, 64)
+    names = {"q": q, "k": k, "positions": positions, "any_model": lambda: model(tokens, positions)}
+    code = README.split("```python\n")[1].split("```")[0]
+    code = code.replace("any_model(batch)", "any_model()").replace("taps(any_model)", "taps(model)")
+    exec(code, {**names, "model": model})
+
+
+def test_it_lists_what_is_there() -> None:
+    encodings = re.search(r"one file per encoding: (.*)", README)
+    transforms = re.search(r"before the encoding sees them: (.*)", README)
+    tasks = re.search(r"one file per task: (.*)", README)
+    assert encodings
+    assert transforms
+    assert tasks
+    assert sorted(encodings[1].split()) == sorted(ENCODINGS.names())
+    assert sorted(transforms[1].split()) == sorted(TRANSFORMS.names())
+    assert sorted(tasks[1].split()) == sorted(TASKS.names())
+    assert f"{len(ENCODINGS)} encodings, {len(TRANSFORMS)} transforms" in README
+    for verb in VERBS:
+        assert f"whence {verb}" in README
+
+
+def test_every_folder_and_target_it_names_exists() -> None:
+    for folder in re.findall(r"^  (\w+)/ ", README.split("src/whence/\n")[1], re.MULTILINE):
+        assert (PROJECT / "src" / "whence" / folder).is_dir(), folder
+    makefile = (PROJECT / "Makefile").read_text()
+    for target in set(re.findall(r"`?make ([a-z-]+)", README)):
+        assert f"\n{target}:" in makefile, target
+    for link in re.findall(r"\]\(([^)]+)\)", README):
+        assert (PROJECT / link).exists(), link
