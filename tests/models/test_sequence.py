@@ -308,8 +308,9 @@ def test_transforms_reach_the_encoding_and_size_its_tables():
     assert len(squeezed.encodings[0].table) == 8
     tokens, positions = torch.randint(VOCAB, (2, 16)), torch.arange(16)[None]
     for model in (shifted, randomized, squeezed):
-        for training in (True, False):
-            assert model.train(training)(tokens, positions).isfinite().all()
+        for _ in range(20):
+            assert model.train()(tokens[:, :8], positions[:, :8]).isfinite().all()
+        assert model.eval()(tokens, positions).isfinite().all()
     same = ModelSpec(positions="randomized", dropout=0.0).build(VOCAB, VOCAB)
     assert not torch.equal(same(tokens, positions), same(tokens, positions))  # a new draw each time
     with pytest.raises(ValueError, match="has no effect on none"):

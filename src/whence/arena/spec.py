@@ -7,16 +7,15 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from whence.arena.run import Lengths, Run
-from whence.encodings import ENCODINGS, EncodingChoice
-from whence.encodings.transforms import TransformChoice
+from whence.encodings import ENCODINGS
 from whence.errors import UserError
-from whence.models.sequence import Architecture
+from whence.models.sequence import Architecture, Contender
 from whence.runs.spec import Training
 from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 
 
-def parse_arm(value: Any) -> Any:
+def parse_contender(value: Any) -> Any:
     """`"randomized:span=512+rope"` → transform and encoding."""
     if not isinstance(value, str):
         return value
@@ -24,21 +23,8 @@ def parse_arm(value: Any) -> Any:
     return {"encoding": encoding, "positions": positions if plus else None}
 
 
-class ArmSpec(Spec):
-    """One contender: an encoding, and what happens to positions before it sees them."""
-
-    encoding: EncodingChoice
-    positions: TransformChoice | None = None
-
-    def __str__(self) -> str:
-        return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
-
-
-Arm = Annotated[ArmSpec, BeforeValidator(parse_arm)]
-
-
-def arm(text: str) -> ArmSpec:
-    return ArmSpec.read(parse_arm(text))
+def contender(text: str) -> Contender:
+    return Contender.read(parse_contender(text))
 
 
 class ArenaSpec(Spec):
@@ -47,8 +33,8 @@ class ArenaSpec(Spec):
     tasks: tuple[TaskChoice, ...] = Field(
         default=(TASKS.choose("k_back_recall"),), min_length=1, description="what to learn (see 'whence tasks')"
     )
-    encodings: tuple[Arm, ...] = Field(
-        default=tuple(arm(name) for name in ("rope", "alibi", "learned", "none") if name in ENCODINGS.names()),
+    encodings: tuple[Annotated[Contender, BeforeValidator(parse_contender)], ...] = Field(
+        default=tuple(contender(name) for name in ("rope", "alibi", "learned", "none") if name in ENCODINGS.names()),
         min_length=1,
         description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope",
     )
@@ -63,13 +49,13 @@ class ArenaSpec(Spec):
             Run(
                 task=task,
                 seed=seed,
-                model=self.model.with_encoding(contender.encoding, contender.positions),
+                model=self.model.with_contender(entrant),
                 lengths=self.lengths,
                 training=self.training,
             )
             for seed in range(self.seeds)
             for task in self.tasks
-            for contender in self.encodings
+            for entrant in self.encodings
         ]
         for run in runs[: len(self.tasks) * len(self.encodings)]:
             run.check()

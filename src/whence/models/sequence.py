@@ -16,12 +16,26 @@ from whence.encodings.transforms import TransformChoice
 from whence.encodings.transforms.base import Transform
 from whence.mixers.attention import Attention, Context, Kind, visibility
 from whence.mixers.linear import Linear
-from whence.registry import Choice
 from whence.spec import Spec
 
 Per = Literal["token", "sequence"]
 Pool = Literal["last", "mean", "first"]
 EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
+
+
+class Contender(Spec):
+    """How position enters: an encoding, and what happens to positions before it sees them."""
+
+    encoding: EncodingChoice = Field(
+        default=ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
+    )
+    positions: TransformChoice | None = Field(
+        default=None, description="edit of the positions before the encoding sees them"
+    )
+
+    def __str__(self) -> str:
+        """As a user writes it: `rope`, `randomized:span=512+alibi`."""
+        return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
 
 
 class Architecture(Spec):
@@ -37,24 +51,18 @@ class Architecture(Spec):
     attention: Kind = Field(default="causal", description="who sees whom, by order in the sequence")
     pool: Pool = Field(default="last", description="where one answer per sequence is read off")
 
-    def with_encoding(self, encoding: Choice, positions: Choice | None) -> ModelSpec:
-        return ModelSpec(**self.model_dump(), encoding=encoding, positions=positions)
+    def with_contender(self, contender: Contender) -> ModelSpec:
+        return ModelSpec(**self.model_dump(), encoding=contender.encoding, positions=contender.positions)
 
 
-class ModelSpec(Architecture):
+class ModelSpec(Architecture, Contender):
     """What a model is, before it is built: the same object in a file, on the command line and in a form."""
-
-    encoding: EncodingChoice = Field(
-        default=ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
-    )
-    positions: TransformChoice | None = Field(
-        default=None, description="edit of the positions before the encoding sees them"
-    )
 
     @property
     def contender(self) -> str:
-        """The encoding as a user writes it: `rope`, `randomized:span=512+alibi`."""
-        return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
+        return Contender.__str__(self)
+
+    __str__ = Spec.__str__  # a model is a group of fields, not one word
 
     def build(
         self,
