@@ -20,8 +20,8 @@ def test_wilson_against_the_formula() -> None:
 
 def test_p_above_is_the_exact_tail() -> None:
     tail = sum(math.comb(20, k) * 0.3**k * 0.7 ** (20 - k) for k in range(11, 21))
-    assert stats.p_above(11, 20, 0.3) == pytest.approx(tail)
-    assert stats.p_above(0, 20, 0.3) == 1.0
+    assert stats.p_above([0.5, 0.6], 20, 0.3) == pytest.approx(tail)
+    assert stats.p_above([0.0], 20, 0.3) == 1.0
 
 
 def test_holm_against_a_worked_example() -> None:
@@ -36,9 +36,27 @@ def test_tables_of_nothing_seldom_claim_anything() -> None:
     false = 0
     for _ in range(400):
         counts = [sum(chance.random() < 0.25 for _ in range(100)) for _ in range(12)]
-        adjusted = stats.holm([stats.p_above(c, 100, 0.25) for c in counts])
+        adjusted = stats.holm([stats.p_above([c / 100], 100, 0.25) for c in counts])
         false += any(stats.verdict(c / 100, p) != "at chance" for c, p in zip(counts, adjusted, strict=True))
     assert false / 400 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def test_seeds_that_share_an_evaluation_set_are_not_new_evidence() -> None:
+    """A predictor at its floor that answers alike under six seeds must not look six times as sure."""
+    chance = random.Random(1)
+    false = 0
+    for _ in range(400):
+        accuracy = sum(chance.random() < 0.25 for _ in range(300)) / 300
+        false += stats.p_above([accuracy] * 6, 300, 0.25) < 0.05
+    assert false / 400 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def test_intervals_show_both_the_set_and_the_seeds() -> None:
+    low, high = stats.over_seeds([1.0, 1.0, 0.1], 3712)
+    assert low < 0.2
+    assert high > 0.99
+    alike = stats.over_seeds([0.5, 0.5, 0.5], 100)
+    assert alike == pytest.approx(stats.wilson(50, 100))
 
 
 def test_verdicts() -> None:

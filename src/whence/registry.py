@@ -43,7 +43,7 @@ class Variant:
 class Choice(BaseModel):
     """A variant and its options, not built yet. Reads and prints as `name:option=value,option=value`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     variant: ClassVar[type[Variant]]
     name: str
 

@@ -15,7 +15,7 @@ from whence.errors import from_validation
 class Spec(BaseModel):
     """A mistyped field is an error, not an extra."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def read(cls, document: Any) -> Self:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from typing import Literal
 
@@ -21,8 +23,23 @@ def wilson(correct: int, total: int, confidence: float = 0.95) -> tuple[float, f
     return float(interval.low), float(interval.high)
 
 
-def p_above(correct: int, total: int, floor: float) -> float:
-    """Exact probability of doing this well or better at the floor."""
+def over_seeds(accuracies: Sequence[float], total: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval for the mean over seeds, each scored on the same `total` answers.
+
+    The wider, on either side, of what one evaluation set allows (Wilson) and of what the seeds show (bootstrap).
+    Seeds share the evaluation set, so their answers are not added up as if they were new evidence.
+    """
+    mean = sum(accuracies) / len(accuracies)
+    low, high = wilson(round(mean * total), total, confidence)
+    chance = random.Random(0)
+    means = sorted(sum(chance.choices(accuracies, k=len(accuracies))) / len(accuracies) for _ in range(2000))
+    tail = (1 - confidence) / 2
+    return min(low, means[int(tail * 2000)]), max(high, means[int((1 - tail) * 2000) - 1])
+
+
+def p_above(accuracies: Sequence[float], total: int, floor: float) -> float:
+    """Exact probability of a mean this high, or higher, at the floor, on one evaluation set of `total` answers."""
+    correct = math.floor(sum(accuracies) / len(accuracies) * total)
     return float(stats.binomtest(correct, total, min(floor, 1.0), alternative="greater").pvalue)
 
 

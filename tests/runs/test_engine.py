@@ -152,3 +152,22 @@ def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert share(1) == (1, 8)
     assert share(100, workers=2) == (2, 4)
     assert share(100, workers=2, threads=1) == (2, 1)
+
+
+def test_chatter_at_start_up_and_outside_signals(
+    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that prints when imported cannot confuse the engine; a worker told to leave is replaced."""
+    (tmp_path / "sitecustomize.py").write_text("print('hello from a chatty library')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    specs = [tiny(training={"steps": 100_000}), tiny(seed=1), tiny(seed=2)]
+    store = Store(tmp_path / "store")
+    told: list[int] = []
+
+    def tell(event: Event) -> None:
+        if event["event"] == "progress" and event["run"] == specs[0].id and not told:
+            told.extend(workers_of(os.getpid(), specs[0].id, store))
+            os.kill(told[0], signal.SIGTERM)
+
+    outcome = run_all(specs, store, workers=1, conditions=Conditions(threads=1), on_event=tell)
+    assert [outcome.ends[spec.id] for spec in specs] == ["interrupted", "finished", "finished"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -189,3 +191,94 @@ def test_the_last_good_checkpoint_is_used(resting: dict[str, Any], tmp_path: Pat
     assert started["step"] == int(older.name.split("-")[1]) == 29
     assert results(copy, resting["spec"].id) == results(resting["finished"], resting["spec"].id)
     assert list(copy.damaged.iterdir()), "the damaged file was not kept"
+
+
+def test_stopped_before_the_first_step(resting: dict[str, Any], tmp_path: Path) -> None:
+    """A stop may come while the worker starts or evaluates at step 0, again and again."""
+    store, spec = Store(tmp_path), resting["spec"]
+    for _ in range(3):
+        assert execute(spec, store, EVERY_STEP, should_stop=lambda: True)["step"] == 0
+    assert execute(spec, store, EVERY_STEP)["state"] == "finished"
+    assert results(store, spec.id) == results(resting["finished"], spec.id)
+
+
+def test_killed_after_the_last_status(resting: dict[str, Any], tmp_path: Path) -> None:
+    """Finished, but its checkpoints were not yet deleted: they go, and even a damaged one costs nothing."""
+    spec, store = resting["spec"], Store(tmp_path / "store")
+    shutil.copytree(resting["finished"].root, store.root)
+    for path in resting["interrupted"].folder(spec.id).path.glob("checkpoint-*"):
+        shutil.copy(path, store.folder(spec.id).path)
+    damage(next(store.folder(spec.id).path.glob("checkpoint-*")), 100)
+    events: list[Event] = []
+    execute(spec, store, EVERY_STEP, events.append)
+    assert [event["event"] for event in events] == ["skipped"]
+    assert not list(store.folder(spec.id).path.glob("checkpoint-*"))
+
+
+def test_other_files_in_a_run_are_nobodys_business(resting: dict[str, Any], tmp_path: Path) -> None:
+    spec, store = resting["spec"], Store(tmp_path / "store")
+    shutil.copytree(resting["interrupted"].root, store.root)
+    (store.folder(spec.id).path / ".DS_Store").write_text("x")
+    (store.folder(spec.id).path / "notes").mkdir()
+    (store.reports / "figures").mkdir(parents=True)
+    for expected in ("finished", "skipped"):
+        events: list[Event] = []
+        execute(spec, store, EVERY_STEP, events.append)
+        assert events[-1]["event"] == expected
+    assert (store.folder(spec.id).path / "notes").exists()
+    assert all(not found for _, found in verify_store(store))
+
+
+def test_a_damaged_log_does_not_cost_a_finished_run(resting: dict[str, Any], tmp_path: Path) -> None:
+    spec, store = resting["spec"], Store(tmp_path / "store")
+    shutil.copytree(resting["finished"].root, store.root)
+    damage(store.folder(spec.id).path / "log.jsonl", 40)
+    events: list[Event] = []
+    execute(spec, store, EVERY_STEP, events.append)
+    assert [event["event"] for event in events] == ["notice", "skipped"]
+    assert all(not found for _, found in verify_store(store))
+
+
+def test_links_in_a_foreign_store_are_not_followed(resting: dict[str, Any], tmp_path: Path) -> None:
+    spec, store = resting["spec"], Store(tmp_path / "store")
+    shutil.copytree(resting["interrupted"].root, store.root)
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    for name in ("metrics.jsonl", "log.jsonl", "lock"):
+        target = store.folder(spec.id).path / name
+        target.unlink()
+        target.symlink_to(precious)
+    with contextlib.suppress(OSError):
+        execute(spec, store, EVERY_STEP)
+    assert precious.read_text() == "mine"
+
+
+def test_readers_never_keep_a_writer_out(resting: dict[str, Any], tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    shutil.copytree(resting["finished"].root, store.root)
+    folder = store.folder(resting["spec"].id)
+    done = threading.Event()
+    seen: list[bool] = []
+    readers = [
+        threading.Thread(target=lambda: [seen.append(folder.is_locked()) for _ in iter(done.is_set, True)])
+        for _ in range(3)
+    ]
+    for reader in readers:
+        reader.start()
+    for _ in range(300):
+        with folder.lock():
+            assert folder.is_locked()
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert len(seen) > 100
+
+
+def test_a_large_model_can_resume(resting: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit on documents is not a limit on checkpoints."""
+    monkeypatch.setattr("whence.runs.files.LARGEST_DOCUMENT", 20_000)
+    store = Store(tmp_path / "store")
+    shutil.copytree(resting["interrupted"].root, store.root)
+    events: list[Event] = []
+    execute(resting["spec"], store, EVERY_STEP, events.append)
+    assert next(event for event in events if event["event"] == "started")["step"] == 30

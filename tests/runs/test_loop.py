@@ -78,10 +78,12 @@ def test_non_finite_numbers_stop_the_run(how: str, step: int, tensor: str, tmp_p
     tensors = safetensors.torch.load_file(newest)
     assert int(newest.name.split("-")[1]) == step
     assert all(tensor.isfinite().all() for tensor in tensors.values())
-    # deterministic, so asking again does not try again
+    # deterministic, so asking again does not try again, unless told to, and then it fails again
     events: list[dict[str, Any]] = []
     assert execute(spec, store, ONE, events.append)["state"] == "failed"
     assert [event["event"] for event in events] == ["failed"]
+    again = execute(spec, store, Conditions(threads=1, checkpoint_seconds=1e9, retry_failed=True))
+    assert again["error"] == status["error"]
 
 
 def test_exploding_parameters_are_blamed(tiny: Callable[..., Any], tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_schedule() -> None:
 
 
 def test_only_linear_weights_decay(tiny: Callable[..., Any]) -> None:
-    model = tiny(model={"encoding": "t5"}).build_model("cpu")
+    model = tiny(model={"encoding": "fire"}).build_model("cpu")
     optimizer = make_optimizer(model, Training(weight_decay=0.3))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     decayed = {names[id(p)] for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}

@@ -93,7 +93,7 @@ def test_floor_of_k_back_recall_is_what_the_shortcut_scores() -> None:
     guesses, answers = [], []
     for row in batch.inputs.tolist():
         for i in range(3, 32):
-            counts = Counter(row[: i + 1])
+            counts = Counter(row[:i])
             guesses.append(min(counts, key=lambda s: (-counts[s], s)))
             answers.append(row[i - 3])
     floor = task.floors(32)["most frequent symbol so far"]
@@ -122,6 +122,9 @@ def test_long_range_match_gives_nothing_to_bags_and_counts() -> None:
     by_count = max(((seen >= c) == (batch.targets == 1)).float().mean().item() for c in range(1, 6))
     assert by_count == pytest.approx(task.floors(12)["count of symbols"], abs=0.01)
     assert batch.targets.float().mean().item() == pytest.approx(0.5, abs=0.01)
+    recent = (batch.inputs[:, 6:-1] == last).sum(1)
+    by_recent = max(((recent < c) == (batch.targets == 1)).float().mean().item() for c in range(1, 6))
+    assert by_recent == pytest.approx(task.floors(12)["count of symbols in the recent half"], abs=0.02)
 
 
 def test_floor_of_marker_distance() -> None:

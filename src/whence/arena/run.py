@@ -11,7 +11,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.models.init import initialise
 from whence.models.losses import loss
-from whence.models.sequence import ModelSpec
+from whence.models.sequence import ModelSpec, count_parameters
 from whence.runs.spec import Job, RunSpec
 from whence.runs.streams import Streams, generator
 from whence.spec import Spec
@@ -52,31 +52,29 @@ class Run(RunSpec):
     def labels(self) -> dict[str, str]:
         return {"task": str(self.task), "encoding": self.model.contender}
 
-    def check(self) -> None:
+    def check(self) -> int:
         task: Task = self.task.build()
-        if self.lengths.train_length < task.shortest:
-            raise UserError(
-                f"train_length: {self.lengths.train_length} is too short for {self.task}. "
-                f"Allowed: {task.shortest} or more.",
-                field="train_length",
-            )
-        too_short = [length for length in self.lengths.test_lengths if length <= self.lengths.train_length]
-        if too_short:
-            raise UserError(
-                f"test_lengths: {too_short[0]} is not beyond training. Allowed: more than train_length="
-                f"{self.lengths.train_length}.",
-                field="test_lengths",
-            )
+        lengths = self.lengths
+        if lengths.train_length < task.shortest:
+            raise _refusal("train_length", lengths.train_length, f"{task.shortest} or more for {self.task}")
+        if lengths.min_length is not None and lengths.min_length > lengths.train_length:
+            raise _refusal("min_length", lengths.min_length, f"at most train_length={lengths.train_length}")
+        for length in lengths.test_lengths:
+            if length <= lengths.train_length:
+                raise _refusal("test_lengths", length, f"more than train_length={lengths.train_length}")
         if self.model.attention == "prefix":
-            raise UserError(
-                f"attention: 'prefix' needs a task that gives a prompt; {self.task} does not. "
-                "Allowed: causal, bidirectional.",
-                field="attention",
-            )
+            raise _refusal("attention", "prefix", f"causal, bidirectional ({self.task} gives no prompt)")
         try:
-            self.build_model("meta")
+            model = self.build_model("meta")
+            longest = torch.zeros(1, self.longest, dtype=torch.long, device="meta")
+            model(longest, longest)
         except ValueError as error:
             raise UserError(str(error), field="model") from None
+        return count_parameters(model)
+
+    @property
+    def longest(self) -> int:
+        return max((self.lengths.train_length, *self.lengths.test_lengths))
 
     def build_model(self, device: torch.device | str) -> torch.nn.Module:
         task: Task = self.task.build()
@@ -87,7 +85,7 @@ class Run(RunSpec):
                 task.outputs,
                 task.per,
                 train_length=lengths.train_length,
-                max_length=max((lengths.train_length, *lengths.test_lengths)),
+                max_length=self.longest,
             )
 
     def floors(self, metrics: dict[str, Any], part: str) -> dict[str, float]:
@@ -104,6 +102,10 @@ class Run(RunSpec):
 
     def job(self) -> ArenaJob:
         return ArenaJob(self)
+
+
+def _refusal(field: str, value: object, allowed: str) -> UserError:
+    return UserError(f"{field}: {value!r} is not possible here. Allowed: {allowed}.", field=field)
 
 
 class ArenaJob(Job):

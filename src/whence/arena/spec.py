@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -19,8 +20,10 @@ def parse_contender(value: Any) -> Any:
     """`"randomized:span=512+rope"` → transform and encoding."""
     if not isinstance(value, str):
         return value
-    positions, plus, encoding = value.rpartition("+")
-    return {"encoding": encoding, "positions": positions if plus else None}
+    if value.startswith("+") or value.endswith("+"):
+        raise ValueError(f"{value!r}: write TRANSFORM+ENCODING, or the encoding alone")
+    positions, encoding = re.fullmatch(r"(?:(.*)\+(?!\d))?(.*)", value, re.DOTALL).groups()  # type: ignore[union-attr]
+    return {"encoding": encoding, "positions": positions}
 
 
 def contender(text: str) -> Contender:

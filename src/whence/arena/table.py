@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from whence import stats
 from whence.arena.run import Run
+from whence.runs.files import Corrupt
 from whence.runs.store import Store
 
 
 @dataclass(frozen=True)
 class Score:
-    """Pooled over seeds: counts, the highest floor, and the verdict once the table is known."""
+    """Over seeds: the accuracy of each, the highest floor, and the verdict once the table is known."""
 
-    correct: int
+    per_seed: tuple[float, ...]
     total: int
     floor: float
     floor_name: str
-    per_seed: tuple[float, ...]
-    verdict: stats.Verdict
+    verdict: stats.Verdict = "at chance"
 
     @property
     def accuracy(self) -> float:
-        return self.correct / self.total
+        return sum(self.per_seed) / len(self.per_seed)
 
     @property
     def interval(self) -> tuple[float, float]:
-        return stats.wilson(self.correct, self.total)
+        return stats.over_seeds(self.per_seed, self.total)
+
+    @property
+    def p_value(self) -> float:
+        return stats.p_above(self.per_seed, self.total, self.floor)
 
     def to_json(self) -> dict[str, Any]:
-        low, high = self.interval
         return {
             "accuracy": self.accuracy,
-            "interval": [low, high],
+            "interval": list(self.interval),
             "per_seed": list(self.per_seed),
             "floor": self.floor,
             "floor_name": self.floor_name,
@@ -51,16 +54,28 @@ class Row:
     runs: tuple[str, ...]
     finished: int
     failed: dict[str, str]
-    within: Score | None = None
-    beyond: Score | None = None
-    seconds: float = 0.0
-    tokens_per_second: float = 0.0
-    curves: list[list[tuple[int, float]]] = field(default_factory=list)
+    within: Score | None
+    beyond: Score | None
+    seconds: float
+    tokens: int
+    curves: list[list[tuple[int, float]]]
+
+    @property
+    def verdict(self) -> str:
+        if self.within is None:
+            return "failed" if self.failed else "not run"
+        return self.within.verdict
 
     @property
     def mastered(self) -> bool:
-        """An out-of-distribution claim needs mastery within the distribution first."""
+        """A claim beyond training needs mastery within it first."""
         return self.within is not None and self.within.accuracy >= stats.MASTERED
+
+    @property
+    def beyond_verdict(self) -> str:
+        if self.beyond is None:
+            return ""
+        return self.beyond.verdict if self.mastered else "not learned"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,82 +84,92 @@ class Row:
             "runs": list(self.runs),
             "finished": self.finished,
             "failed": self.failed,
+            "verdict": self.verdict,
             "id": self.within.to_json() if self.within else None,
-            "ood": self.beyond.to_json() if self.beyond and self.mastered else "not learned" if self.beyond else None,
+            "ood": self.beyond.to_json() if self.beyond and self.mastered else self.beyond_verdict or None,
             "seconds": self.seconds,
-            "tokens_per_second": self.tokens_per_second,
+            "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
         }
 
 
-def tabulate(runs: Sequence[Run], store: Store) -> list[Row]:
-    """Rows in the order in which the runs were planned."""
+def seeds_in(rows: Sequence[Row]) -> int:
+    """How many paired seeds the whole table rests on."""
+    return min((row.finished for row in rows), default=0)
+
+
+def floors_of(rows: Sequence[Row]) -> str:
+    """The floors of one task's cells, in words."""
+    within = next((row.within for row in rows if row.within), None)
+    beyond = next((row.beyond for row in rows if row.beyond), None)
+    if within is None:
+        return ""
+    text = f"floor: {within.floor_name}, {100 * within.floor:.1f} %"
+    return text + (f"; beyond: {beyond.floor_name}, {100 * beyond.floor:.1f} %" if beyond else "")
+
+
+def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str] | None = None) -> list[Row]:
+    """Rows in the order in which the runs were planned. `ends`, from an engine, tells which processes died."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((str(run.task), run.model.contender), []).append(run)
-    measured = {key: _measure(members, store) for key, members in groups.items()}
-    cells = [(key, part) for key, found in measured.items() for part in ("id", "ood") if part in found["parts"]]
-    p_values = stats.holm([_p_value(measured[key], part) for key, part in cells])
-    scores = {(key, part): _score(measured[key], part, p) for (key, part), p in zip(cells, p_values, strict=True)}
+    rows = [_measure(task, encoding, members, store, ends or {}) for (task, encoding), members in groups.items()]
+    return _judge(rows)
+
+
+def _judge(rows: list[Row]) -> list[Row]:
+    """Every cell that is shown is tested against its floor, with one correction over all of them."""
+    shown = [(row, part) for row in rows for part in ("within", "beyond") if part == "within" or row.mastered]
+    cells = {(id(row), part): getattr(row, part) for row, part in shown if getattr(row, part) is not None}
+    adjusted = stats.holm([score.p_value for score in cells.values()])
+    judged = {
+        cell: replace(score, verdict=stats.verdict(score.accuracy, p))
+        for (cell, score), p in zip(cells.items(), adjusted, strict=True)
+    }
     return [
-        Row(
-            task=key[0],
-            encoding=key[1],
-            runs=tuple(run.id for run in groups[key]),
-            finished=found["finished"],
-            failed=found["failed"],
-            within=scores.get((key, "id")),
-            beyond=scores.get((key, "ood")),
-            seconds=found["seconds"],
-            tokens_per_second=found["tokens"] / found["seconds"] if found["seconds"] else 0.0,
-            curves=found["curves"],
-        )
-        for key, found in measured.items()
+        replace(row, **{part: judged[id(row), part] for part in ("within", "beyond") if (id(row), part) in judged})
+        for row in rows
     ]
 
 
-def _measure(runs: Sequence[Run], store: Store) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "finished": 0,
-        "failed": {},
-        "parts": {},
-        "floors": {},
-        "seconds": 0.0,
-        "tokens": 0,
-        "curves": [],
-    }
+def _measure(task: str, encoding: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
+    finished: list[tuple[Run, dict[str, Any]]] = []
+    failed: dict[str, str] = {}
+    curves = []
     for run in runs:
         folder = store.folder(run.id)
-        if not (folder.path / "status.json").exists():
+        status: dict[str, Any] = {"state": "not run"}
+        try:
+            status = folder.status()
+            if status["state"] == "finished":
+                curves.append([(e["step"], e["metrics"]["headline"]["id"]) for e in folder.evaluations()])
+                finished.append((run, status))
+        except FileNotFoundError:
+            pass
+        except Corrupt as damage:
+            failed[run.id] = str(damage)
             continue
-        status = folder.status()
         if status["state"] == "failed":
-            found["failed"][run.id] = status["error"]["message"]
-        if status["state"] != "finished":
-            continue
-        found["finished"] += 1
-        found["seconds"] += status["seconds"]
-        found["tokens"] += status["tokens"]
-        found["curves"].append([(e["step"], e["metrics"]["headline"]["id"]) for e in folder.evaluations()])
-        for part in ("id", "ood"):
-            if part in status["latest"]:
-                found["parts"].setdefault(part, []).append(status["latest"][part])
-                found["floors"].setdefault(part, run.floors(status["latest"], part))
-    return found
+            failed[run.id] = status["error"]["message"]
+        elif ends.get(run.id) == "crashed":
+            failed[run.id] = "its process died; the same command tries again"
+    return Row(
+        task=task,
+        encoding=encoding,
+        runs=tuple(run.id for run in runs),
+        finished=len(finished),
+        failed=failed,
+        within=_score(finished, "id"),
+        beyond=_score(finished, "ood"),
+        seconds=sum(status["seconds"] for _, status in finished),
+        tokens=sum(status["tokens"] for _, status in finished),
+        curves=curves,
+    )
 
 
-def _cell(found: dict[str, Any], part: str) -> tuple[int, int, str, float]:
-    """Correct and total over seeds, and the highest floor: the one to beat."""
-    seeds = found["parts"][part]
-    name, floor = max(found["floors"][part].items(), key=lambda item: item[1])
-    return sum(s["correct"] for s in seeds), sum(s["total"] for s in seeds), name, floor
-
-
-def _p_value(found: dict[str, Any], part: str) -> float:
-    correct, total, _, floor = _cell(found, part)
-    return stats.p_above(correct, total, floor)
-
-
-def _score(found: dict[str, Any], part: str, adjusted_p: float) -> Score:
-    correct, total, name, floor = _cell(found, part)
-    per_seed = tuple(s["correct"] / s["total"] for s in found["parts"][part])
-    return Score(correct, total, floor, name, per_seed, stats.verdict(correct / total, adjusted_p))
+def _score(finished: list[tuple[Run, dict[str, Any]]], part: str) -> Score | None:
+    parts = [status["latest"][part] for _, status in finished if part in status["latest"]]
+    if not parts:
+        return None
+    run, status = finished[0]
+    name, floor = max(run.floors(status["latest"], part).items(), key=lambda item: item[1])
+    return Score(tuple(p["correct"] / p["total"] for p in parts), parts[0]["total"], floor, name)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from whence import __version__
-from whence.errors import UserError, nearest
+from whence.errors import UserError, not_allowed
 
 VERBS = {
     "arena": "compare positional encodings on tasks, within and beyond the training length",
@@ -49,9 +49,7 @@ def run(arguments: list[str]) -> int:
     try:
         verb = arguments[0]
         if verb not in VERBS:
-            match = nearest(verb, VERBS)
-            hint = f" Did you mean {match!r}?" if match else ""
-            raise UserError(f"verb: {verb!r} is not known. Allowed: {', '.join(VERBS)}.{hint}", field="verb")
+            raise not_allowed("verb", verb, list(VERBS))
         return importlib.import_module(f"whence.cli.{verb}").main(arguments[1:])
     except UserError as error:
         if "--json" in arguments:

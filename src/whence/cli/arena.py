@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+from typing import TYPE_CHECKING
 
 from whence.cli.options import Engine, parse
 from whence.cli.output import duration, percent, print_json, print_table
+
+if TYPE_CHECKING:
+    from whence.arena.run import Lengths
+    from whence.arena.table import Row, Score
 
 DESCRIPTION = """Compare positional encodings on tasks, within the training length and beyond it.
 
@@ -22,10 +26,9 @@ command goes on."""
 
 def main(arguments: list[str]) -> int:
     from whence.arena.spec import ArenaSpec
-    from whence.arena.table import tabulate
+    from whence.arena.table import seeds_in, tabulate
     from whence.cli.sweep import exit_code, run_specs
-    from whence.models.sequence import count_parameters
-    from whence.report.page import write_report
+    from whence.report.page import keep_spec, write_report
     from whence.stats import heading
 
     spec, engine = parse(ArenaSpec, Engine, arguments, prog="whence arena", description=DESCRIPTION)
@@ -33,16 +36,15 @@ def main(arguments: list[str]) -> int:
     if engine.print_spec:
         print_json(spec.model_dump(mode="json"))
         return 0
-    store, outcome = run_specs(runs, engine, max(count_parameters(run.build_model("meta")) for run in runs))
-    rows = tabulate(runs, store)
+    store, outcome = run_specs(runs, engine)
+    rows = tabulate(runs, store, outcome.ends)
     elsewhere = ["--store", engine.store] if engine.store else []
-    kept = _keep_spec(spec.model_dump(mode="json"), store)
-    again = shlex.join(["whence", "arena", "--config", str(kept), *elsewhere])
+    again = shlex.join(["whence", "arena", "--config", str(keep_spec(spec, store)), *elsewhere])
     report = write_report(spec, rows, store, again) if any(row.finished for row in rows) else None
     if engine.json_:
         print_json(
             {
-                "heading": heading(spec.seeds),
+                "heading": heading(seeds_in(rows)),
                 "rows": [row.to_json() for row in rows],
                 "runs": outcome.ends,
                 "report": str(report) if report else None,
@@ -51,42 +53,32 @@ def main(arguments: list[str]) -> int:
         )
         return exit_code(outcome)
     for task in dict.fromkeys(row.task for row in rows):
-        _print_task(task, [row for row in rows if row.task == task], spec)
-    print(heading(spec.seeds))
+        _print_task(task, [row for row in rows if row.task == task], spec.lengths)
+    print(heading(seeds_in(rows)))
     if report:
         print(f"report  {report}")
     print(f"again   {again}")
     return exit_code(outcome)
 
 
-def _print_task(task, rows, spec) -> None:
-    longest = max((spec.lengths.train_length, *spec.lengths.test_lengths))
-    title = f"{task} · train ≤ {spec.lengths.train_length} · scored beyond at {spec.lengths.train_length + 1}–{longest}"
-    floor = next((f"floor: {row.within.floor_name}, {percent(row.within.floor)} %" for row in rows if row.within), "")
-    print_table(
-        title, ["encoding", "runs", "verdict", "ID %", "OOD %", "time"], [_cells(row) for row in rows], caption=floor
-    )
+def _print_task(task: str, rows: list[Row], lengths: Lengths) -> None:
+    from whence.arena.table import floors_of
+
+    title = f"{task} · train ≤ {lengths.train_length}"
+    if lengths.test_lengths:
+        title += f" · scored beyond at {lengths.train_length + 1}–{max(lengths.test_lengths)}"
+    columns = ["encoding", "runs", "ID %", "verdict", "OOD %", "verdict", "time"]
+    print_table(title, columns, [_cells(row) for row in rows], caption=floors_of(rows))
     print()
 
 
-def _cells(row) -> list[str]:
+def _cells(row: Row) -> list[str]:
     dots = "●" * row.finished + "✕" * len(row.failed) + "○" * (len(row.runs) - row.finished - len(row.failed))
-    if row.within is None:
-        return [row.encoding, dots, "failed" if row.failed else "not run", "", "", ""]
-    beyond = "" if row.beyond is None else _scored(row.beyond) if row.mastered else "not learned"
-    return [row.encoding, dots, row.within.verdict, _scored(row.within), beyond, duration(row.seconds)]
+    within = _scored(row.within) if row.within else ""
+    beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
+    return [row.encoding, dots, within, row.verdict, beyond, row.beyond_verdict, duration(row.seconds)]
 
 
-def _scored(score) -> str:
+def _scored(score: Score) -> str:
     low, high = score.interval
     return f"{percent(score.accuracy)} [{percent(low)}, {percent(high)}]"
-
-
-def _keep_spec(document, store):
-    """The comparison as a config file beside its report, so that one short command regenerates it."""
-    from whence.runs.files import addressed_name, write_atomically
-
-    data = (json.dumps(document, indent=1) + "\n").encode()
-    path = store.reports / addressed_name("arena", data, ".json")
-    write_atomically(path, data)
-    return path

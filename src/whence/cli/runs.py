@@ -14,6 +14,7 @@ from pydantic import Field
 from whence.cli.options import Engine, Stored, parse_options
 from whence.cli.output import duration, percent, print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
+from whence.runs.files import Corrupt
 from whence.runs.store import Busy, RunFolder, Store
 
 ACTIONS = {
@@ -37,7 +38,7 @@ class Listing(Stored):
     state: str | None = Field(
         default=None, description="only runs in this state: finished, running, interrupted, failed, corrupt"
     )
-    label: str | None = Field(default=None, description="only runs whose title (task, encoding) contains this text")
+    label: str = Field(default="", description="only runs whose title (task, encoding) contains this text")
 
 
 class Exporting(Listing):
@@ -75,7 +76,7 @@ def _chosen(store: Store, options: Listing) -> list[dict[str, Any]]:
     return [
         row
         for row in store.summaries()
-        if options.state in (None, row["state"]) and (options.label is None or options.label in row.get("title", ""))
+        if options.state in (None, row["state"]) and options.label in row.get("title", "")
     ]
 
 
@@ -117,8 +118,6 @@ def _show(arguments: list[str]) -> int:
     if len(words) != 1:
         raise UserError("run: name one run. See 'whence runs list'.", field="run")
     folder = Store(options.store).find(words[0])
-    from whence.runs.files import Corrupt
-
     try:
         status, spec, records = folder.status(), folder.spec_document(), folder.metrics()
     except (Corrupt, FileNotFoundError) as damage:
@@ -150,13 +149,17 @@ def _show(arguments: list[str]) -> int:
 def _export(arguments: list[str]) -> int:
     options, _ = _options(Exporting, "export", arguments)
     store = Store(options.store)
+    if options.json_ and options.csv:
+        raise UserError("csv: one form at a time. Allowed: --csv or --json.", field="csv")
     rows: list[dict[str, Any]] = []
     for row in _chosen(store, options):
-        if row["state"] == "corrupt":
-            stderr.print(f"{row['id']}: corrupt, left out", markup=False)
-            continue
         common = {"id": row["id"], "state": row["state"], **row["labels"], "seed": row.get("seed")}
-        rows += [{**common, "step": e["step"], **_flat(e["metrics"])} for e in store.folder(row["id"]).evaluations()]
+        try:
+            evaluations = store.folder(row["id"]).evaluations()
+        except (OSError, Corrupt) as damage:
+            _left_out(row["id"], damage)
+            continue
+        rows += [{**common, "step": e["step"], **_flat(e["metrics"])} for e in evaluations]
     if options.json_:
         print_json(rows)
         return 0
@@ -183,14 +186,22 @@ def _resume(arguments: list[str]) -> int:
     from whence.runs.spec import load_run_spec
 
     ids = [store.find(word).id for word in words] or [r["id"] for r in store.summaries() if r["state"] == "interrupted"]
-    specs = [load_run_spec(store.folder(run_id).spec_document()) for run_id in ids]
+    specs = []
+    for run_id in ids:
+        try:
+            spec = load_run_spec(store.folder(run_id).spec_document())
+            if spec.id != run_id:
+                raise UserError("its spec describes another run, or belongs to another version of whence")
+            specs.append(spec)
+        except (OSError, Corrupt, UserError) as problem:
+            _left_out(run_id, problem)
     if options.print_spec:
         print_json([spec.document() for spec in specs])
         return 0
     if not specs:
         print_json({"runs": {}}) if options.json_ else print(f"nothing to resume in {store.root}")
         return 0
-    _, outcome = run_specs(specs, options, parameters=0)
+    _, outcome = run_specs(specs, options)
     if options.json_:
         print_json({"runs": outcome.ends})
     return exit_code(outcome)
@@ -223,7 +234,7 @@ def _verify(arguments: list[str]) -> int:
 def _rm(arguments: list[str]) -> int:
     options, words = _options(Removing, "rm", arguments, words=True)
     store = Store(options.store)
-    folders = [store.find(word) for word in words]
+    folders = [store.folder(run_id) for run_id in dict.fromkeys(store.find(word).id for word in words)]
     if not folders:
         raise UserError("run: name the runs to delete. See 'whence runs list'.", field="run")
     if not options.yes and not _agreed(folders):
@@ -240,6 +251,10 @@ def _rm(arguments: list[str]) -> int:
     else:
         print(f"deleted {', '.join(folder.id for folder in folders)}")
     return 0
+
+
+def _left_out(run_id: str, problem: Exception) -> None:
+    stderr.print(f"{run_id}: left out: {problem}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _agreed(folders: list[RunFolder]) -> bool:

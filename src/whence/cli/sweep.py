@@ -12,19 +12,23 @@ from whence.cli.output import stderr
 from whence.device import resolve_device
 from whence.runs.engines.local import Outcome, run_all, share
 from whence.runs.execute import Conditions, bytes_needed
+from whence.runs.files import canonical
 from whence.runs.spec import RunSpec
 from whence.runs.store import Store
 
-EXIT_CODES = {"failed": 1, "crashed": 1, "interrupted": 130}
+EXIT_CODES = {"failed": 1, "crashed": 1, "busy": 1, "interrupted": 130}
 
 
-def run_specs(specs: Sequence[RunSpec], engine: Engine, parameters: int) -> tuple[Store, Outcome]:
-    """`parameters`: of the largest model, to make sure that the disk can hold the runs."""
+def run_specs(specs: Sequence[RunSpec], engine: Engine) -> tuple[Store, Outcome]:
+    """Check everything that can be checked without work, then run."""
     store = Store(engine.store)
     resolve_device(engine.device)
-    store.prepare(bytes_needed(parameters) * len(specs))
+    distinct = {canonical({**spec.document(), "seed": 0}): spec for spec in specs}
+    parameters = max(spec.check() for spec in distinct.values())
+    workers, threads = share(len(specs), engine.workers, engine.threads)
+    store.prepare(bytes_needed(parameters, len(specs), workers))
     conditions = Conditions(engine.device, engine.threads, engine.checkpoint_seconds, engine.retry_failed)
-    with Watcher(specs, *share(len(specs), engine.workers, engine.threads)) as watcher:
+    with Watcher(specs, workers, threads) as watcher:
         outcome = run_all(specs, store, workers=engine.workers, conditions=conditions, on_event=watcher.event)
     if outcome.interrupted:
         command = shlex.join(["whence", *sys.argv[1:]])

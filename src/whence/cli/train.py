@@ -17,16 +17,19 @@ unfinished one goes on where it stopped, bit for bit as if it had never been int
 def main(arguments: list[str]) -> int:
     from whence.arena.run import Run
     from whence.cli.sweep import exit_code, run_specs
-    from whence.models.sequence import count_parameters
 
     run, engine = parse(Run, Engine, arguments, prog="whence train", description=DESCRIPTION)
-    run.check()
     if engine.print_spec:
+        run.check()
         print_json({"id": run.id, **run.document()})
         return 0
-    store, outcome = run_specs([run], engine, count_parameters(run.build_model("meta")))
+    store, outcome = run_specs([run], engine)
     folder = store.folder(run.id)
-    status = folder.status()
+    try:
+        status = folder.status()
+    except FileNotFoundError:  # stopped before it could begin
+        status = {"id": run.id, "state": outcome.ends[run.id], "step": 0, "steps": run.training.steps}
+        status |= {"headline": {}, "seconds": 0.0}
     if engine.json_:
         print_json({"path": str(folder.path), **status})
         return exit_code(outcome)

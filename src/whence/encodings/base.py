@@ -37,6 +37,8 @@ class Encoding(Variant, nn.Module):
     """How many position axes it reads: 1, or 2 for grids."""
     causal_only: bool = False
     """Keys ahead of the query must be hidden. May depend on the options, so ask the instance."""
+    longest: int | None = None
+    """How many positions it has room for; None: any. Past it, it refuses."""
     per_layer: ClassVar[bool] = False
     admits_transforms: ClassVar[bool] = True
     """Whether editing the positions (randomized, shifted, ...) can change what it does."""

@@ -35,6 +35,7 @@ class Learned(Encoding):
         super().__init__()
         self.beyond_table, self.init_std = beyond_table, init_std
         rows = max(train_length, max_length or 0) if beyond_table == "untrained" else train_length
+        self.longest = None if beyond_table == "clamp" else rows
         self.table = nn.Parameter(torch.empty(rows, d_model))
         self.reset_parameters()
 

@@ -90,6 +90,9 @@ class ModelSpec(Architecture, Contender):
         if transform:
             train_length, max_length = transform.lengths(train_length, max_length)
         encodings = self._encodings(train_length, max_length)
+        room = encodings[0].longest
+        if room is not None and max_length > room:
+            raise ValueError(f"encoding: {self.encoding} has room for {room} positions, {max_length} are asked for.")
         if encodings[0].causal_only and self.attention != "causal":
             raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
         if transform and not encodings[0].admits_transforms:

@@ -11,7 +11,7 @@ from plotly.io import to_html
 
 from whence import stats
 from whence.arena.spec import ArenaSpec
-from whence.arena.table import Row, Score
+from whence.arena.table import Row, Score, floors_of, seeds_in
 from whence.report.figures import learning_curves, line_style
 from whence.runs.files import addressed_name, digest, write_atomically
 from whence.runs.store import Store
@@ -29,13 +29,21 @@ pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre {
 """
 
 
+def keep_spec(spec: ArenaSpec, store: Store) -> Path:
+    """The comparison as a config file beside its report, so that one short command makes it again."""
+    data = (json.dumps(spec.model_dump(mode="json"), indent=1) + "\n").encode()
+    path = store.reports / addressed_name("arena", data, ".json")
+    write_atomically(path, data)
+    return path
+
+
 def write_report(spec: ArenaSpec, rows: Sequence[Row], store: Store, again: str) -> Path:
     """Named by its checksum: a report never changes under its name."""
     title = " · ".join(dict.fromkeys(row.task for row in rows))
     document = json.dumps(spec.model_dump(mode="json"), indent=1)
     parts = [
         f"<h1>whence arena: {html.escape(title)}</h1>",
-        f"<p class=note>{html.escape(stats.heading(spec.seeds))}</p>",
+        f"<p class=note>{html.escape(stats.heading(seeds_in(rows)))}</p>",
     ]
     for number, task in enumerate(dict.fromkeys(row.task for row in rows)):
         parts += _task_section(spec, task, [row for row in rows if row.task == task], with_script=number == 0)
@@ -56,6 +64,7 @@ def write_report(spec: ArenaSpec, rows: Sequence[Row], store: Store, again: str)
 
 def _task_section(spec: ArenaSpec, task: str, rows: Sequence[Row], *, with_script: bool) -> list[str]:
     lengths = spec.lengths
+    floors = floors_of(rows)
     floor = next((row.within for row in rows if row.within), None)
     figure = learning_curves(
         {row.encoding: row.curves for row in rows}, floor.floor if floor else None, floor.floor_name if floor else ""
@@ -64,11 +73,9 @@ def _task_section(spec: ArenaSpec, task: str, rows: Sequence[Row], *, with_scrip
     return [
         f"<h2>{html.escape(task)}</h2>",
         f"<p>Trained on lengths up to {lengths.train_length}; beyond training scored at {beyond}, "
-        "on what lies beyond alone. "
-        + (f"Floor: {html.escape(floor.floor_name)}, {100 * floor.floor:.1f} %." if floor else "")
-        + "</p>",
-        "<div class=scroll><table><tr><th>encoding<th>verdict<th>within training (%)<th>beyond training (%)"
-        "<th>each seed<th>runs</tr>",
+        f"on what lies beyond alone. {html.escape(floors)}</p>",
+        "<div class=scroll><table><tr><th>encoding<th>within training (%)<th>verdict"
+        "<th>beyond training (%)<th>verdict<th>each seed<th>runs</tr>",
         *(_table_row(row) for row in rows),
         "</table></div>",
         to_html(
@@ -83,18 +90,19 @@ def _task_section(spec: ArenaSpec, task: str, rows: Sequence[Row], *, with_scrip
 
 def _table_row(row: Row) -> str:
     swatch = f'<span class=swatch style="background:{line_style(row.encoding)["color"]}"></span>'
-    name = f"<td>{swatch}{html.escape(row.encoding)}</td>"
-    runs = f"<td><code>{' '.join(row.runs)}</code></td>"
-    if row.within is None:
-        state = "failed: " + "; ".join(row.failed.values()) if row.failed else "not run"
-        return f"<tr>{name}<td><span class=badge>{html.escape(state)}</span><td><td><td>{runs}</tr>"
-    beyond = "" if row.beyond is None else _scored(row.beyond) if row.mastered else "not learned"
-    seeds = " ".join(f"{100 * value:.1f}" for value in row.within.per_seed)
-    failed = f" · {len(row.failed)} failed, not averaged" if row.failed else ""
+    within = _scored(row.within) if row.within else html.escape("; ".join(sorted(set(row.failed.values()))))
+    beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
+    seeds = " ".join(f"{100 * value:.1f}" for value in row.within.per_seed) if row.within else ""
+    failed = f" · {len(row.failed)} failed, not averaged" if row.failed and row.within else ""
     return (
-        f"<tr>{name}<td><span class=badge>{row.within.verdict}</span>{failed}"
-        f"<td class=n>{_scored(row.within)}<td class=n>{beyond}<td class=n>{seeds}{runs}</tr>"
+        f"<tr><td>{swatch}{html.escape(row.encoding)}<td class=n>{within}<td>{_badge(row.verdict)}{failed}"
+        f"<td class=n>{beyond}<td>{_badge(row.beyond_verdict)}<td class=n>{seeds}"
+        f"<td><code>{' '.join(row.runs)}</code></tr>"
     )
+
+
+def _badge(verdict: str) -> str:
+    return f"<span class=badge>{verdict}</span>" if verdict else ""
 
 
 def _scored(score: Score) -> str:

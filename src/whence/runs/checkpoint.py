@@ -12,7 +12,14 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from whence.runs.files import Corrupt, addressed_name, canonical, check_addressed, read_document, write_atomically
+from whence.runs.files import (
+    LARGEST_DOCUMENT,
+    Corrupt,
+    addressed_name,
+    canonical,
+    check_addressed,
+    write_atomically,
+)
 
 NAME = re.compile(r"checkpoint-(\d{9})-[0-9a-f]{16}\.safetensors")
 KEPT = 2  # if the newest turns out damaged, the one before is still there
@@ -27,9 +34,12 @@ def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optim
             tensors[f"optimizer/{names[id(parameter)]}/{key}"] = value
     metadata = {"facts": canonical({**facts, "step": step})}
     data = safetensors.torch.save({key: _plain(tensor) for key, tensor in tensors.items()}, metadata)
-    write_atomically(folder / addressed_name(f"checkpoint-{step:09d}", data, ".safetensors"), data)
-    for old in found(folder)[KEPT:]:
-        old.unlink()
+    path = folder / addressed_name(f"checkpoint-{step:09d}", data, ".safetensors")
+    write_atomically(path, data)
+    earlier = [old for old in found(folder) if old != path]
+    for old in earlier:
+        if old.name.startswith(f"checkpoint-{step:09d}-") or old in earlier[KEPT - 1 :]:
+            old.unlink()
 
 
 def found(folder: Path) -> list[Path]:
@@ -39,12 +49,16 @@ def found(folder: Path) -> list[Path]:
 
 def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of a checkpoint; `Corrupt` if it is damaged or was taken of another model."""
+    state = model.state_dict()
+    expected = sum(tensor.nbytes for tensor in state.values())
+    if path.stat().st_size > 4 * expected + LARGEST_DOCUMENT:  # weights, two moments, and the facts
+        raise Corrupt(path, "is far larger than the model")
     check_addressed(path)
-    tensors = safetensors.torch.load(read_document(path))
+    tensors = safetensors.torch.load_file(path)
     with safetensors.safe_open(path, "pt") as file:
         facts = json.loads(file.metadata()["facts"])
     shapes = {key: value.shape for key, value in _under("model/", tensors).items()}
-    if shapes != {key: value.shape for key, value in model.state_dict().items()}:
+    if shapes != {key: value.shape for key, value in state.items()}:
         raise Corrupt(path, "holds another model's tensors")
     return tensors, facts
 
@@ -63,10 +77,6 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def save_weights(path: Path, model: nn.Module) -> None:
     write_atomically(path, safetensors.torch.save({key: _plain(value) for key, value in model.state_dict().items()}))
-
-
-def load_weights(path: Path, model: nn.Module) -> None:
-    model.load_state_dict(safetensors.torch.load(read_document(path)))
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,53 +45,74 @@ def execute(
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Run to the end and return the final status. Finished runs are returned as they are, after a check."""
+    """Run to the end and return the final status. Settled runs are returned as they are, after a check."""
     folder = store.folder(spec.id)
     folder.path.mkdir(parents=True, exist_ok=True)
     with folder.lock():
-        done = _already_done(folder, store, conditions, on_event)
-        if done is not None:
-            return done
-        folder.path.mkdir(parents=True, exist_ok=True)  # a damaged one has just been moved away
-    with folder.lock(), ambient_kept(), _machine_settings():
-        execution = _Execution(spec, store, folder, conditions, on_event, should_stop)
-        try:
-            return execution.run()
-        finally:
-            execution.close()
+        status = _settled(folder)
+        if status is None:
+            return _Execution(spec, store, folder, conditions, on_event, should_stop).run()
+        reason = _reason_to_repeat(folder, status, conditions)
+        if reason is None:
+            _tidy(folder, store, status, on_event)
+            on_event({"event": END_OF[status["state"]], "run": folder.id, "status": status})
+            return status
+        aside = store.set_aside(folder.path)
+        on_event({"event": "notice", "run": folder.id, "message": f"{reason}; kept in {aside}, running it again"})
+    return execute(spec, store, conditions, on_event, should_stop)
 
 
-def _already_done(
-    folder: RunFolder, store: Store, conditions: Conditions, on_event: Callable[[Event], None]
-) -> dict[str, Any] | None:
-    """The status of a run that needs no more work. A damaged finished run is moved away, to be run again."""
+END_OF = {"finished": "skipped", "failed": "failed"}
+
+
+def _settled(folder: RunFolder) -> dict[str, Any] | None:
+    """The status of a run that more training would not change: finished, or sure to fail again exactly."""
     try:
         status = read_sealed(folder.path / "status.json")
     except (OSError, Corrupt):
         return None
-    hopeless = status["state"] == "failed" and status["error"]["kind"] == "non_finite"  # it would fail again, exactly
-    if status["state"] != "finished" and not (hopeless and not conditions.retry_failed):
-        return None
-    problems = problems_of(folder)
-    if problems:
-        aside = store.set_aside(folder.path)
-        on_event({"event": "notice", "run": folder.id, "message": f"{problems[0]}; kept in {aside}, running it again"})
-        return None
-    on_event({"event": "failed" if hopeless else "skipped", "run": folder.id, "status": status})
-    return status
+    hopeless = status["state"] == "failed" and status["error"]["kind"] == "non_finite"
+    return status if status["state"] == "finished" or hopeless else None
 
 
-class _machine_settings:
-    """Deterministic kernels while a run is on; the caller's choice afterwards."""
+def _reason_to_repeat(folder: RunFolder, status: dict[str, Any], conditions: Conditions) -> str | None:
+    if status["state"] == "failed" and conditions.retry_failed:
+        return "asked to try again"
+    leftover = ("log.jsonl", "checkpoint-") if status["state"] == "finished" else ("log.jsonl",)
+    return next((problem for problem in problems_of(folder) if not problem.startswith(leftover)), None)
 
-    def __enter__(self) -> None:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        self._before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-        torch.use_deterministic_algorithms(True, warn_only=True)
 
-    def __exit__(self, *_: object) -> None:
-        torch.use_deterministic_algorithms(self._before[0])
-        torch.set_num_threads(self._before[1])
+def _tidy(folder: RunFolder, store: Store, status: dict[str, Any], on_event: Callable[[Event], None]) -> None:
+    """What a kill or a damaged log left behind in a settled run, whose results are whole."""
+    if status["state"] == "finished":
+        for old in checkpoint.found(folder.path):
+            old.unlink()
+    log = folder.path / "log.jsonl"
+    if not log.exists() or file_digest(log) != status["files"]["log.jsonl"]:
+        message = "log.jsonl: damaged; a new one begins"
+        if log.exists():
+            message += f" (kept in {store.set_aside(log)})"
+        on_event({"event": "notice", "run": folder.id, "message": message})
+        writer = ChainWriter(log)
+        writer.append({"event": "log renewed", "time": time.time()})
+        writer.close()
+        status["files"]["log.jsonl"] = file_digest(log)
+        write_sealed(folder.path / "status.json", status)
+
+
+@contextmanager
+def _deterministic(threads: int) -> Iterator[None]:
+    """Deterministic kernels while a run is on; the caller's settings afterwards."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    threads_before = torch.get_num_threads()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.set_num_threads(threads_before)
 
 
 class _Execution:
@@ -114,9 +136,24 @@ class _Execution:
         self.last_checkpoint = self.last_status = self.last_told = time.monotonic()
 
     def run(self) -> dict[str, Any]:
-        self._clear_temporary_files()
-        self._write_spec()
-        self.log = self._open_log()
+        self.threads = self.conditions.threads or cores()
+        with ambient_kept(), _deterministic(self.threads):
+            try:
+                self._clear_temporary_files()
+                self._write_spec()
+                self.log = self._open_log()
+                status = self._guarded()
+            finally:
+                for file in (self.log, self.metrics):
+                    if file is not None:
+                        file.close()
+        if status["state"] == "finished":
+            for old in checkpoint.found(self.path):
+                old.unlink()
+        return status
+
+    def _guarded(self) -> dict[str, Any]:
+        """Train; whatever goes wrong becomes the run's own end."""
         try:
             return self._train()
         except NonFinite as failure:
@@ -127,18 +164,18 @@ class _Execution:
         return self._rest("failed", error)
 
     def _train(self) -> dict[str, Any]:
-        torch.set_num_threads(self.threads)
         self.device = resolve_device(self.conditions.device)
         job = self.spec.job()
         job.setup(self.streams, self.device)
         optimizer = make_optimizer(job.model, self.spec.training)
         metrics = self.metrics = self._restore(job, optimizer)
+        torch.set_num_threads(self.threads)
         self._log("resumed" if self.at.step else "started", **self._environment(), notices=self.notices)
         self._emit("started", step=self.at.step)
 
         def save(at: Progress) -> None:
             facts = {**asdict(at), "metrics_mark": metrics.sync(), "created": self.created}
-            checkpoint.save(self.path, at.step, job.model, optimizer, facts)
+            checkpoint.save(self.path, at.step, job.model, optimizer, {**facts, "environment": self._environment()})
             self.last_checkpoint = time.monotonic()
             self._write_status("running")
 
@@ -160,19 +197,7 @@ class _Execution:
         if not done:
             return self._rest("interrupted")
         checkpoint.save_weights(self.folder.weights, job.model)
-        status = self._rest("finished")
-        for old in checkpoint.found(self.path):
-            old.unlink()
-        return status
-
-    def close(self) -> None:
-        for file in (self.log, self.metrics):
-            if file is not None:
-                file.close()
-
-    @property
-    def threads(self) -> int:
-        return self.first_threads or self.conditions.threads or cores()
+        return self._rest("finished")
 
     # --- coming back
 
@@ -196,13 +221,10 @@ class _Execution:
     def _open_log(self) -> ChainWriter:
         path = self.path / "log.jsonl"
         try:
-            records, mark, _ = read_chained(path)
+            return ChainWriter(path, read_chained(path)[1])
         except Corrupt as damage:
             self._notice(f"log.jsonl: {damage.reason}; a new one begins", path)
-            records, mark = [], None
-        starts = [record for record in records if record["event"] == "started"]
-        self.first_threads: int | None = starts[-1]["threads"] if starts else None
-        return ChainWriter(path, mark) if mark else ChainWriter(path)
+            return ChainWriter(path)
 
     def _restore(self, job: Job, optimizer: torch.optim.Optimizer) -> ChainWriter:
         """Go back to the newest checkpoint that is whole and whose metrics are whole; else to the beginning."""
@@ -218,12 +240,20 @@ class _Execution:
                 self._notice(f"{damage.path.name}: {damage.reason}; going back further", saved)
                 continue
             checkpoint.restore(tensors, job.model, optimizer)
-            self.at = Progress(facts["step"], facts["tokens"], facts["seconds"], facts["loss"], facts["latest"])
+            self.at = Progress(**{field.name: facts[field.name] for field in fields(Progress)})
             self.created = facts["created"]
+            self._note_changes(facts["environment"])
             return ChainWriter(path, (size, link))
         if path.exists() and path.stat().st_size:
             self._notice("metrics.jsonl: no usable checkpoint goes with it; starting over", path)
         return ChainWriter(path)
+
+    def _note_changes(self, before: dict[str, Any]) -> None:
+        """Threads are taken over, because results depend on them in the last bits; other changes are said."""
+        self.threads = before["threads"]
+        changed = [f"{key} {before[key]} → {now}" for key, now in self._environment().items() if before[key] != now]
+        if changed:
+            self._notice(f"goes on under other conditions ({', '.join(changed)}): last digits may differ", None)
 
     def _check_old_status(self) -> None:
         path = self.path / "status.json"
@@ -244,7 +274,6 @@ class _Execution:
 
     def _environment(self) -> dict[str, Any]:
         return {
-            "step": self.at.step,
             "threads": self.threads,
             "device": str(self.device),
             "machine": platform.machine(),
@@ -294,25 +323,28 @@ class _Execution:
         self.last_status = time.monotonic()
         return status
 
+    def _lasting_files(self, state: str) -> list[str]:
+        names = ["spec.json", "metrics.jsonl", "log.jsonl", self.folder.weights.name]
+        if state != "finished":
+            names += [path.name for path in checkpoint.found(self.path)]
+        return [name for name in names if (self.path / name).exists()]
+
     def _rest(self, state: str, error: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Close the files and write the last status, which pins every other file by its checksum."""
+        """Write the last status, which pins every other file by its checksum."""
         self._log(state, step=self.at.step, **({"error": error} if error else {}))
-        self.close()
-        files = {
-            path.name: file_digest(path)
-            for path in sorted(self.path.iterdir())
-            if path.name not in ("status.json", "lock")
-        }
-        if state == "finished":
-            files = {name: value for name, value in files.items() if not checkpoint.NAME.fullmatch(name)}
+        if self.metrics is not None:
+            self.metrics.sync()
+        files = {name: file_digest(self.path / name) for name in self._lasting_files(state)}
         status = self._write_status(state, files=files, **({"error": error} if error else {}))
         self._emit(state, status=status)
         return status
 
 
-def bytes_needed(parameters: int) -> int:
-    """Upper estimate of what one run writes: checkpoints hold weights and two moments, one more during a write."""
-    return 4 * parameters * 3 * (checkpoint.KEPT + 1) + 2**20
+def bytes_needed(parameters: int, runs: int, workers: int) -> int:
+    """Upper estimate for a sweep. Finished runs keep their weights; running ones also checkpoints, with two moments
+    each, and one more while it is being written."""
+    weights = 4 * parameters
+    return runs * (weights + 2**18) + workers * 3 * weights * (checkpoint.KEPT + 1)
 
 
 def cores() -> int:

@@ -4,6 +4,8 @@ Three forms, none of which can execute code when read:
 - *sealed*: a JSON document with its own checksum, replaced atomically;
 - *chained*: JSON lines, each carrying a checksum over itself and everything before it, appended;
 - *addressed*: any bytes, whose checksum is part of the file's name, written once.
+
+Writing never follows a symbolic link: a store that came from elsewhere cannot point at a user's files.
 """
 
 from __future__ import annotations
@@ -117,7 +119,8 @@ class ChainWriter:
     def __init__(self, path: Path, mark: tuple[int, str] = (0, START)) -> None:
         self.path = path
         self._size, self._last = mark
-        self._file: IO[bytes] = path.open("r+b" if path.exists() else "w+b")
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        self._file: IO[bytes] = os.fdopen(handle, "r+b")
         self._file.truncate(self._size)
         self._file.seek(self._size)
 

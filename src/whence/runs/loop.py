@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from whence.encodings.base import Encoding
 from whence.runs.spec import Job, Training
 from whence.runs.streams import Streams, generator
 from whence.seeds import derive
@@ -21,7 +22,7 @@ LOGGED_LOSSES = 200
 
 
 class NonFinite(Exception):
-    """A number stopped being a number. The model still holds its last good state."""
+    """A number stopped being a number, before the optimiser could use it."""
 
     def __init__(self, step: int, tensor: str) -> None:
         super().__init__(f"non-finite value in {tensor} at step {step}")
@@ -36,6 +37,8 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0
     loss: float | None = None
+    evaluated: int = -1
+    """The step of the latest evaluation: one that is due stays due through a stop or a failure."""
     latest: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,7 +55,8 @@ class Listener:
 
 def make_optimizer(model: nn.Module, training: Training) -> torch.optim.AdamW:
     """AdamW; only the matrices of linear layers decay (tables, norms and encodings do not)."""
-    decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    encoding = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
+    decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - encoding
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if id(p) in decayed], "weight_decay": training.weight_decay},
@@ -66,10 +70,14 @@ def train(
     job: Job, training: Training, streams: Streams, optimizer: torch.optim.Optimizer, at: Progress, listener: Listener
 ) -> bool:
     """Go on from `at` to the end. True when done, False when asked to stop (a checkpoint was taken)."""
-    if at.step == 0:
-        _evaluate(job, training, streams, at, listener)
     log_every = max(1, training.steps // LOGGED_LOSSES)
     evaluation_steps = training.evaluation_steps()
+
+    def evaluate_if_due() -> None:
+        if at.step in evaluation_steps and at.evaluated < at.step:
+            _evaluate(job, training, streams, at, listener)
+
+    evaluate_if_due()
     while at.step < training.steps:
         if listener.should_stop():
             listener.checkpoint(at)
@@ -80,8 +88,7 @@ def train(
         at.seconds += time.perf_counter() - started
         if at.step % log_every == 0:
             listener.record({"step": at.step, "loss": at.loss, "grad_norm": norm, "lr": training.lr_at(at.step - 1)})
-        if at.step in evaluation_steps:
-            _evaluate(job, training, streams, at, listener)
+        evaluate_if_due()
         if at.step < training.steps and listener.checkpoint_due():
             listener.checkpoint(at)
         listener.progress(at)
@@ -120,7 +127,7 @@ def _evaluate(job: Job, training: Training, streams: Streams, at: Progress, list
     bad = _first_non_finite(metrics)
     if bad is not None:
         raise NonFinite(at.step, f"evaluation metric {bad}")
-    at.latest = metrics
+    at.latest, at.evaluated = metrics, at.step
     listener.record({"step": at.step, "metrics": metrics})
 
 

@@ -85,8 +85,12 @@ class RunSpec(Spec):
         """What tells this run from its neighbours, for tables."""
         return {}
 
-    def check(self) -> None:
-        """Raise `UserError` for fields that are valid alone and impossible together. Does no work."""
+    def check(self) -> int:
+        """Raise `UserError` for fields that are valid alone and impossible together; else how many parameters.
+
+        Does no work: what has to be built is built without memory.
+        """
+        return 0
 
     def job(self) -> Job:
         raise NotImplementedError
@@ -95,7 +99,8 @@ class RunSpec(Spec):
 def load_run_spec(document: dict[str, Any]) -> RunSpec:
     """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
     kind = str(document.get("kind"))
-    if not re.fullmatch(r"[a-z]+", kind) or importlib.util.find_spec(f"whence.{kind}") is None:
+    known = re.fullmatch(r"[a-z]+", kind) and importlib.util.find_spec(f"whence.{kind}")
+    if not known or importlib.util.find_spec(f"whence.{kind}.run") is None:
         raise UserError(f"kind: {kind!r} is not an instrument of this version of whence", field="kind")
     run = importlib.import_module(f"whence.{kind}.run").Run
     return run.read({key: value for key, value in document.items() if key != "kind"})

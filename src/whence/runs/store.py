@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.errors import UserError, nearest
-from whence.runs.files import Corrupt, read_chained, read_sealed, write_atomically, write_sealed
+from whence.runs.files import TEMPORARY, Corrupt, read_chained, read_sealed, write_atomically, write_sealed
 
 State = Literal["running", "finished", "failed", "interrupted", "corrupt"]
 FORMAT = 1
@@ -71,21 +71,32 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     def is_locked(self) -> bool:
+        """Asked with a shared lock, so that many may ask at once and a store may be read-only."""
         try:
-            with self.lock():
-                return False
-        except Busy:
+            handle = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return True
+        finally:
+            os.close(handle)
+        return False
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """The kernel releases it when the process dies, however it dies."""
-        with (self.path / "lock").open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Busy(self.id) from None
+        """For the one writer. The kernel releases it when the process dies, however it dies."""
+        path = self.path / "lock"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            if not _flock(handle, patience=1.0):  # a reader that only looks is gone in a moment
+                raise Busy(self.id)
+            if not path.exists() or path.stat().st_ino != os.fstat(handle).st_ino:
+                raise Busy(self.id)  # the folder was moved away between the opening and the locking
             yield
+        finally:
+            os.close(handle)
 
 
 class Store:
@@ -120,9 +131,11 @@ class Store:
         try:
             for folder in (self.runs, self.reports, self.damaged):
                 folder.mkdir(parents=True, exist_ok=True)
-            probe = self.root / "probe"
+            probe = self.root / f"{TEMPORARY}probe-{os.getpid()}"
             write_atomically(probe, b"whence")
             probe.unlink()
+            for leftover in self.damaged.glob("removing-*"):
+                shutil.rmtree(leftover)
             free = shutil.disk_usage(self.root).free
         except OSError as error:
             reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
@@ -195,6 +208,18 @@ class Store:
         if row["state"] == "running" and not self.folder(row["id"]).is_locked():
             return "interrupted"
         return row["state"]
+
+
+def _flock(handle: int, patience: float) -> bool:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
 
 
 def _stamp(path: Path) -> list[int]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from whence.runs import checkpoint
 from whence.runs.files import (
-    TEMPORARY,
     Corrupt,
     canonical,
     check_addressed,
@@ -28,9 +27,10 @@ def problems_of(run: RunFolder) -> list[str]:
 def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
     """(what, problems) for every run, every report and the index, as they are checked."""
     for run_id in store.ids():
-        yield run_id, problems_of(store.folder(run_id))
+        folder = store.folder(run_id)
+        yield run_id, [] if folder.is_locked() else problems_of(folder)  # a running one is never at rest
     if store.reports.is_dir():
-        for page in sorted(store.reports.iterdir()):
+        for page in sorted(path for path in store.reports.iterdir() if path.is_file()):
             yield f"reports/{page.name}", list(_caught(page, lambda page=page: check_addressed(page)))
     index = store.root / "index.json"
     if index.exists():
@@ -44,8 +44,8 @@ def _problems(run: RunFolder) -> Iterator[str]:
         status = read_sealed(path / "status.json")
     except FileNotFoundError:
         yield "status.json: missing"
-    except Corrupt as damage:
-        yield f"status.json: {damage.reason}"
+    except (OSError, Corrupt) as damage:
+        yield f"status.json: {getattr(damage, 'reason', damage)}"
     yield from _caught(path / "spec.json", lambda: _check_identity(run))
     for name in ("metrics.jsonl", "log.jsonl"):
         yield from _caught(path / name, lambda name=name: _check_chain(path / name))
@@ -57,15 +57,6 @@ def _problems(run: RunFolder) -> Iterator[str]:
             yield f"{name}: missing"
         elif file_digest(path / name) != expected:
             yield f"{name}: checksum does not match"
-    known = {"status.json", "spec.json", "metrics.jsonl", "log.jsonl", "lock", *pinned}
-    for extra in sorted(path.iterdir()):
-        if extra.name not in known and not checkpoint.NAME.fullmatch(extra.name):
-            left = (
-                "left by a killed write; cleared on resume"
-                if extra.name.startswith(TEMPORARY)
-                else "not part of the run"
-            )
-            yield f"{extra.name}: {left}"
     lock = path / "lock"
     if lock.exists() and lock.stat().st_size:
         yield "lock: should be empty"
@@ -87,5 +78,7 @@ def _caught(path: Path, check: Any) -> Iterator[str]:
         check()
     except FileNotFoundError:
         yield f"{path.name}: missing"
+    except OSError as error:
+        yield f"{path.name}: cannot be read ({error.strerror})"
     except Corrupt as damage:
         yield f"{damage.path.name}: {damage.reason}"

@@ -19,14 +19,14 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # events own the real stdout; whatever a library prints goes to stderr
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
     # only now: torch takes seconds to import, and a stop may come meanwhile
     from whence.runs.execute import Conditions, execute
     from whence.runs.spec import load_run_spec
     from whence.runs.store import Busy, Store
 
-    # events own the real stdout; whatever a library prints goes to stderr
-    events = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
     orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_listen, args=(orders, stop), daemon=True).start()
 
@@ -45,6 +45,8 @@ def main() -> None:
             emit({"event": "busy", "run": spec.id})
         except Exception as error:  # the store itself failed: the run could not even be marked
             emit({"event": "failed", "run": spec.id, "status": None, "message": f"{type(error).__name__}: {error}"})
+        if stop.is_set():
+            break
         emit({"event": "idle"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import torch
@@ -16,7 +17,8 @@ class LongRangeMatch(Task):
     B A C B D B → 1        A B C B D B → 0
 
     The last symbol occurs equally often before the end whether or not it also comes first, so neither
-    "it has been seen" nor any count of symbols tells the answer: only the place does.
+    "it has been seen" nor any count of symbols over the whole sequence tells the answer. A count over the recent
+    half does, a little (one occurrence less where the first place holds one): it is the floor.
     """
 
     per = "sequence"
@@ -39,4 +41,17 @@ class LongRangeMatch(Task):
         return Batch(inputs, line(length), answer, torch.ones(batch, dtype=torch.bool))
 
     def floors(self, length: int, first: int = 0) -> dict[str, float]:
-        return {"majority": 0.5, "the last symbol occurred earlier": 0.5, "count of symbols": 0.5}
+        return {
+            "majority": 0.5,
+            "the last symbol occurred earlier": 0.5,
+            "count of symbols": 0.5,
+            "count of symbols in the recent half": self._recent_half(length),
+        }
+
+    @functools.cache  # noqa: B019 (a task is small, and there are few)
+    def _recent_half(self, length: int) -> float:
+        """Measured on 8,192 sequences: the best threshold on how often the last symbol was seen lately."""
+        batch = self.sample(torch.Generator().manual_seed(0), 8192, length)
+        recent = batch.inputs[:, length - length // 2 : -1]
+        seen = (recent == batch.inputs[:, -1:]).sum(1)
+        return max(((seen < count) == (batch.targets == 1)).float().mean().item() for count in range(1, 8))

@@ -60,11 +60,14 @@ class _Worker:
 
     def _read(self, inbox: Inbox) -> None:
         assert self.process.stdout is not None
-        with self.process.stdout as events:
-            for line in events:
-                inbox.put((self.number, json.loads(line)))
-        self.process.wait()
-        inbox.put((self.number, None))
+        try:
+            with self.process.stdout as events:
+                for line in events:
+                    with suppress(ValueError):  # not an event: printed at start-up, or cut off by a kill
+                        inbox.put((self.number, json.loads(line)))
+            self.process.wait()
+        finally:
+            inbox.put((self.number, None))
 
     def order(self, spec: RunSpec, store: Store, conditions: Conditions) -> None:
         assert self.process.stdin is not None
@@ -158,13 +161,14 @@ class _Engine:
                 end = self.outcome.ends[worker.run] = "interrupted" if self.stopping else "crashed"
                 how = f"its process ended with code {worker.process.returncode}"
                 self.on_event({"event": end, "run": worker.run, "message": how})
-                if self.waiting and not self.stopping:
-                    self._hire()
+            if self.waiting and not self.stopping:
+                self._hire()
         elif event["event"] == "idle":
             self._assign(worker)
         else:
             if event["event"] in ENDS:
                 self.outcome.ends[event["run"]] = event["event"]
+                worker.run = ""
             self.on_event(event)
 
     def _stop(self) -> None:
