@@ -64,5 +64,5 @@ def test_verdicts() -> None:
     assert stats.verdict(0.6, 0.001) == "learning"
     assert stats.verdict(0.99, 0.001) == "solved"
     assert "exploratory" in stats.heading(3)
-    assert "3 more" in stats.heading(3)
+    assert "3 paired seeds" in stats.heading(3)
     assert "exploratory" not in stats.heading(6)

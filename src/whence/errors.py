@@ -58,5 +58,5 @@ def _describe(item: Any, known_fields: Callable[[list[str]], list[str]]) -> tupl
         return field, str(not_allowed(field, item["input"], allowed))
     if kind in ("value_error", "assertion_error"):
         return field, f"{field}: {context['error']}" if field else str(context["error"])
-    reason = item["msg"].removeprefix("Input should be ")
+    reason = item["msg"].removeprefix("Input should be ").split(", unable")[0]
     return field, f"{field}: {item['input']!r} is not valid. Allowed: {reason}."

@@ -19,6 +19,8 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Union, g
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from whence.errors import UserError
+
 T = TypeVar("T", bound="Variant")
 
 
@@ -84,6 +86,8 @@ def parse_choice(value: Any) -> Any:
         option, equals, text = part.partition("=")
         if not equals:
             raise ValueError(f"{value!r}: write options as name:option=value,option=value")
+        if option.strip() in fields:
+            raise ValueError(f"{value!r}: {option.strip()!r} is given twice")
         fields[option.strip()] = text.strip()
     return fields
 
@@ -112,7 +116,7 @@ class Registry(Generic[T]):
             if inspect.isclass(item) and issubclass(item, self._base) and item.__module__ == module.__name__
         ]
         if len(found) != 1:
-            raise TypeError(f"{module.__file__}: expected exactly one {self._base.__name__}, found {len(found)}")
+            raise UserError(f"{module.__file__}: expected exactly one {self._base.__name__}, found {len(found)}")
         found[0].name = name
         return found[0]
 

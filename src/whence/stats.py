@@ -62,7 +62,6 @@ def verdict(accuracy: float, adjusted_p: float) -> Verdict:
 
 def heading(seeds: int) -> str:
     """What a table of this many paired seeds may claim."""
-    if seeds >= SEEDS_TO_DECIDE:
-        return f"{seeds} paired seeds"
     noun = "seed" if seeds == 1 else "seeds"
-    return f"exploratory: {seeds} {noun}; {SEEDS_TO_DECIDE - seeds} more are needed before differences can be tested"
+    exploratory = f"exploratory, fewer than {SEEDS_TO_DECIDE}: " if seeds < SEEDS_TO_DECIDE else ""
+    return f"{exploratory}{seeds} paired {noun}; differences between encodings are not tested, nothing is ranked"

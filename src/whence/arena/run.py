@@ -33,7 +33,7 @@ class Lengths(Spec):
     test_lengths: tuple[int, ...] = Field(
         default=(64, 128), description="lengths beyond training; scored on what lies beyond training alone"
     )
-    test_sequences: int = Field(default=128, ge=1, description="sequences in each frozen evaluation set")
+    test_sequences: int = Field(default=128, ge=1, le=100_000, description="sequences in each frozen evaluation set")
 
     def shortest_for(self, task: Task) -> int:
         if self.min_length is not None:

@@ -30,18 +30,22 @@ def contender(text: str) -> Contender:
     return Contender.read(parse_contender(text))
 
 
+Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+"""In a config file, one name may stand for a list of one."""
+
+
 class ArenaSpec(Spec):
     """Which encodings to compare, on which tasks, over how many seeds."""
 
-    tasks: tuple[TaskChoice, ...] = Field(
+    tasks: Annotated[tuple[TaskChoice, ...], Listed] = Field(
         default=(TASKS.choose("k_back_recall"),), min_length=1, description="what to learn (see 'whence tasks')"
     )
-    encodings: tuple[Annotated[Contender, BeforeValidator(parse_contender)], ...] = Field(
+    encodings: Annotated[tuple[Annotated[Contender, BeforeValidator(parse_contender)], ...], Listed] = Field(
         default=tuple(contender(name) for name in ("rope", "alibi", "learned", "none") if name in ENCODINGS.names()),
         min_length=1,
         description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope",
     )
-    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; 6 or more before differences can be tested")
+    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 a table is headed exploratory")
     model: Architecture = Architecture()
     lengths: Lengths = Lengths()
     training: Training = Training()

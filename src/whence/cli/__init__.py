@@ -50,6 +50,8 @@ def run(arguments: list[str]) -> int:
         verb = arguments[0]
         if verb not in VERBS:
             raise not_allowed("verb", verb, list(VERBS))
+        if verb in ("arena", "train") and sys.stderr.isatty():
+            print("whence: starting (loading torch) …", file=sys.stderr)
         return importlib.import_module(f"whence.cli.{verb}").main(arguments[1:])
     except UserError as error:
         if "--json" in arguments:

@@ -27,7 +27,7 @@ command goes on."""
 def main(arguments: list[str]) -> int:
     from whence.arena.spec import ArenaSpec
     from whence.arena.table import seeds_in, tabulate
-    from whence.cli.sweep import exit_code, run_specs
+    from whence.cli.sweep import leave, run_specs
     from whence.report.page import keep_spec, write_report
     from whence.stats import heading
 
@@ -51,14 +51,14 @@ def main(arguments: list[str]) -> int:
                 "again": again,
             }
         )
-        return exit_code(outcome)
+        return leave(outcome)
     for task in dict.fromkeys(row.task for row in rows):
         _print_task(task, [row for row in rows if row.task == task], spec.lengths)
     print(heading(seeds_in(rows)))
     if report:
         print(f"report  {report}")
     print(f"again   {again}")
-    return exit_code(outcome)
+    return leave(outcome)
 
 
 def _print_task(task: str, rows: list[Row], lengths: Lengths) -> None:

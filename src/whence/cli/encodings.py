@@ -69,6 +69,10 @@ def options_of(registry: Registry[Any], name: str) -> dict[str, Any]:
 
 
 def shown(options: dict[str, Any]) -> str:
-    """`name=default`, or all the choices where there are only a few."""
-    values = {name: "|".join(map(str, o["enum"])) if "enum" in o else o.get("default") for name, o in options.items()}
-    return " ".join(f"{name}={value}" for name, value in values.items()) or "—"
+    """`name=default`, with the other choices behind it where there are only a few."""
+
+    def value(option: dict[str, Any]) -> str:
+        default = option.get("default")
+        return "|".join([str(default), *(choice for choice in option.get("enum", []) if choice != default)])
+
+    return " ".join(f"{name}={value(option)}" for name, option in options.items()) or "—"

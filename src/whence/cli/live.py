@@ -45,7 +45,7 @@ class Watcher:
         if self.live:
             self.live.__enter__()
         else:
-            self._line(f"{len(self.specs)} runs · {self.crew}")
+            self._line(f"{len(self.specs)} run{'s' * (len(self.specs) != 1)} · {self.crew}")
         return self
 
     def __exit__(
@@ -86,16 +86,14 @@ class Watcher:
         return f"{len(ends)} of {len(self.specs)} runs ended ({counts or 'none'}) in {elapsed}"
 
     def _render(self) -> Group:
-        table = Table(box=None, pad_edge=False)
-        for column in ("run", "", "", "step", "", ""):
-            table.add_column(column)
+        table = Table.grid(padding=(0, 2))
+        roomy = stderr.width >= 110  # a narrow terminal shows what matters, on one line
         for run, latest in list(self.state.items())[:SHOWN_AT_ONCE]:
             step, steps = latest.get("step", 0), self._steps(run)
-            labels = list(self.specs[run].labels().values())
-            bar = ProgressBar(total=steps, completed=step, width=24)
-            table.add_row(
-                run, " · ".join(labels), f"seed {self.specs[run].seed}", f"{step}/{steps}", bar, self._numbers(latest)
-            )
+            what = " · ".join(self.specs[run].labels().values()) + f" · seed {self.specs[run].seed}"
+            bar = ProgressBar(total=steps, completed=step, width=24 if roomy else 8)
+            cells = [Text(what, no_wrap=True, overflow="ellipsis"), f"{step}/{steps}", bar]
+            table.add_row(*([run, *cells, self._numbers(latest)] if roomy else cells))
         done, total = len(self.ended), len(self.specs)
         elapsed = time.monotonic() - self.started
         left = f" · about {duration(elapsed / done * (total - done))} left" if done else ""

@@ -6,8 +6,11 @@ to the spec itself, so that a bad value gets the same message from the command l
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
+import re
 import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -34,18 +37,14 @@ class Output(Spec):
 class Stored(Output):
     """Where runs are kept and results go."""
 
-    store: str | None = Field(
-        default=None, description="directory of runs (default: $WHENCE_STORE, else whence-runs here)"
-    )
+    store: str | None = Field(default=None, description="directory of runs; none: $WHENCE_STORE, else whence-runs here")
 
 
 class Engine(Stored):
     """Where and how to run: none of this changes what a run is."""
 
-    workers: int | None = Field(default=None, ge=1, description="processes (default: one per core)")
-    threads: int | None = Field(
-        default=None, ge=1, description="CPU threads per process (default: the cores, shared out)"
-    )
+    workers: int | None = Field(default=None, ge=1, description="processes; none: one per core")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads per process; none: the cores, shared out")
     device: Device = Field(default="auto", description="auto takes a GPU if there is one")
     checkpoint_seconds: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
     retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
@@ -85,15 +84,23 @@ def _ask_tyro(
     """What was given for the spec, what was given for the options, and the words that are neither."""
     group = type(options).__name__.lower()
     twin = _twin(spec, (group, _twin(options)))
-    values, rest = tyro.cli(
-        type(twin),
-        args=arguments,
-        default=twin,
-        prog=prog,
-        description=description,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-        return_unknown_args=True,
-    )
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            values, rest = tyro.cli(
+                type(twin),
+                args=arguments,
+                default=twin,
+                prog=prog,
+                description=description,
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+                return_unknown_args=True,
+            )
+    except SystemExit as leaving:
+        if not leaving.code:  # after --help
+            raise
+        words = re.sub(r"[╭╮╰╯│─]+", " ", complaint.getvalue()).split()
+        raise UserError(f"options: {' '.join(words)}", field="options") from None
     for unknown in rest:
         if unknown.startswith("-"):
             match = nearest(unknown, _flags(spec) + _flags(options))

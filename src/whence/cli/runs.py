@@ -64,6 +64,13 @@ def main(arguments: list[str]) -> int:
     ](arguments[1:])
 
 
+def _store(options: Stored) -> Store:
+    store = Store(options.store)
+    if options.store:
+        store.must_exist()
+    return store
+
+
 def _options(kind: Any, action: str, arguments: list[str], *, words: bool = False) -> Any:
     prog = f"whence runs {action}" + (" ID…" if words else "")
     return parse_options(kind, arguments, prog=prog, description=ACTIONS[action], words=words)
@@ -82,7 +89,7 @@ def _chosen(store: Store, options: Listing) -> list[dict[str, Any]]:
 
 def _list(arguments: list[str]) -> int:
     options, _ = _options(Listing, "list", arguments)
-    store = Store(options.store)
+    store = _store(options)
     rows = _chosen(store, options)
     if options.json_:
         print_json([{key: value for key, value in row.items() if key != "stamp"} for row in rows])
@@ -117,7 +124,7 @@ def _show(arguments: list[str]) -> int:
     options, words = _options(Stored, "show", arguments, words=True)
     if len(words) != 1:
         raise UserError("run: name one run. See 'whence runs list'.", field="run")
-    folder = Store(options.store).find(words[0])
+    folder = _store(options).find(words[0])
     try:
         status, spec, records = folder.status(), folder.spec_document(), folder.metrics()
     except (Corrupt, FileNotFoundError) as damage:
@@ -148,28 +155,30 @@ def _show(arguments: list[str]) -> int:
 
 def _export(arguments: list[str]) -> int:
     options, _ = _options(Exporting, "export", arguments)
-    store = Store(options.store)
+    store = _store(options)
     if options.json_ and options.csv:
         raise UserError("csv: one form at a time. Allowed: --csv or --json.", field="csv")
     rows: list[dict[str, Any]] = []
+    code = 0
     for row in _chosen(store, options):
         common = {"id": row["id"], "state": row["state"], **row["labels"], "seed": row.get("seed")}
         try:
             evaluations = store.folder(row["id"]).evaluations()
         except (OSError, Corrupt) as damage:
             _left_out(row["id"], damage)
+            code = 1
             continue
         rows += [{**common, "step": e["step"], **_flat(e["metrics"])} for e in evaluations]
     if options.json_:
         print_json(rows)
-        return 0
+        return code
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns)
     writer.writeheader()
     writer.writerows(rows)
     sys.stdout.write(text.getvalue())
-    return 0
+    return code
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -181,8 +190,8 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _resume(arguments: list[str]) -> int:
     options, words = _options(Engine, "resume", arguments, words=True)
-    store = Store(options.store)
-    from whence.cli.sweep import exit_code, run_specs
+    store = _store(options)
+    from whence.cli.sweep import leave, run_specs
     from whence.runs.spec import load_run_spec
 
     ids = [store.find(word).id for word in words] or [r["id"] for r in store.summaries() if r["state"] == "interrupted"]
@@ -204,12 +213,12 @@ def _resume(arguments: list[str]) -> int:
     _, outcome = run_specs(specs, options)
     if options.json_:
         print_json({"runs": outcome.ends})
-    return exit_code(outcome)
+    return leave(outcome)
 
 
 def _verify(arguments: list[str]) -> int:
     options, words = _options(Stored, "verify", arguments, words=True)
-    store = Store(options.store)
+    store = _store(options)
     from rich.progress import track
 
     from whence.runs.verify import problems_of, verify_store
@@ -227,13 +236,15 @@ def _verify(arguments: list[str]) -> int:
         for what, found in problems.items():
             for problem in found:
                 print(f"{what}: {problem}")
-        print(f"{len(checked)} checked, {len(problems)} with problems")
+        others = len(checked) - total
+        also = f" and {others} other files" if others else ""
+        print(f"{total} run{'s' * (total != 1)}{also} checked, {len(problems)} with problems")
     return 1 if problems else 0
 
 
 def _rm(arguments: list[str]) -> int:
     options, words = _options(Removing, "rm", arguments, words=True)
-    store = Store(options.store)
+    store = _store(options)
     folders = [store.folder(run_id) for run_id in dict.fromkeys(store.find(word).id for word in words)]
     if not folders:
         raise UserError("run: name the runs to delete. See 'whence runs list'.", field="run")

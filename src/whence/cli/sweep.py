@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from whence.cli.live import Watcher
 from whence.cli.options import Engine
 from whence.cli.output import stderr
 from whence.device import resolve_device
+from whence.errors import UserError
 from whence.runs.engines.local import Outcome, run_all, share
 from whence.runs.execute import Conditions, bytes_needed
 from whence.runs.files import canonical
@@ -26,17 +28,30 @@ def run_specs(specs: Sequence[RunSpec], engine: Engine) -> tuple[Store, Outcome]
     distinct = {canonical({**spec.document(), "seed": 0}): spec for spec in specs}
     parameters = max(spec.check() for spec in distinct.values())
     workers, threads = share(len(specs), engine.workers, engine.threads)
+    _check_memory(parameters, workers)
     store.prepare(bytes_needed(parameters, len(specs), workers))
     conditions = Conditions(engine.device, engine.threads, engine.checkpoint_seconds, engine.retry_failed)
     with Watcher(specs, workers, threads) as watcher:
         outcome = run_all(specs, store, workers=engine.workers, conditions=conditions, on_event=watcher.event)
+    return store, outcome
+
+
+def _check_memory(parameters: int, workers: int) -> None:
+    """Weights, gradients and two moments must fit; activations are not known beforehand."""
+    needed, there = 16 * parameters * workers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise UserError(
+            f"model: {parameters:,} parameters in {workers} workers need at least {needed / 2**30:.0f} GiB of memory. "
+            f"Allowed: what fits in {there / 2**30:.0f} GiB.",
+            field="model",
+        )
+
+
+def leave(outcome: Outcome) -> int:
+    """Say, last of all, how to go on after an interruption; return the exit code."""
     if outcome.interrupted:
         command = shlex.join(["whence", *sys.argv[1:]])
         stderr.print(
             f"Interrupted; nothing is lost. To go on:  {command}", markup=False, highlight=False, soft_wrap=True
         )
-    return store, outcome
-
-
-def exit_code(outcome: Outcome) -> int:
     return max((EXIT_CODES.get(end, 0) for end in outcome.ends.values()), default=0)

@@ -16,7 +16,7 @@ unfinished one goes on where it stopped, bit for bit as if it had never been int
 
 def main(arguments: list[str]) -> int:
     from whence.arena.run import Run
-    from whence.cli.sweep import exit_code, run_specs
+    from whence.cli.sweep import leave, run_specs
 
     run, engine = parse(Run, Engine, arguments, prog="whence train", description=DESCRIPTION)
     if engine.print_spec:
@@ -27,12 +27,17 @@ def main(arguments: list[str]) -> int:
     folder = store.folder(run.id)
     try:
         status = folder.status()
-    except FileNotFoundError:  # stopped before it could begin
+    except FileNotFoundError:  # stopped before it could begin, or another process is about to
         status = {"id": run.id, "state": outcome.ends[run.id], "step": 0, "steps": run.training.steps}
         status |= {"headline": {}, "seconds": 0.0}
     if engine.json_:
         print_json({"path": str(folder.path), **status})
-        return exit_code(outcome)
+        return leave(outcome)
+    if outcome.ends[run.id] == "busy":
+        print(
+            f"{run.id}  another process is running it; nothing was done here  step {status['step']}/{status['steps']}"
+        )
+        return leave(outcome)
     scores = "  ".join(f"{name} {percent(value)} %" for name, value in status["headline"].items())
     print(
         f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {scores}  {duration(status['seconds'])}"
@@ -40,4 +45,4 @@ def main(arguments: list[str]) -> int:
     if "error" in status:
         print(f"  {status['error']['message']}")
     print(f"  {folder.path}")
-    return exit_code(outcome)
+    return leave(outcome)

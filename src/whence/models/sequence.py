@@ -56,7 +56,7 @@ class Architecture(Spec):
 
 
 class ModelSpec(Architecture, Contender):
-    """What a model is, before it is built: the same object in a file, on the command line and in a form."""
+    """The model and its encoding."""
 
     @property
     def contender(self) -> str:

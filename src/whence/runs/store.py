@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.errors import UserError, nearest
-from whence.runs.files import TEMPORARY, Corrupt, read_chained, read_sealed, write_atomically, write_sealed
+from whence.runs.files import TEMPORARY, Corrupt, file_digest, read_chained, read_sealed, write_atomically, write_sealed
 
 State = Literal["running", "finished", "failed", "interrupted", "corrupt"]
 FORMAT = 1
@@ -61,7 +61,12 @@ class RunFolder:
         return status
 
     def metrics(self) -> list[dict[str, Any]]:
-        return read_chained(self.path / "metrics.jsonl")[0]
+        """Every record; `Corrupt` if any is damaged or, once the run rests, missing."""
+        path = self.path / "metrics.jsonl"
+        pinned = self.status().get("files", {}).get(path.name)
+        if pinned is not None and file_digest(path) != pinned:
+            raise Corrupt(path, "checksum does not match")
+        return read_chained(path)[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
         return [record for record in self.metrics() if "metrics" in record]
@@ -112,7 +117,11 @@ class Store:
         return RunFolder(self.runs / run_id)
 
     def ids(self) -> list[str]:
-        return sorted(p.name for p in os.scandir(self.runs) if ID.fullmatch(p.name)) if self.runs.is_dir() else []
+        return (
+            sorted(p.name for p in os.scandir(self.runs) if ID.fullmatch(p.name) and p.is_dir())
+            if self.runs.is_dir()
+            else []
+        )
 
     def find(self, text: str) -> RunFolder:
         """A run by its id or by the beginning of it."""
@@ -125,6 +134,13 @@ class Store:
         match = nearest(text, ids)
         hint = f" Did you mean {match!r}?" if match else f" {self.root} holds {len(ids)} runs: see 'whence runs list'."
         raise UserError(f"run: no run {text!r} in {self.root}.{hint}", field="run")
+
+    def must_exist(self) -> None:
+        """For verbs that only read: a mistyped place must not look like an empty store."""
+        if not self.root.is_dir():
+            raise UserError(
+                f"store: {str(self.root)!r} is not a directory. Allowed: one that holds runs.", field="store"
+            )
 
     def prepare(self, bytes_needed: int = 0) -> None:
         """Make sure, before any work, that the store can be written and that the disk can hold what is coming."""

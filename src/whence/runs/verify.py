@@ -20,8 +20,11 @@ from whence.runs.store import RunFolder, Store
 
 
 def problems_of(run: RunFolder) -> list[str]:
-    """What is wrong with one run, a line each; empty if all is well."""
-    return list(_problems(run))
+    """What is wrong with one run, a line per file; empty if all is well."""
+    by_file: dict[str, str] = {}
+    for problem in _problems(run):
+        by_file.setdefault(problem.split(":")[0], problem)
+    return list(by_file.values())
 
 
 def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
@@ -46,17 +49,17 @@ def _problems(run: RunFolder) -> Iterator[str]:
         yield "status.json: missing"
     except (OSError, Corrupt) as damage:
         yield f"status.json: {getattr(damage, 'reason', damage)}"
-    yield from _caught(path / "spec.json", lambda: _check_identity(run))
-    for name in ("metrics.jsonl", "log.jsonl"):
-        yield from _caught(path / name, lambda name=name: _check_chain(path / name))
-    for saved in checkpoint.found(path):
-        yield from _caught(saved, lambda saved=saved: check_addressed(saved))
     pinned = status.get("files", {}) if status else {}
     for name, expected in pinned.items():
         if not (path / name).exists():
             yield f"{name}: missing"
         elif file_digest(path / name) != expected:
             yield f"{name}: checksum does not match"
+    yield from _caught(path / "spec.json", lambda: _check_identity(run))
+    for name in ("metrics.jsonl", "log.jsonl"):
+        yield from _caught(path / name, lambda name=name: _check_chain(path / name))
+    for saved in checkpoint.found(path):
+        yield from _caught(saved, lambda saved=saved: check_addressed(saved))
     lock = path / "lock"
     if lock.exists() and lock.stat().st_size:
         yield "lock: should be empty"

@@ -12,7 +12,11 @@ import queue
 import signal
 import sys
 import threading
+import time
 from typing import Any
+
+GRACE_SECONDS = 30
+"""How long a worker may take to finish its step and write a checkpoint once it has been told to stop."""
 
 
 def main() -> None:
@@ -27,6 +31,7 @@ def main() -> None:
     from whence.runs.spec import load_run_spec
     from whence.runs.store import Busy, Store
 
+    threading.Thread(target=_leave_in_the_end, args=(stop,), daemon=True).start()
     orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_listen, args=(orders, stop), daemon=True).start()
 
@@ -48,6 +53,13 @@ def main() -> None:
         if stop.is_set():
             break
         emit({"event": "idle"})
+
+
+def _leave_in_the_end(stop: threading.Event) -> None:
+    """A step or an evaluation may take minutes; nobody waits for it, and a checkpoint is on the disk."""
+    stop.wait()
+    time.sleep(GRACE_SECONDS)
+    os._exit(1)
 
 
 def _listen(orders: queue.Queue[dict[str, Any] | None], stop: threading.Event) -> None:

@@ -26,7 +26,7 @@ class Randomized(Transform):
         self,
         max_length: Count | None = None,
         *,
-        span: Annotated[int, Field(ge=2, description="positions are drawn from 0 to span − 1")] = 2048,
+        span: Annotated[int, Field(ge=2, le=2**20, description="positions are drawn from 0 to span − 1")] = 2048,
     ) -> None:
         if max_length is not None and max_length > span:
             raise ValueError(f"randomized: {span=} has no room for {max_length=} distinct positions")

@@ -21,9 +21,7 @@ from queue import Empty, SimpleQueue
 from whence.runs.execute import Conditions, Event, cores
 from whence.runs.spec import RunSpec
 from whence.runs.store import Store
-
-GRACE_SECONDS = 60
-"""How long a worker may take to finish its step and write a checkpoint before it is killed."""
+from whence.runs.worker import GRACE_SECONDS
 
 Inbox = SimpleQueue[tuple[int, Event | None]]
 CTRL_C = -1
@@ -127,7 +125,7 @@ class _Engine:
                 self._hire()
             while self.crew:
                 try:
-                    number, event = self.inbox.get(timeout=GRACE_SECONDS if self.stopping else None)
+                    number, event = self.inbox.get(timeout=2 * GRACE_SECONDS if self.stopping else None)
                 except Empty:
                     self._kill_all()
                     continue
