@@ -27,7 +27,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     code = run(arguments)
     captured = capsys.readouterr()
     assert code == 2, captured.err
-    assert captured.out == ""
+    assert captured.out == "" or "--json" in arguments
     assert captured.err.startswith("whence: ")
     assert "Traceback" not in captured.err
     assert len(captured.err.strip().splitlines()) == 1, captured.err
@@ -83,6 +83,13 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["runs", "show", "abc"], ["run", "no run 'abc'"]),
         (["runs", "show", "../../etc"], ["run", "no run"]),
         (["runs", "rm"], ["run", "name the runs"]),
+        (["train", "--task"], ["options:", "--task"]),
+        (["runs", "list", "--store", "nowhere"], ["store: 'nowhere'", "not a directory"]),
+        (["runs", "verify", "--store", "nowhere"], ["store: 'nowhere'", "not a directory"]),
+        (["runs", "export", "--csv", "--json"], ["csv", "--csv or --json"]),
+        (["arena", "--encodings", "rope:base=1,base=2"], ["'base' is given twice"]),
+        (["arena", "--test-sequences", "1000000000"], ["test_sequences", "less than or equal to 100000"]),
+        (["arena", "--d-model", "1000000"], ["parameters", "GiB of memory"]),
         (["encodings", "--jsno"], ["--jsno", "Did you mean '--json'?"]),
     ],
 )
@@ -153,3 +160,5 @@ def test_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["field"].startswith("encodings")
     assert "Did you mean 'rope'?" in error["message"]
+    assert run(["train", "--task", "--json"]) == 2
+    assert "error" in json.loads(capsys.readouterr().out)

@@ -134,6 +134,7 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
     assert list(problems) == [run_id]
     assert "metrics.jsonl" in problems[run_id][0]
     assert run_id in output(["runs", "verify", run_id], capsys, code=1)
+    assert len(document(["runs", "export"], capsys, code=1)) == 5 * 7, "a damaged run is left out, and said to be"
 
     assert document(["runs", "rm", run_id, "--yes"], capsys) == {"removed": [run_id]}
     assert len(document(["runs", "list"], capsys)) == 5
@@ -203,3 +204,28 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def test_a_run_that_another_process_is_running(capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.conftest import TINY
+    from whence.arena.run import Run
+    from whence.runs.store import Store
+
+    document_of = Run.read(TINY)
+    folder = Store().folder(document_of.id)
+    folder.path.mkdir(parents=True)
+    Path("run.json").write_text(json.dumps({k: v for k, v in document_of.document().items() if k != "kind"}))
+    with folder.lock():
+        text = output(["train", "--config", "run.json"], capsys, code=1)
+    assert "another process" in text
+    assert document(["train", "--config", "run.json"], capsys)["state"] == "finished"
+
+
+def test_one_broken_run_does_not_stop_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    document(["train", *TINY_FLAGS, "--steps", "2"], capsys)
+    Path("whence-runs/runs/0123456789ab").mkdir()
+    Path("whence-runs/runs/0123456789ac").write_text("a file")
+    assert document(["runs", "resume"], capsys) == {"runs": {}}
+    assert len(document(["runs", "list"], capsys)) == 2
+    assert list(document(["runs", "verify"], capsys, code=1)["problems"]) == ["0123456789ab"]
+    assert document(["runs", "rm", "0123456789ab", "0123456789ab", "--yes"], capsys) == {"removed": ["0123456789ab"]}

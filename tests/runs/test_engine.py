@@ -145,6 +145,22 @@ def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
     assert Store(tmp_path).folder(row["id"]).status()["state"] == "interrupted"
 
 
+def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    """Its parent is gone and its evaluation takes minutes: it leaves after the grace period all the same."""
+    slow = tiny(lengths={"test_sequences": 100_000, "test_lengths": [64]})
+    code = "import whence.runs.worker as w; w.GRACE_SECONDS = 0.5; w.main()"
+    worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert worker.stdin is not None
+    order = {"spec": slow.document(), "store": str(tmp_path), "conditions": {"threads": 1}}
+    worker.stdin.write(json.dumps(order) + "\n")
+    worker.stdin.flush()
+    while not list(tmp_path.glob("runs/*/checkpoint-*")):
+        time.sleep(0.05)
+    worker.stdin.close()
+    assert worker.wait(timeout=20) == 1
+    assert Store(tmp_path).folder(slow.id).status()["state"] == "interrupted"
+
+
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whence.runs.engines.local.cores", lambda: 8)
     assert share(100) == (8, 1)

@@ -57,7 +57,8 @@ def main(arguments: list[str]) -> int:
     print(heading(seeds_in(rows)))
     if report:
         print(f"report  {report}")
-    print(f"again   {again}")
+    if not outcome.interrupted:
+        print(f"again   {again}")
     return leave(outcome)
 
 
