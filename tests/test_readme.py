@@ -24,7 +24,11 @@ def test_its_python_runs() -> None:
     names = {"q": q, "k": k, "positions": positions, "any_model": lambda: model(tokens, positions)}
     code = README.split("```python\n")[1].split("```")[0]
     code = code.replace("any_model(batch)", "any_model()").replace("taps(any_model)", "taps(model)")
-    exec(code, {**names, "model": model})
+    scope = {**names, "model": model}
+    exec(code, scope)
+    assert scope["seen"].attention["blocks.0.attention"].shape == (2, 2, 7, 7)
+    assert scope["q"].shape == q.shape
+    assert not torch.equal(scope["q"], q)
 
 
 def test_it_lists_what_is_there() -> None:

@@ -22,8 +22,8 @@ def parse_contender(value: Any) -> Any:
         return value
     if value.startswith("+") or value.endswith("+"):
         raise ValueError(f"{value!r}: write TRANSFORM+ENCODING, or the encoding alone")
-    positions, encoding = re.fullmatch(r"(?:(.*)\+(?!\d))?(.*)", value, re.DOTALL).groups()  # type: ignore[union-attr]
-    return {"encoding": encoding, "positions": positions}
+    parts = re.split(r"\+(?!\d)", value, maxsplit=1)  # not the plus sign of a number: 1e+5
+    return {"encoding": parts[-1], "positions": parts[0] if len(parts) == 2 else None}
 
 
 def contender(text: str) -> Contender:

@@ -67,7 +67,7 @@ class Job(abc.ABC):
         """Metrics on frozen sets; under "headline", the few numbers that a list of runs shows."""
 
 
-class RunSpec(Spec):
+class RunSpec(Spec, abc.ABC):
     """One run. An instrument is a package `whence.<kind>` whose `run` module holds a subclass named `Run`."""
 
     kind: ClassVar[str]
@@ -92,8 +92,9 @@ class RunSpec(Spec):
         """
         return 0
 
+    @abc.abstractmethod
     def job(self) -> Job:
-        raise NotImplementedError
+        """What the loop trains."""
 
 
 def load_run_spec(document: dict[str, Any]) -> RunSpec:
