@@ -52,7 +52,10 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["arena", "--encodings", "rope:base"], ["'rope:base'", "name:option=value"]),
         (["arena", "--tasks", "k_bak_recall"], ["tasks", "'k_bak_recall'", "Did you mean 'k_back_recall'?"]),
         (["arena", "--heads", "3"], ["heads: 3", "d_model=128", "Nearest allowed: 2 or 4"]),
-        (["arena", "--d-model", "12", "--heads", "4", "--encodings", "rope"], ["head_dim=3", "multiple of 2"]),
+        (
+            ["arena", "--d-model", "12", "--heads", "4", "--encodings", "rope"],
+            ["head_dim: 3", "Allowed: a multiple of 2", "nearest 2 or 4"],
+        ),
         (["arena", "--steps", "-5"], ["training.steps", "-5", "Allowed: greater than or equal to 1"]),
         (["arena", "--steps", "many"], ["training.steps", "'many'", "integer"]),
         (["arena", "--lr", "0"], ["training.lr", "greater than 0"]),

@@ -268,7 +268,7 @@ def test_every_field_is_described():
     [
         ({"d_model": 130, "heads": 4}, "heads: 4 does not divide d_model=130. Nearest allowed: 2 or 5"),
         ({"d_model": 7, "heads": 9}, "Nearest allowed: 7"),
-        ({"d_model": 12, "heads": 4}, "head_dim=3"),
+        ({"d_model": 12, "heads": 4}, "head_dim: 3"),
         ({"encoding": {"name": "rope", "layout": "mixed", "scaling": "yarn"}}, "scaling='yarn'"),
     ],
 )

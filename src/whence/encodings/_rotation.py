@@ -13,6 +13,17 @@ Pairing = Annotated[
 ]
 
 
+def require_pairs(head_dim: int, multiple: int = 2) -> None:
+    """Refuse a head whose channels cannot be paired."""
+    if head_dim % multiple:
+        below = head_dim - head_dim % multiple
+        nearest = " or ".join(str(n) for n in (below, below + multiple) if n)
+        raise ValueError(
+            f"head_dim: {head_dim} (d_model / heads) cannot be rotated in pairs. "
+            f"Allowed: a multiple of {multiple}, nearest {nearest}."
+        )
+
+
 def turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
     """Rotate every pair of channels of x by the angle whose cos and sin are given."""
     # x·(cos, cos) + partner·(−sin, sin): two passes over x instead of the six that halves kept apart would need.

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.encodings._frequencies import Scaling, geometric, magnitude, scaled
-from whence.encodings._rotation import Pairing, turn
+from whence.encodings._rotation import Pairing, require_pairs, turn
 from whence.encodings.base import Count, Encoding, Shift, on_axes, precise
 
 
@@ -38,9 +38,7 @@ class RoPE(Encoding):
         ] = "line",
     ) -> None:
         super().__init__()
-        multiple = 4 if layout == "axial" else 2
-        if head_dim % multiple:
-            raise ValueError(f"rope rotates pairs: head_dim={head_dim} must be a multiple of {multiple} ({layout=})")
+        require_pairs(head_dim, multiple=4 if layout == "axial" else 2)
         if layout != "line" and scaling != "none":
             raise ValueError(f"scaling={scaling!r} is defined on a line, not for layout={layout!r}; use scaling='none'")
         if scaling not in ("none", "linear") and head_dim <= 2:

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings._frequencies import geometric
-from whence.encodings._rotation import Pairing, turn
+from whence.encodings._rotation import Pairing, require_pairs, turn
 from whence.encodings.base import Count, Encoding, on_axes, precise
 
 
@@ -30,8 +30,7 @@ class XPos(Encoding):
         scale_base: Annotated[float, Field(gt=0, description="distance over which pair i fades by ζᵢ")] = 512.0,
     ) -> None:
         super().__init__()
-        if head_dim % 2:
-            raise ValueError(f"xpos rotates pairs: head_dim={head_dim} must be even")
+        require_pairs(head_dim)
         self.head_dim, self.base, self.pairing, self.scale_base = head_dim, base, pairing, scale_base
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
