@@ -81,6 +81,15 @@ def test_adding_and_deleting_one_file(copy: Path) -> None:
     assert "kerple" not in collected
 
 
+@pytest.mark.parametrize("file", ["encodings/rope.py", "tasks/k_back_recall.py"])
+def test_even_a_default_can_be_deleted(copy: Path, file: str) -> None:
+    (copy / "src" / "whence" / file).unlink()
+    for verb in ("train", "arena"):
+        shown = python(copy, "-m", "whence", verb, "--print-spec")
+        assert shown.returncode == 0, shown.stderr
+        assert Path(file).stem not in shown.stdout
+
+
 def test_a_file_must_hold_exactly_one_variant(copy: Path) -> None:
     (copy / "src" / "whence" / "encodings" / "empty.py").write_text('"""Nothing."""\n')
     broken = python(copy, "-c", "from whence.encodings import ENCODINGS; list(ENCODINGS)")

@@ -137,6 +137,10 @@ class Registry(Generic[T]):
         """For every variant, the frozen pydantic model of its options."""
         return {name: _choice_model(name, variant) for name, variant in self._variants.items()}
 
+    def preferred(self, *wanted: str) -> list[Choice]:
+        """Those of the wanted variants that are there, or the first that is: a default must survive a deleted file."""
+        return [self.choose(name) for name in wanted if name in self._variants] or [self.choose(self.names()[0])]
+
     def choose(self, value: Any) -> Choice:
         """A validated choice from text, a mapping or a choice."""
         return self._adapter.validate_python(value)

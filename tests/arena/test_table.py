@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whence.arena.spec import ArenaSpec, contender
+from whence.arena.spec import ArenaSpec
 from whence.arena.table import Row, Score, _judge, floors_of, seeds_in, tabulate
 from whence.report.page import keep_spec, write_report
 from whence.runs.execute import Conditions, execute
@@ -108,4 +108,5 @@ def test_plans_are_paired_and_seeds_vary_slowest(swept: tuple[ArenaSpec, list[An
     assert len({run.id for run in runs}) == 12
     more = spec.model_copy(update={"seeds": 3}).plan()
     assert [run.id for run in more[:12]] == [run.id for run in runs]
-    assert str(contender("randomized:span=64+rope:base=1e+5")) == "randomized:span=64+rope:base=100000"
+    one = ArenaSpec.read({"encodings": "randomized:span=64+rope:base=1e+5"})
+    assert str(one.encodings[0]) == "randomized:span=64+rope:base=100000"

@@ -45,7 +45,9 @@ class Run(RunSpec):
     """Train one model on one task."""
 
     kind: ClassVar[str] = "arena"
-    task: TaskChoice = Field(default=TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
+    task: TaskChoice = Field(
+        default=TASKS.preferred("k_back_recall")[0], description="what to learn (see 'whence tasks')"
+    )
     model: ModelSpec = ModelSpec()
     lengths: Lengths = Lengths()
 

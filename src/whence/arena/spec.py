@@ -26,10 +26,6 @@ def parse_contender(value: Any) -> Any:
     return {"encoding": parts[-1], "positions": parts[0] if len(parts) == 2 else None}
 
 
-def contender(text: str) -> Contender:
-    return Contender.read(parse_contender(text))
-
-
 Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 """In a config file, one name may stand for a list of one."""
 
@@ -38,10 +34,10 @@ class ArenaSpec(Spec):
     """Which encodings to compare, on which tasks, over how many seeds."""
 
     tasks: Annotated[tuple[TaskChoice, ...], Listed] = Field(
-        default=(TASKS.choose("k_back_recall"),), min_length=1, description="what to learn (see 'whence tasks')"
+        default=tuple(TASKS.preferred("k_back_recall")), min_length=1, description="what to learn (see 'whence tasks')"
     )
     encodings: Annotated[tuple[Annotated[Contender, BeforeValidator(parse_contender)], ...], Listed] = Field(
-        default=tuple(contender(name) for name in ("rope", "alibi", "learned", "none") if name in ENCODINGS.names()),
+        default=tuple(Contender(encoding=e) for e in ENCODINGS.preferred("rope", "alibi", "learned", "none")),
         min_length=1,
         description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope",
     )

@@ -27,7 +27,7 @@ class Contender(Spec):
     """How position enters: an encoding, and what happens to positions before it sees them."""
 
     encoding: EncodingChoice = Field(
-        default=ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
+        default=ENCODINGS.preferred("rope")[0], description="how position enters (see 'whence encodings')"
     )
     positions: TransformChoice | None = Field(
         default=None, description="edit of the positions before the encoding sees them"
