@@ -202,8 +202,8 @@ def test_the_environment_names_the_store(
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     script = f"{sys.executable} -m whence encodings | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    assert "BrokenPipe" not in done.stderr
+    assert done.stdout.startswith("Encodings")
+    assert done.stderr == ""
 
 
 def test_a_run_that_another_process_is_running(capsys: pytest.CaptureFixture[str]) -> None:
