@@ -1,0 +1,5 @@
+"""Kernels that torch does not have. Each folder holds a `naive.py`, the truth, beside its faster forms."""
+
+from whence.kernels.selective_scan import selective_scan
+
+__all__ = ["selective_scan"]

@@ -1,0 +1,115 @@
+"""The selective scan of Mamba: h ← exp(Δ·A)·h + Δ·B·u, y = C·h + D·u, one state of N numbers per channel.
+
+naive.py is the definition, numba_cpu.py the CPU kernel (op.py makes it an operator of torch), torch_loop.py the
+fallback, mamba_ssm.py somebody else's CUDA kernel. `selective_scan` picks.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whence.kernels.selective_scan import mamba_ssm, op, torch_loop
+
+
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, z: Tensor | None = None,
+    keep: Tensor | None = None, initial_state: Tensor | None = None, return_state: Literal[False] = False,
+    reverse: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, z: Tensor | None = None,
+    keep: Tensor | None = None, initial_state: Tensor | None = None, return_state: Literal[True],
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    *,
+    z: Tensor | None = None,
+    keep: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    return_state: bool = False,
+    reverse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """y, shaped and typed like u; with `return_state` also the state after the last step.
+
+    u, delta: (batch, length, channels), delta as used, that is after its softplus. A: (channels, N). B, C: (batch,
+    length, N). D: (channels,) adds D·u. z: (batch, length, channels) multiplies the result by silu(z).
+    keep: bool (batch, length); where False the state does not advance, exactly: y reads it as it was.
+    initial_state: (batch, channels, N). reverse: from the last step to the first; the initial state then enters at the
+    right end, and the one returned is that of step 0.
+
+    The state is computed in single precision (double when an input is double), whatever the inputs are. Gradients of
+    all tensors; not of gradients. On a CPU it runs on torch's number of threads, with the same bits for any number.
+    """
+    _check(u, delta, A, B, C, D, z, keep, initial_state)
+    if keep is not None:
+        delta = delta.masked_fill(~keep[..., None], 0)  # exp(0·A)·h + 0 is h, bit for bit
+    tensors = (u, delta, A, B, C, D, initial_state)
+    if u.device.type == "cpu":
+        from whence.kernels.selective_scan import numba_cpu  # importing Numba takes half a second
+
+        differentiable = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+        packed = None if initial_state is None else numba_cpu.pack(initial_state)
+        y, state, _ = op.scan(*tensors[:-1], packed, reverse, differentiable)
+        state = numba_cpu.unpack(state, u.shape[2]) if return_state else state
+    elif u.is_cuda and initial_state is None and mamba_ssm.installed():
+        y, state = mamba_ssm.scan(u, delta, A, B, C, D, reverse)
+    else:
+        y, state = torch_loop.scan(*tensors, reverse, op.precision(*tensors))
+    if z is not None:
+        y = y * F.silu(z)
+    return (y, state) if return_state else y
+
+
+def _check(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    z: Tensor | None,
+    keep: Tensor | None,
+    state: Tensor | None,
+) -> None:
+    if u.ndim != 3 or A.ndim != 2:
+        raise ValueError(f"u must be (batch, length, channels) and A (channels, N), got {_(u)} and {_(A)}")
+    (batch, length, channels), N = u.shape, A.shape[1]
+    if length < 1 or N < 1:
+        raise ValueError(f"the scan needs at least one step and one state, got length {length} and N={N}")
+    wanted = {
+        "delta": (delta, (batch, length, channels)),
+        "A": (A, (channels, N)),
+        "B": (B, (batch, length, N)),
+        "C": (C, (batch, length, N)),
+        "D": (D, (channels,)),
+        "z": (z, (batch, length, channels)),
+        "keep": (keep, (batch, length)),
+        "initial_state": (state, (batch, channels, N)),
+    }
+    for name, (tensor, shape) in wanted.items():
+        if tensor is None:
+            continue
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} has shape {_(tensor)}; u {_(u)} and A {_(A)} ask for {shape}")
+        if tensor.device != u.device:
+            raise ValueError(f"{name} is on {tensor.device}, u on {u.device}")
+        if (tensor.dtype == torch.bool) != (name == "keep") or tensor.is_complex():
+            raise ValueError(f"{name} is {tensor.dtype}; it must be {'bool' if name == 'keep' else 'real'}")
+    if not u.is_floating_point():
+        raise ValueError(f"u is {u.dtype}; it must be real")
+
+
+def _(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape)

@@ -1,0 +1,100 @@
+"""The CPU kernel as an operator of torch: autograd, torch.compile and torch.export know it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whence.errors import UserError
+
+
+def precision(*tensors: Tensor | None) -> torch.dtype:
+    """Of the state: double if any input is, single otherwise (also for half-precision inputs)."""
+    double = any(tensor is not None and tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if double else torch.float32
+
+
+@torch.library.custom_op("whence::selective_scan", mutates_args=(), device_types="cpu")
+def scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    state: Tensor | None,
+    reverse: bool,
+    differentiable: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """y, the last state, and what the gradient will need. States are packed (numba_cpu.pack)."""
+    from whence.kernels.selective_scan import numba_cpu
+
+    kind = precision(u, delta, A, B, C, D, state)
+    y, last, marks = numba_cpu.scan(u, delta, A, B, C, D, state, reverse, differentiable, kind)
+    return y.to(u.dtype), last, marks
+
+
+@scan.register_fake
+def _(u, delta, A, B, C, D, state, reverse, differentiable):  # type: ignore[no-untyped-def]
+    from whence.kernels.selective_scan import numba_cpu
+
+    kind = precision(u, delta, A, B, C, D, state)
+    last = u.new_empty(numba_cpu.state_shape(u, A), dtype=kind)
+    shape = numba_cpu.marks_shape(u, A) if differentiable else (0,) * 5
+    return torch.empty_like(u, memory_format=torch.contiguous_format), last, u.new_empty(shape, dtype=kind)
+
+
+@torch.library.custom_op("whence::selective_scan_backward", mutates_args=(), device_types="cpu")
+def scan_backward(
+    dy: Tensor,
+    dlast: Tensor | None,
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    marks: Tensor,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    from whence.kernels.selective_scan import numba_cpu
+
+    found = numba_cpu.gradients(dy, dlast, u, delta, A, B, C, D, marks, reverse)
+    return tuple(  # type: ignore[return-value]
+        gradient.to(of.dtype).contiguous()
+        for gradient, of in zip(found, (u, delta, A, B, C, A if D is None else D, marks), strict=True)
+    )
+
+
+@scan_backward.register_fake
+def _(dy, dlast, u, delta, A, B, C, D, marks, reverse):  # type: ignore[no-untyped-def]
+    def like(tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+    dD = u.new_empty((u.shape[2],), dtype=A.dtype if D is None else D.dtype)
+    dstate = marks.new_empty((marks.shape[0], *marks.shape[2:]))
+    return like(u), like(delta), like(A), like(B), like(C), dD, dstate
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    *tensors, state, reverse, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors, output[2])
+    ctx.state_dtype = None if state is None else state.dtype
+    ctx.reverse = reverse
+
+
+def _differentiate(ctx: Any, dy: Tensor | None, dlast: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    u, delta, A, B, C, D, marks = ctx.saved_tensors
+    if dy is None:
+        dy = torch.zeros_like(u)
+    if not marks.numel() and u.numel():
+        raise UserError("selective_scan ran without keeping what its gradient needs: pass differentiable=True")
+    *found, dD, dstate = scan_backward(dy, dlast, u, delta, A, B, C, D, marks, ctx.reverse)
+    dstate = None if ctx.state_dtype is None else dstate.to(ctx.state_dtype)
+    return *found, None if D is None else dD, dstate, None, None
+
+
+scan.register_autograd(_differentiate, setup_context=_remember)
