@@ -26,7 +26,7 @@ def test_its_python_runs() -> None:
     code = code.replace("any_model(batch)", "any_model()").replace("taps(any_model)", "taps(model)")
     scope = {**names, "model": model}
     exec(code, scope)
-    assert scope["seen"].attention["blocks.0.attention"].shape == (2, 2, 7, 7)
+    assert scope["seen"].attention["blocks.0.mixer"].shape == (2, 2, 7, 7)
     assert scope["q"].shape == q.shape
     assert not torch.equal(scope["q"], q)
 

@@ -37,7 +37,7 @@ def test_every_parameter_follows_the_seed_and_only_the_seed():
 
 def test_layers_start_different():
     blocks = build("none").blocks
-    assert not torch.equal(blocks[0].attention.qkv.weight, blocks[1].attention.qkv.weight)
+    assert not torch.equal(blocks[0].mixer.qkv.weight, blocks[1].mixer.qkv.weight)
 
 
 def test_ambient_rng_is_neither_read_nor_moved():
@@ -85,7 +85,7 @@ def test_scales():
     initialise(model, 0)
     block = model.blocks[0]
     assert model.embedding.weight.std().item() == pytest.approx(math.sqrt(0.5), rel=0.02)
-    assert block.attention.qkv.weight.std().item() == pytest.approx(128**-0.5, rel=0.02)
-    assert block.attention.out.weight.std().item() == pytest.approx((128 * 2 * LAYERS) ** -0.5, rel=0.02)
+    assert block.mixer.qkv.weight.std().item() == pytest.approx(128**-0.5, rel=0.02)
+    assert block.mixer.out.weight.std().item() == pytest.approx((128 * 2 * LAYERS) ** -0.5, rel=0.02)
     assert block.down.weight.std().item() == pytest.approx((512 * 2 * LAYERS) ** -0.5, rel=0.02)
     assert not block.up.bias.any()

@@ -48,7 +48,7 @@ def first(output):
 def test_own_model(encoding, kind, padded):
     model, (tokens, positions), given = build(encoding, attention=kind, dropout=0.1), batch(), masks(kind, padded)
     seen = run(model, tokens, positions, **given)
-    assert list(seen.attention) == ["blocks.0.attention", "blocks.1.attention"]
+    assert list(seen.attention) == ["blocks.0.mixer", "blocks.1.mixer"]
     assert list(seen.hidden) == ["blocks.0", "blocks.1"]
     assert seen.hidden["blocks.1"].shape == (3, 7, D_MODEL)
     for weights in seen.attention.values():
@@ -185,7 +185,7 @@ def test_autocast_does_not_blur_the_weights():
     model, (tokens, positions) = build("rotate"), batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         seen = run(model, tokens, positions)
-    assert seen.attention["blocks.0.attention"].dtype == torch.float32
+    assert seen.attention["blocks.0.mixer"].dtype == torch.float32
 
 
 def test_hooks_and_modes_are_removed_after_an_exception():
@@ -285,7 +285,7 @@ def test_choosing_hidden_states():
     with taps(model, hidden=(), device="cpu") as seen:
         model(tokens, positions)
     assert not seen.hidden
-    assert seen.attention["blocks.0.attention"].device.type == "cpu"
+    assert seen.attention["blocks.0.mixer"].device.type == "cpu"
     with pytest.raises(ValueError, match=r"no module is called 'block\.0'"), taps(model, hidden="block.0"):
         pass
     assert sum(hooks(model)) == 0

@@ -52,7 +52,7 @@ class Run(RunSpec):
     lengths: Lengths = Lengths()
 
     def labels(self) -> dict[str, str]:
-        return {"task": str(self.task), "encoding": self.model.contender}
+        return {"task": str(self.task), "mixer": str(self.model.mixer), "encoding": self.model.contender}
 
     def check(self) -> int:
         task: Task = self.task.build()

@@ -16,6 +16,7 @@ DESCRIPTION = """Compare positional encodings on tasks, within the training leng
 
   whence arena --tasks k_back_recall --encodings rope alibi none --seeds 3
   whence arena --tasks long_range_match --encodings rope randomized+rope:base=500 --pool last --steps 1000
+  whence arena --mixer bimamba --encodings none sinusoidal learned
   whence arena --config comparison.yaml --seeds 6        (adds the seeds that are missing)
 
 For one seed, every encoding sees the same data and starts from the same weights. A cell is first tested against
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
         )
         return leave(outcome)
     for task in dict.fromkeys(row.task for row in rows):
-        _print_task(task, [row for row in rows if row.task == task], spec.lengths)
+        _print_task(f"{task} · {spec.model.mixer}", [row for row in rows if row.task == task], spec.lengths)
     print(heading(seeds_in(rows)))
     if report:
         print(f"report  {report}")
@@ -62,10 +63,10 @@ def main(arguments: list[str]) -> int:
     return leave(outcome)
 
 
-def _print_task(task: str, rows: list[Row], lengths: Lengths) -> None:
+def _print_task(what: str, rows: list[Row], lengths: Lengths) -> None:
     from whence.arena.table import floors_of
 
-    title = f"{task} · train ≤ {lengths.train_length}"
+    title = f"{what} · train ≤ {lengths.train_length}"
     if lengths.test_lengths:
         title += f" · scored beyond at {lengths.train_length + 1}–{max(lengths.test_lengths)}"
     columns = ["encoding", "runs", "ID %", "verdict", "OOD %", "verdict", "time"]

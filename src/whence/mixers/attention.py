@@ -7,17 +7,16 @@ may be shuffled, repeated or hidden without changing the causal order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from whence.encodings.base import Encoding
-from whence.mixers.linear import Linear
-
-Kind = Literal["causal", "bidirectional", "prefix"]
+from whence.encodings.base import HOOKS, Count, Encoding
+from whence.mixers._linear import Linear
+from whence.mixers.base import Kind, Mixer
 
 
 def visibility(
@@ -87,20 +86,37 @@ class Context:
         return cls(positions, encoding, is_causal, visible, bias, explicit)
 
 
-class Attention(nn.Module):
-    """Multi-head self-attention.
+class Attention(Mixer):
+    """Multi-head self-attention: every token looks at all others it may see.
 
     The projections carry no bias: the norm before them has one already, which reaches q, k and v as W·β, so a head
     can still attend by position alone; and biases after the softmax would only add a constant.
     """
 
-    def __init__(self, d_model: int, heads: int, dropout: float = 0.0, *, out_scale: float = 1.0) -> None:
+    hooks = HOOKS
+    kinds = ("causal", "bidirectional", "prefix")
+
+    def __init__(self, d_model: Count, heads: Count, dropout: float = 0.0, out_scale: float = 1.0) -> None:
         super().__init__()
         if d_model % heads:
             raise ValueError(f"d_model={d_model} is not divisible by heads={heads}")
         self.heads, self.dropout = heads, dropout
         self.qkv = Linear(d_model, 3 * d_model, bias=False)
         self.out = Linear(d_model, d_model, bias=False, scale=out_scale)
+
+    @classmethod
+    def contexts(
+        cls,
+        encodings: Sequence[Encoding],
+        positions: Tensor,
+        kind: Kind,
+        *,
+        valid: Tensor | None = None,
+        prefix: Tensor | None = None,
+        explicit: bool = False,
+    ) -> list[Context]:
+        visible = visibility(kind, positions.shape[1], valid=valid, prefix=prefix, device=positions.device)
+        return [Context.of(encoding, positions, kind, visible, explicit) for encoding in encodings]
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         split = self.qkv(x).unflatten(-1, (3, self.heads, -1))

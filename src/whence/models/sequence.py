@@ -1,4 +1,4 @@
-"""The model that every instrument trains: a pre-norm Transformer that is told where its tokens are."""
+"""The model that every instrument trains: pre-norm blocks of a mixer and an MLP, told where their tokens are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.encodings.transforms import TransformChoice
 from whence.encodings.transforms.base import Transform
-from whence.mixers.attention import Attention, Context, Kind, visibility
-from whence.mixers.linear import Linear
+from whence.mixers import MIXERS, MixerChoice
+from whence.mixers._linear import Linear
+from whence.mixers.base import Kind, Mixer
+from whence.registry import structural_parameters
 from whence.spec import Spec
 
 Per = Literal["token", "sequence"]
@@ -41,14 +43,17 @@ class Contender(Spec):
 class Architecture(Spec):
     """The model around the encoding."""
 
+    mixer: MixerChoice = Field(
+        default=MIXERS.preferred("attention")[0], description="what lets tokens exchange information"
+    )
     d_model: int = Field(default=128, ge=1, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, description="blocks of attention and MLP")
+    layers: int = Field(default=2, ge=1, description="blocks of mixer and MLP")
     dropout: float = Field(
         default=0.1, ge=0, lt=1, description="on attention weights and on what blocks add to the stream"
     )
-    mlp_ratio: float = Field(default=4.0, gt=0, description="width of the MLP's hidden layer over d_model")
-    attention: Kind = Field(default="causal", description="who sees whom, by order in the sequence")
+    mlp_ratio: float = Field(default=4.0, ge=0, description="width of the MLP's hidden layer over d_model; 0: no MLP")
+    attention: Kind = Field(default="causal", description="who sees whom in attention, by order in the sequence")
     pool: Pool = Field(default="last", description="where one answer per sequence is read off")
 
     def with_contender(self, contender: Contender) -> ModelSpec:
@@ -79,7 +84,8 @@ class ModelSpec(Architecture, Contender):
         Raises ValueError for what no single field can know. Weights come from the ambient RNG;
         `initialise(model, seed)` makes them a function of the seed.
         """
-        if self.d_model % self.heads:
+        mixer = cast(type[Mixer], self.mixer.variant)
+        if "heads" in structural_parameters(mixer) and self.d_model % self.heads:
             raise ValueError(
                 f"heads: {self.heads} does not divide d_model={self.d_model}. "
                 f"Nearest allowed: {_nearest_divisors(self.d_model, self.heads)}."
@@ -95,6 +101,17 @@ class ModelSpec(Architecture, Contender):
             raise ValueError(f"encoding: {self.encoding} has room for {room} positions, {max_length} are asked for.")
         if encodings[0].causal_only and self.attention != "causal":
             raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
+        homeless = set(encodings[0].hooks()) - set(mixer.hooks)
+        if homeless:
+            at_home = (name for name in ENCODINGS.names() if set(ENCODINGS[name].hooks()) <= set(mixer.hooks))
+            raise ValueError(
+                f"encoding: {self.encoding} enters through {', '.join(sorted(homeless))}, which {self.mixer} does not "
+                f"have. Allowed: {', '.join(at_home)}."
+            )
+        if self.attention not in mixer.kinds:
+            raise ValueError(
+                f"attention: {self.attention!r} means nothing to {self.mixer}. Allowed: {', '.join(mixer.kinds)}."
+            )
         if transform and not encodings[0].admits_transforms:
             raise ValueError(
                 f"positions: {self.positions} has no effect on {self.encoding}, which reads none. Allowed: none."
@@ -163,9 +180,9 @@ class SequenceModel(nn.Module):
         _check_positions(inputs, positions, encodings[0].axes)
         if self.transform is not None:
             positions = self.transform(positions, training=self.training)
-        kind = self.spec.attention
-        visible = visibility(kind, inputs.shape[1], valid=valid, prefix=prefix, device=inputs.device)
-        contexts = [Context.of(encoding, positions, kind, visible, self.explicit) for encoding in encodings]
+        contexts = cast(type[Mixer], self.spec.mixer.variant).contexts(
+            encodings, positions, self.spec.attention, valid=valid, prefix=prefix, explicit=self.explicit
+        )
         x = encodings[0].embed(self.embedding(inputs), positions)
         for layer, block in enumerate(self.blocks):
             x = block(x, contexts[layer % len(contexts)])
@@ -184,22 +201,26 @@ def _check_positions(inputs: Tensor, positions: Tensor, axes: int) -> None:
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """x + mixer(norm(x)), then x + mlp(norm(x)) if there is an MLP."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        residual = 1 / math.sqrt(2 * spec.layers)
-        hidden = max(1, round(spec.d_model * spec.mlp_ratio))
+        hidden = round(spec.d_model * spec.mlp_ratio)
+        residual = 1 / math.sqrt((2 if hidden else 1) * spec.layers)
         self.dropout = spec.dropout
-        self.attention_norm = nn.LayerNorm(spec.d_model)
-        self.attention = Attention(spec.d_model, spec.heads, spec.dropout, out_scale=residual)
-        self.mlp_norm = nn.LayerNorm(spec.d_model)
-        self.up = Linear(spec.d_model, hidden)
-        self.down = Linear(hidden, spec.d_model, scale=residual)
+        self.mixer_norm = nn.LayerNorm(spec.d_model)
+        self.mixer: Mixer = spec.mixer.build(
+            d_model=spec.d_model, heads=spec.heads, dropout=spec.dropout, out_scale=residual
+        )
+        self.has_mlp = hidden > 0
+        if hidden:
+            self.mlp_norm = nn.LayerNorm(spec.d_model)
+            self.up = Linear(spec.d_model, hidden)
+            self.down = Linear(hidden, spec.d_model, scale=residual)
 
-    def forward(self, x: Tensor, context: Context) -> Tensor:
-        x = x + self._drop(self.attention(self.attention_norm(x), context))
-        return x + self._drop(self.down(F.gelu(self.up(self.mlp_norm(x)))))
+    def forward(self, x: Tensor, context: Any) -> Tensor:
+        x = x + self._drop(self.mixer(self.mixer_norm(x), context))
+        return x + self._drop(self.down(F.gelu(self.up(self.mlp_norm(x))))) if self.has_mlp else x
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training) if self.dropout else x

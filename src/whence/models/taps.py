@@ -2,7 +2,7 @@
 
     with taps(model) as seen:
         model(batch)
-    seen.attention["blocks.0.attention"]        # (batch, heads, queries, keys), before dropout
+    seen.attention["blocks.0.mixer"]        # (batch, heads, queries, keys), before dropout
 
 Attention is seen where it is computed, not where a library chooses to report it: a torch function mode watches
 for scaled_dot_product_attention, for softmaxes over the last of four dimensions, and for nn.MultiheadAttention,

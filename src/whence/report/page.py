@@ -39,7 +39,7 @@ def keep_spec(spec: ArenaSpec, store: Store) -> Path:
 
 def write_report(spec: ArenaSpec, rows: Sequence[Row], store: Store, again: str) -> Path:
     """Named by its checksum: a report never changes under its name."""
-    title = " · ".join(dict.fromkeys(row.task for row in rows))
+    title = " · ".join([*dict.fromkeys(row.task for row in rows), str(spec.model.mixer)])
     document = json.dumps(spec.model_dump(mode="json"), indent=1)
     parts = [
         f"<h1>whence arena: {html.escape(title)}</h1>",

@@ -56,7 +56,7 @@ def selective_scan(
     if keep is not None:
         delta = delta.masked_fill(~keep[..., None], 0)  # exp(0·A)·h + 0 is h, bit for bit
     tensors = (u, delta, A, B, C, D, initial_state)
-    if u.device.type == "cpu":
+    if u.device.type in ("cpu", "meta"):
         from whence.kernels.selective_scan import numba_cpu  # importing Numba takes half a second
 
         differentiable = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)

@@ -1,0 +1,42 @@
+"""What a mixer is: (batch, length, d_model) in and out, and what it asks of the encoding and the masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from whence.encodings.base import Encoding
+from whence.registry import Variant
+
+Kind = Literal["causal", "bidirectional", "prefix"]
+
+
+class Mixer(Variant, nn.Module):
+    """Lets the positions of a sequence exchange information."""
+
+    hooks: ClassVar[tuple[str, ...]] = ("embed",)
+    """The hooks of an encoding that have a place here."""
+    kinds: ClassVar[tuple[Kind, ...]] = ("causal",)
+    """Which values of the model's `attention` mean something here. The first is the default."""
+
+    @classmethod
+    def contexts(
+        cls,
+        encodings: Sequence[Encoding],
+        positions: Tensor,
+        kind: Kind,
+        *,
+        valid: Tensor | None = None,
+        prefix: Tensor | None = None,
+        explicit: bool = False,
+    ) -> list[Any]:
+        """The second argument of forward, one per encoding: worked out once, shared by the layers.
+
+        Here: which tokens count, None for all. Enough for mixers that take position from the order of tokens alone.
+        """
+        return [valid] * len(encodings)
+
+    def forward(self, x: Tensor, context: Any, /) -> Tensor:
+        raise NotImplementedError

@@ -1,0 +1,124 @@
+"""Mamba: a selective state space that reads the sequence in order, one state per channel."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from whence.encodings.base import Count
+from whence.kernels import selective_scan
+from whence.mixers._linear import Linear
+from whence.mixers.base import Mixer
+
+State = Annotated[int, Field(ge=1, description="numbers of memory per channel (N)")]
+Expand = Annotated[int, Field(ge=1, description="inner channels over d_model")]
+Taps = Annotated[int, Field(ge=1, description="width of the convolution before the scan")]
+Rank = Annotated[int | None, Field(ge=1, description="rank of the step-size projection; none: d_model / 16")]
+DELTA_RANGE = (1e-3, 0.1)  # step sizes at the start, log-uniform
+PLAIN = 1 / math.sqrt(3)  # the deviation of nn.Linear's own initialisation, which Mamba's is built on
+
+
+class Memory(NamedTuple):
+    """Where a sequence stands: what the convolution still sees of it, and the state of the scan."""
+
+    window: Tensor
+    """(batch, taps − 1, inner)"""
+    state: Tensor
+    """(batch, inner, N)"""
+
+
+class Mamba(Mixer):
+    """Selective state space, read from the first token to the last: causal, linear in length.
+
+    Parameters are named as in the original implementation, so that its weights can be loaded.
+    """
+
+    def __init__(
+        self,
+        d_model: Count,
+        out_scale: float = 1.0,
+        *,
+        state: State = 16,
+        expand: Expand = 2,
+        taps: Taps = 4,
+        rank: Rank = None,
+        bias: Annotated[bool, Field(description="biases in the projections in and out")] = False,
+        conv_bias: Annotated[bool, Field(description="a bias in the convolution")] = True,
+    ) -> None:
+        super().__init__()
+        inner = expand * d_model
+        self.state, self.rank = state, math.ceil(d_model / 16) if rank is None else rank
+        self.in_proj = Linear(d_model, 2 * inner, bias=bias, scale=PLAIN)
+        self.conv1d = nn.Conv1d(inner, inner, taps, groups=inner, bias=conv_bias)  # holds the weights; see _convolve
+        self.x_proj = Linear(inner, self.rank + 2 * state, bias=False, scale=PLAIN)
+        self.dt_proj = nn.Linear(self.rank, inner)
+        self.A_log = nn.Parameter(torch.empty(inner, state))
+        self.D = nn.Parameter(torch.empty(inner))
+        self.out_proj = Linear(inner, d_model, bias=bias, scale=PLAIN * out_scale)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Of what the children do not know: A = −1 … −N in every channel, steps over all time scales."""
+        shortest, longest = (math.log(delta) for delta in DELTA_RANGE)
+        with torch.no_grad():
+            self.A_log.copy_(torch.arange(1, self.state + 1, dtype=torch.float32).log().expand_as(self.A_log))
+            self.D.fill_(1.0)
+            nn.init.uniform_(self.dt_proj.weight, -(self.rank**-0.5), self.rank**-0.5)
+            delta = torch.empty_like(self.dt_proj.bias).uniform_(shortest, longest).exp().clamp(min=1e-4)
+            self.dt_proj.bias.copy_(delta + torch.log(-torch.expm1(-delta)))  # the inverse of softplus
+
+    def forward(self, x: Tensor, keep: Tensor | None = None, /, *, reverse: bool = False) -> Tensor:
+        """keep: bool (batch, length). A token that is not kept writes nothing: not into the state, not into its
+        neighbours' convolution. It reads the state that was there before it.
+        """
+        return self.out_proj(self.mix(*self.split(x, keep), keep, reverse=reverse))
+
+    def extend(self, x: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
+        """As forward, for the next tokens of sequences that stand at `memory`; and where they stand afterwards.
+
+        One token at a time, many, or the whole sequence at once: the results are those of one forward.
+        """
+        u, z = self.split(x, None)
+        if memory is None:
+            window = u.new_zeros(u.shape[0], self.conv1d.kernel_size[0] - 1, u.shape[2])
+        else:
+            window = memory.window.to(u.dtype)
+        seen = torch.cat([window, u], 1)
+        window = seen[:, seen.shape[1] - window.shape[1] :]
+        u = F.silu(self._convolve(seen))
+        y, state = selective_scan(
+            u, *self._selection(u), self.D, z=z, initial_state=memory and memory.state, return_state=True
+        )
+        return self.out_proj(y), Memory(window, state)
+
+    def split(self, x: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+        """→ what is read, what gates it: (batch, length, inner) each."""
+        u, z = self.in_proj(x).chunk(2, -1)
+        return (u if keep is None else u.masked_fill(~keep[..., None], 0)), z
+
+    def mix(self, u: Tensor, z: Tensor, keep: Tensor | None, *, reverse: bool = False) -> Tensor:
+        """All between the projections in and out."""
+        beyond = self.conv1d.kernel_size[0] - 1
+        u = F.silu(self._convolve(F.pad(u, (0, 0, 0, beyond) if reverse else (0, 0, beyond, 0)), reverse))
+        return selective_scan(u, *self._selection(u), self.D, z=z, keep=keep, reverse=reverse)
+
+    def _convolve(self, u: Tensor, reverse: bool = False) -> Tensor:
+        """Depthwise, taps − 1 shorter than u. Shifted products: twice as fast as nn.Conv1d here, and no transposes."""
+        taps = self.conv1d.weight[:, 0].T
+        length = u.shape[1] - len(taps) + 1
+        out = u.new_zeros(()) if self.conv1d.bias is None else self.conv1d.bias
+        for k, weight in enumerate(reversed(taps) if reverse else taps):
+            out = out + u[:, k : k + length] * weight
+        return out
+
+    def _selection(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """delta, A, B, C."""
+        dt, B, C = self.x_proj(u).split([self.rank, self.state, self.state], -1)
+        dt = self.dt_proj(dt)
+        delta = F.softplus(dt.to(torch.promote_types(dt.dtype, torch.float32)))  # half precision would blur time scales
+        return delta, -torch.exp(self.A_log), B, C

@@ -1,0 +1,133 @@
+"""Mamba language models as transformers stores them: a directory with config.json and safetensors files.
+
+    model = MambaLM.load("mamba-130m-hf")
+    logits = model(tokens)                        # trains on a CPU
+    logits, memory = model.extend(token, memory)  # one token at a time, at a cost that does not grow
+
+Nothing in the directory is executed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from whence.errors import UserError
+from whence.mixers.mamba import Mamba, Memory
+
+
+class MambaLM(nn.Module):
+    """Tokens in, logits out. Names of weights are those of transformers' MambaForCausalLM."""
+
+    def __init__(
+        self, vocabulary: int, d_model: int, layers: int, *, eps: float = 1e-5, tied: bool = True, **options: Any
+    ) -> None:
+        """options: of each Mamba."""
+        super().__init__()
+        embeddings = nn.Embedding(vocabulary, d_model)
+        self.backbone = nn.ModuleDict(
+            {
+                "embeddings": embeddings,
+                "layers": nn.ModuleList(
+                    nn.ModuleDict({"norm": nn.RMSNorm(d_model, eps), "mixer": Mamba(d_model, **options)})
+                    for _ in range(layers)
+                ),
+                "norm_f": nn.RMSNorm(d_model, eps),
+            }
+        )
+        self.lm_head = nn.Linear(d_model, vocabulary, bias=False)
+        if tied:
+            self.lm_head.weight = embeddings.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, length) → (batch, length, vocabulary)."""
+        return self.extend(tokens)[0]
+
+    def extend(self, tokens: Tensor, memory: list[Memory] | None = None) -> tuple[Tensor, list[Memory]]:
+        """Logits for the next tokens of sequences that stand at `memory`, and where they stand afterwards."""
+        x, after = self.backbone["embeddings"](tokens), []
+        layers: Any = self.backbone["layers"]
+        for index, layer in enumerate(layers):
+            mixed, stand = layer["mixer"].extend(layer["norm"](x), memory and memory[index])
+            x = x + mixed
+            after.append(stand)
+        return self.lm_head(self.backbone["norm_f"](x)), after
+
+    @classmethod
+    def load(cls, folder: str | Path) -> MambaLM:
+        """In single precision."""
+        folder = Path(folder)
+        config = _config(folder)
+        tied = config.get("tie_word_embeddings", True)
+        with torch.device("meta"):
+            model = cls(
+                config["vocab_size"],
+                config["hidden_size"],
+                config["num_hidden_layers"],
+                eps=config.get("layer_norm_epsilon", 1e-5),
+                tied=tied,
+                state=config.get("state_size", 16),
+                expand=config.get("expand", 2),
+                taps=config.get("conv_kernel", 4),
+                rank=None if config.get("time_step_rank", "auto") == "auto" else config["time_step_rank"],
+                bias=config.get("use_bias", False),
+                conv_bias=config.get("use_conv_bias", True),
+            )
+        wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        if tied:
+            del wanted["lm_head.weight"]
+        weights = _weights(folder, wanted)
+        if tied:
+            weights["lm_head.weight"] = weights["backbone.embeddings.weight"]
+        model.load_state_dict(weights, assign=True)
+        if tied:  # assigning has given the two names a parameter each
+            model.lm_head.weight = model.backbone.get_parameter("embeddings.weight")
+        return model
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"model: {str(path)!r} cannot be read ({error.strerror}).") from None
+    except ValueError:
+        raise UserError(f"model: {str(path)!r} is not JSON.") from None
+    kind = config.get("model_type")
+    if kind != "mamba":
+        raise UserError(f"model: {str(path)!r} describes a {kind!r}. Allowed: mamba.")
+    if config.get("hidden_act", "silu") != "silu":
+        raise UserError(f"model: hidden_act {config['hidden_act']!r} is not supported. Allowed: silu.")
+    missing = [
+        key for key in ("vocab_size", "hidden_size", "num_hidden_layers") if not isinstance(config.get(key), int)
+    ]
+    if missing:
+        raise UserError(f"model: {str(path)!r} lacks {', '.join(missing)}.")
+    return config
+
+
+def _weights(folder: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Every wanted tensor, in single precision; shapes are compared before anything is read."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise UserError(f"model: {str(folder)!r} holds no .safetensors file (pickled weights are never loaded).")
+    found: dict[str, Tensor] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in set(file.keys()) & wanted.keys():
+                    shape = tuple(file.get_slice(name).get_shape())
+                    if shape != wanted[name]:
+                        raise UserError(f"model: {name} in {path.name} has shape {shape}, not {wanted[name]}.")
+                    found[name] = file.get_tensor(name).float()
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"model: {str(path)!r} cannot be read: {error}") from None
+    missing = sorted(wanted.keys() - found.keys())
+    if missing:
+        raise UserError(f"model: {str(folder)!r} lacks {len(missing)} weights, the first is {missing[0]!r}.")
+    return found
