@@ -24,8 +24,8 @@ from whence.runs.verify import problems_of, verify_store
 EVERY_STEP = Conditions(threads=1, checkpoint_seconds=0.0)
 
 
-def train_here(document: dict[str, Any], root: str) -> None:
-    execute(load_run_spec(document), Store(root), EVERY_STEP)
+def train_here(document: dict[str, Any], root: str, conditions: Conditions) -> None:
+    execute(load_run_spec(document), Store(root), conditions)
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +44,30 @@ def results(store: Store, run_id: str) -> tuple[bytes, bytes, dict[str, Any]]:
     return (folder.path / "metrics.jsonl").read_bytes(), folder.weights.read_bytes(), kept
 
 
+@pytest.mark.parametrize(
+    ("model", "threads", "steps", "wanted_random", "wanted_in_write"),
+    [
+        ({"d_model": 64, "dropout": 0.2, "encoding": "t5", "positions": "shifted:reach=5"}, 1, 600, 14, 8),
+        ({"d_model": 32, "mixer": "bimamba", "encoding": "none"}, 2, 200, 4, 2),
+    ],
+)
 def test_killed_at_random_moments_and_during_writes(
-    tiny: Callable[..., Any], tmp_path: Path, forks: Any, slow: bool
+    tiny: Callable[..., Any],
+    tmp_path: Path,
+    forks: Any,
+    slow: bool,
+    model: dict[str, Any],
+    threads: int,
+    steps: int,
+    wanted_random: int,
+    wanted_in_write: int,
 ) -> None:
-    steps, wanted_random, wanted_in_write = (3000, 60, 20) if slow else (600, 14, 8)
-    spec = tiny(
-        model={"d_model": 64, "dropout": 0.2, "encoding": "t5", "positions": "shifted:reach=5"},
-        training={"steps": steps, "evaluations": 12},
-    )
+    if slow:
+        steps, wanted_random, wanted_in_write = 5 * steps, 4 * wanted_random, 2 * wanted_in_write
+    spec = tiny(model=model, training={"steps": steps, "evaluations": 12})
+    every_step = Conditions(threads=threads, checkpoint_seconds=0.0)
     straight = Store(tmp_path / "straight")
-    assert execute(spec, straight, Conditions(threads=1, checkpoint_seconds=1e9))["state"] == "finished"
+    assert execute(spec, straight, Conditions(threads=threads, checkpoint_seconds=1e9))["state"] == "finished"
 
     store = Store(tmp_path / "killed")
     folder = store.folder(spec.id).path
@@ -62,7 +76,7 @@ def test_killed_at_random_moments_and_during_writes(
     deadline = time.monotonic() + 300
     while random_kills < wanted_random or write_kills < wanted_in_write:
         assert time.monotonic() < deadline, f"{random_kills} random kills and {write_kills} during writes"
-        child = forks.Process(target=train_here, args=(spec.document(), str(store.root)))
+        child = forks.Process(target=train_here, args=(spec.document(), str(store.root), every_step))
         child.start()
         in_write = write_kills < wanted_in_write and (random_kills >= wanted_random or chance.random() < 0.4)
         before = newest_step(folder)
@@ -85,7 +99,7 @@ def test_killed_at_random_moments_and_during_writes(
     assert store.folder(spec.id).status()["state"] == "interrupted"
 
     events: list[Event] = []
-    assert execute(spec, store, EVERY_STEP, events.append)["state"] == "finished"
+    assert execute(spec, store, every_step, events.append)["state"] == "finished"
     assert results(store, spec.id) == results(straight, spec.id)
     assert problems_of(store.folder(spec.id)) == []
     assert not [event for event in events if event["event"] == "notice"]

@@ -180,6 +180,8 @@ def _operator(symbol: Any, emit: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir
 
 
 _operator(operator.add, lambda builder, a, b: builder.fadd(a, b, flags=CONTRACT))
+_operator(operator.sub, lambda builder, a, b: builder.fsub(a, b, flags=CONTRACT))
+_operator(operator.truediv, lambda builder, a, b: builder.fdiv(a, b))
 _operator(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=CONTRACT))
 
 

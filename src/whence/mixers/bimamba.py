@@ -38,7 +38,7 @@ class BiMamba(Mixer):
         """keep: as in Mamba."""
         if self.weights == "separate":
             return (self.ahead(x, keep) + self.back(x, keep, reverse=True)) / 2
-        # The projections in and out are linear and shared: one of each serves both directions.
-        u, z = self.ahead.split(x, keep)
-        both = self.ahead.mix(u, z, keep) + self.ahead.mix(u, z, keep, reverse=True)
-        return self.ahead.out_proj(both / 2)
+        # The projections and the gate are linear in what they act on, and shared: one of each serves both directions.
+        u, gate = self.ahead.split(x, keep)
+        both = self.ahead.mix(u, keep) + self.ahead.mix(u, keep, reverse=True)
+        return self.ahead.out_proj(both * (gate / 2))

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.encodings.base import Count
-from whence.kernels import selective_scan
+from whence.kernels import causal_conv, selective_scan
 from whence.mixers._linear import Linear
 from whence.mixers.base import Mixer
 
@@ -54,7 +54,7 @@ class Mamba(Mixer):
         inner = expand * d_model
         self.state, self.rank = state, math.ceil(d_model / 16) if rank is None else rank
         self.in_proj = Linear(d_model, 2 * inner, bias=bias, scale=PLAIN)
-        self.conv1d = nn.Conv1d(inner, inner, taps, groups=inner, bias=conv_bias)  # holds the weights; see _convolve
+        self.conv1d = nn.Conv1d(inner, inner, taps, groups=inner, bias=conv_bias)  # only holds the weights
         self.x_proj = Linear(inner, self.rank + 2 * state, bias=False, scale=PLAIN)
         self.dt_proj = nn.Linear(self.rank, inner)
         self.A_log = nn.Parameter(torch.empty(inner, state))
@@ -76,45 +76,35 @@ class Mamba(Mixer):
         """keep: bool (batch, length). A token that is not kept writes nothing: not into the state, not into its
         neighbours' convolution. It reads the state that was there before it.
         """
-        return self.out_proj(self.mix(*self.split(x, keep), keep, reverse=reverse))
+        u, gate = self.split(x, keep)
+        return self.out_proj(self.mix(u, keep, reverse=reverse) * gate)
 
     def extend(self, x: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
         """As forward, for the next tokens of sequences that stand at `memory`; and where they stand afterwards.
 
         One token at a time, many, or the whole sequence at once: the results are those of one forward.
         """
-        u, z = self.split(x, None)
-        if memory is None:
-            window = u.new_zeros(u.shape[0], self.conv1d.kernel_size[0] - 1, u.shape[2])
-        else:
-            window = memory.window.to(u.dtype)
+        u, gate = self.split(x, None)
+        beyond = self.conv1d.kernel_size[0] - 1
+        window = u.new_zeros(u.shape[0], beyond, u.shape[2]) if memory is None else memory.window.to(u.dtype)
         seen = torch.cat([window, u], 1)
-        window = seen[:, seen.shape[1] - window.shape[1] :]
-        u = F.silu(self._convolve(seen))
-        y, state = selective_scan(
-            u, *self._selection(u), self.D, z=z, initial_state=memory and memory.state, return_state=True
-        )
-        return self.out_proj(y), Memory(window, state)
+        u = self._convolve(seen)[:, beyond:]
+        state = None if memory is None else memory.state
+        y, state = selective_scan(u, *self._selection(u), self.D, initial_state=state, return_state=True)
+        return self.out_proj(y * gate), Memory(seen[:, seen.shape[1] - beyond :], state)
 
     def split(self, x: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-        """→ what is read, what gates it: (batch, length, inner) each."""
+        """→ what is read, and what gates the result: (batch, length, inner) each."""
         u, z = self.in_proj(x).chunk(2, -1)
-        return (u if keep is None else u.masked_fill(~keep[..., None], 0)), z
+        return (u if keep is None else u.masked_fill(~keep[..., None], 0)), F.silu(z)
 
-    def mix(self, u: Tensor, z: Tensor, keep: Tensor | None, *, reverse: bool = False) -> Tensor:
-        """All between the projections in and out."""
-        beyond = self.conv1d.kernel_size[0] - 1
-        u = F.silu(self._convolve(F.pad(u, (0, 0, 0, beyond) if reverse else (0, 0, beyond, 0)), reverse))
-        return selective_scan(u, *self._selection(u), self.D, z=z, keep=keep, reverse=reverse)
+    def mix(self, u: Tensor, keep: Tensor | None, *, reverse: bool = False) -> Tensor:
+        """All between the projections in and out, but for the gate."""
+        u = self._convolve(u, reverse)
+        return selective_scan(u, *self._selection(u), self.D, keep=keep, reverse=reverse)
 
     def _convolve(self, u: Tensor, reverse: bool = False) -> Tensor:
-        """Depthwise, taps − 1 shorter than u. Shifted products: twice as fast as nn.Conv1d here, and no transposes."""
-        taps = self.conv1d.weight[:, 0].T
-        length = u.shape[1] - len(taps) + 1
-        out = u.new_zeros(()) if self.conv1d.bias is None else self.conv1d.bias
-        for k, weight in enumerate(reversed(taps) if reverse else taps):
-            out = out + u[:, k : k + length] * weight
-        return out
+        return causal_conv(u, self.conv1d.weight[:, 0], self.conv1d.bias, reverse=reverse)
 
     def _selection(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """delta, A, B, C."""

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whence.kernels.precision import precision
 from whence.kernels.selective_scan import mamba_ssm, op, torch_loop
 
 
@@ -66,7 +67,7 @@ def selective_scan(
     elif u.is_cuda and initial_state is None and mamba_ssm.installed():
         y, state = mamba_ssm.scan(u, delta, A, B, C, D, reverse)
     else:
-        y, state = torch_loop.scan(*tensors, reverse, op.precision(*tensors))
+        y, state = torch_loop.scan(*tensors, reverse, precision(*tensors))
     if z is not None:
         y = y * F.silu(z)
     return (y, state) if return_state else y

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
+from whence.kernels.layout import cut, dense, whole_groups
 from whence.kernels.simd import WIDTH, exp2, fetch, load, spread, store, store_totals, take_number, zeros
 
 CHUNK = 32
@@ -204,11 +205,10 @@ class Inputs:
     ) -> None:
         batch, self.groups, _, _ = state_shape(u, A)
         self.precision = precision
-        self.spare = self.groups * WIDTH - u.shape[2]
         self.span = max(1, min(SPAN, batch * self.groups // JOBS))
         self.spans = -(-self.groups // self.span)
         self.jobs = batch * self.spans
-        self.u, self.delta = self.rows(u), self.rows(delta)
+        self.u, self.delta = whole_groups(u.to(precision)), whole_groups(delta.to(precision))
         skip = torch.zeros(self.groups * WIDTH, dtype=precision)
         if D is not None:
             skip[: u.shape[2]] = D
@@ -216,26 +216,13 @@ class Inputs:
             self.u,
             self.delta,
             pack(A.to(precision)) * (1 / LN2),
-            _dense(B.to(precision)),
-            _dense(C.to(precision)),
+            dense(B.to(precision)),
+            dense(C.to(precision)),
             skip,
         )
 
-    def rows(self, tensor: Tensor) -> Tensor:
-        """(batch, length, channels), filled up with zeros to whole groups."""
-        tensor = tensor.to(self.precision)
-        return F.pad(tensor, (0, self.spare)) if self.spare else _dense(tensor)
-
-    def cut(self, rows: Tensor) -> Tensor:
-        """The opposite."""
-        return rows[..., : -self.spare].contiguous() if self.spare else rows
-
     def new(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=self.precision)
-
-
-def _dense(tensor: Tensor) -> Tensor:
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
 def scan(
@@ -256,7 +243,7 @@ def scan(
     y, last = inputs.new(*inputs.u.shape), torch.empty_like(first)
     marks = inputs.new(*marks_shape(u, A) if differentiable else (0,) * 5)
     FORWARD[precision](inputs.jobs, *inputs.arguments, first, reverse, y, last, marks, inputs.span)
-    return inputs.cut(y), last, marks
+    return cut(y, u.shape[2]), last, marks
 
 
 class Gradients(NamedTuple):
@@ -291,10 +278,12 @@ def gradients(
     dD = inputs.new(batch, inputs.groups * WIDTH)
     after = torch.zeros(shape, dtype=marks.dtype) if dlast is None else dlast.to(marks.dtype).contiguous()
     results = (du, ddelta, dA, dB, dC, dD, dstate)
-    BACKWARD[marks.dtype](inputs.jobs, *inputs.arguments, marks, inputs.rows(dy), after, reverse, *results, inputs.span)
+    BACKWARD[marks.dtype](
+        inputs.jobs, *inputs.arguments, marks, whole_groups(dy.to(marks.dtype)), after, reverse, *results, inputs.span
+    )
     return Gradients(
-        inputs.cut(du),
-        inputs.cut(ddelta),
+        cut(du, channels),
+        cut(ddelta, channels),
         unpack(dA.sum(0), channels),
         dB.sum(0)[..., :N],
         dC.sum(0)[..., :N],

@@ -8,12 +8,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-
-
-def precision(*tensors: Tensor | None) -> torch.dtype:
-    """Of the state: double if any input is, single otherwise (also for half-precision inputs)."""
-    double = any(tensor is not None and tensor.dtype == torch.float64 for tensor in tensors)
-    return torch.float64 if double else torch.float32
+from whence.kernels.precision import precision
 
 
 @torch.library.custom_op("whence::selective_scan", mutates_args=(), device_types="cpu")
