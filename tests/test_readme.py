@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import torch
+import transformers
 
 from whence.cli import VERBS
 from whence.encodings import ENCODINGS
 from whence.encodings.transforms import TRANSFORMS
+from whence.mixers import MIXERS
 from whence.models.sequence import ModelSpec
 from whence.tasks import TASKS
 
@@ -17,29 +19,39 @@ PROJECT = Path(__file__).parents[1]
 README = (PROJECT / "README.md").read_text()
 
 
-def test_its_python_runs() -> None:
+def test_its_python_runs(tmp_path: Path) -> None:
     model = ModelSpec(d_model=16, heads=2).build(5, 5)
     tokens, positions = torch.randint(5, (2, 7)), torch.arange(7)[None]
     q, k = torch.randn(2, 2, 4, 7, 64)
     names = {"q": q, "k": k, "positions": positions, "any_model": lambda: model(tokens, positions)}
+    names |= {"u": torch.randn(1, 5, 8), "delta": torch.rand(1, 5, 8), "A": -torch.rand(8, 3)}
+    names |= {"B": torch.randn(1, 5, 3), "C": torch.randn(1, 5, 3)}
+    config = transformers.MambaConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, pad_token_id=0)
+    transformers.MambaForCausalLM(config).save_pretrained(tmp_path)
     code = README.split("```python\n")[1].split("```")[0]
     code = code.replace("any_model(batch)", "any_model()").replace("taps(any_model)", "taps(model)")
+    code = code.replace("mamba-130m-hf", str(tmp_path))
     scope = {**names, "model": model}
     exec(code, scope)
     assert scope["seen"].attention["blocks.0.mixer"].shape == (2, 2, 7, 7)
     assert scope["q"].shape == q.shape
     assert not torch.equal(scope["q"], q)
+    assert scope["y"].shape == (1, 5, 8)
+    assert scope["mamba"](tokens).shape == (2, 7, 9)
 
 
 def test_it_lists_what_is_there() -> None:
     encodings = re.search(r"one file per encoding: (.*)", README)
     transforms = re.search(r"before the encoding sees them: (.*)", README)
     tasks = re.search(r"one file per task: (.*)", README)
+    mixers = re.search(r"one file per mixer: (.*)", README)
     assert encodings
+    assert mixers
     assert transforms
     assert tasks
     assert sorted(encodings[1].split()) == sorted(ENCODINGS.names())
     assert sorted(transforms[1].split()) == sorted(TRANSFORMS.names())
+    assert sorted(mixers[1].split()) == sorted(MIXERS.names())
     assert sorted(tasks[1].split()) == sorted(TASKS.names())
     assert f"{len(ENCODINGS)} encodings, {len(TRANSFORMS)} transforms" in README
     for verb in VERBS:
