@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -50,28 +51,28 @@ class Kernel:
 
 def on_threads(count: int, work: Callable[[], None]) -> None:
     """Call `work` once on each of `count` threads, this one included, and wait for all."""
+    failures: list[BaseException] = []
+
+    def once(_: Any = None) -> None:
+        try:
+            work()
+        except BaseException as failure:  # an exception crosses neither threads nor the C code of OpenMP
+            failures.append(failure)
+
     openmp = _openmp()
     if count <= 1:
-        work()
+        once()
     elif openmp:
-        failures: list[BaseException] = []
-
-        def once(_: Any) -> None:
-            try:
-                work()
-            except BaseException as failure:  # an exception cannot cross the C code between here and there
-                failures.append(failure)
-
         openmp(_Callback(once), None, count, 0)
-        if failures:
-            raise failures[0]
     else:
-        threads = [threading.Thread(target=work) for _ in range(count - 1)]
+        threads = [threading.Thread(target=once) for _ in range(count - 1)]
         for thread in threads:
             thread.start()
-        work()
+        once()
         for thread in threads:
             thread.join()
+    if failures:
+        raise failures[0]
 
 
 @cache
@@ -99,16 +100,26 @@ def cache_folder() -> Path:
 
 
 def _compile(function: Callable[..., None], signature: Any) -> Callable[..., None]:
-    folder = cache_folder()
     name = f"{function.__module__.rsplit('.', 2)[-2]} ({function.__name__})"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _announced(f"{name}: once, then kept in {folder}"), _numba_caches_in(folder):
-            return numba.njit(signature, nogil=True, cache=True)(function)
-    except Exception as error:  # an unwritable folder, a full disk, a damaged file in it: compile without
+        folder = cache_folder()
+        try:
+            return _compile_into(folder, name, function, signature)
+        except OSError:
+            raise
+        except Exception:  # a damaged file, else every process to come would compile again
+            shutil.rmtree(folder, ignore_errors=True)
+            return _compile_into(folder, name, function, signature)
+    except Exception as error:  # no home, an unwritable folder, a full disk: compile without
         why = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}".splitlines()[0]
         with _announced(f"{name}: it cannot be kept ({why})"):
             return numba.njit(signature, nogil=True)(function)
+
+
+def _compile_into(folder: Path, name: str, function: Callable[..., None], signature: Any) -> Callable[..., None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with _announced(f"{name}: once, then kept in {folder}"), _numba_caches_in(folder):
+        return numba.njit(signature, nogil=True, cache=True)(function)
 
 
 @contextmanager

@@ -189,8 +189,9 @@ _operator(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=CONTRACT)
 def exp2(_: Any, value: LanesType) -> Any:
     """2 to the value, to about one unit in the last place; exactly 1 at 0; below 2⁻¹²⁵ (2⁻¹⁰²¹) it stays there.
 
-    Split z = k + f, k whole and |f| ≤ ½: a polynomial gives 2^f, and k is added to its exponent bits. Rounding to k
-    is done by adding 1.5·2^mantissa bits, where floats are whole numbers; the low bits of that sum are k itself.
+    Split z = k + f, k whole and |f| ≤ ½: a polynomial gives 2^f. Rounding to k is done by adding 1.5·2^mantissa bits,
+    where floats are whole numbers, and with it the exponent's bias: the low bits of that sum are the exponent of 2^k.
+    2^f is multiplied by 2^k; adding k to its exponent bits would turn some NaN (CUDA's, for one) into numbers.
     """
     single = value.scalar == types.float32
     mantissa, lowest, highest = (23, -125.0, 127.0) if single else (52, -1021.0, 1023.0)
@@ -205,7 +206,7 @@ def exp2(_: Any, value: LanesType) -> Any:
 
         (z,) = arguments
         z = clamp(clamp(z, "<", lowest), ">", highest)
-        shift = constant(1.5 * 2.0**mantissa)
+        shift = constant(1.5 * 2.0**mantissa + highest)
         shifted = builder.fadd(z, shift)
         f = builder.fsub(z, builder.fsub(shifted, shift))
 
@@ -221,8 +222,8 @@ def exp2(_: Any, value: LanesType) -> Any:
                 pair = fma(constant(terms[order + 1]), f, pair)
             power = pair if power is None else fma(power, square, pair)
         bits = ir.VectorType(ir.IntType(32 if single else 64), WIDTH)
-        exponent = builder.shl(builder.bitcast(shifted, bits), ir.Constant(bits, [mantissa] * WIDTH))
-        return builder.bitcast(builder.add(builder.bitcast(power, bits), exponent), power.type)
+        scale = builder.shl(builder.bitcast(shifted, bits), ir.Constant(bits, [mantissa] * WIDTH))
+        return builder.fmul(power, builder.bitcast(scale, power.type))
 
     return value(value), codegen
 

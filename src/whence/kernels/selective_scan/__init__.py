@@ -69,7 +69,7 @@ def selective_scan(
     else:
         y, state = torch_loop.scan(*tensors, reverse, precision(*tensors))
     if z is not None:
-        y = y * F.silu(z)
+        y = (y * F.silu(z)).to(u.dtype)
     return (y, state) if return_state else y
 
 

@@ -76,7 +76,7 @@ def forward(counter, u, delta, A, B, C, D, state, reverse, y, last, marks, span)
 def backward(  # type: ignore[no-untyped-def]
     counter, u, delta, A, B, C, D, marks, dy, dlast, reverse, du, ddelta, dA, dB, dC, dD, dstate, span
 ):
-    """Gradients. dA and dD come per sequence, dB and dC per span of channels; the caller adds them up.
+    """Gradients. dA comes per sequence, dD per sequence and chunk, dB and dC per span of channels; the caller adds.
 
     The last axis of dB and dC is N rounded up to a multiple of 4, because four sums are made at a time.
     """
@@ -100,7 +100,6 @@ def backward(  # type: ignore[no-untyped-def]
         start = s * span
         stop = min(groups, start + span)
         for g in range(start, stop):
-            store(dD, (b, g * 16), zeros(u))
             for n in range(N):
                 store(adjoint, (g - start, n, 0), load(dlast, (b, g, n, 0)))
                 store(dA, (b, g, n, 0), zeros(u))
@@ -130,7 +129,7 @@ def backward(  # type: ignore[no-untyped-def]
                         store(faded, (i, n, 0), w)
                         store(h, (n, 0), v)
                         store(by_C, (i, n, 0), load(by_C, (i, n, 0)) + dyt * v)
-                skip, by_D = load(D, (d,)), load(dD, (b, d))
+                skip, by_D = load(D, (d,)), zeros(u)
                 for t in range(end - 1, begin - 1, -1):
                     i, row = t - begin, first + step * t
                     dt, ut, dyt = load(delta, (b, row, d)), load(u, (b, row, d)), load(dy, (b, row, d))
@@ -146,7 +145,7 @@ def backward(  # type: ignore[no-untyped-def]
                     store(du, (b, row, d), by_x * dt + dyt * skip)
                     store(ddelta, (b, row, d), by_x * ut + by_exponent * load(ln2, (0,)))
                     by_D = by_D + dyt * ut
-                store(dD, (b, d), by_D)
+                store(dD, (b, chunk, d), by_D)
                 for n in range(N):
                     store(dA, (b, g, n, 0), load(dA, (b, g, n, 0)) + load(slope, (n, 0)))
             for t in range(begin, end):
@@ -162,11 +161,11 @@ def backward(  # type: ignore[no-untyped-def]
 def _signatures(scalar: Any) -> tuple[Any, Any]:
     counter, flag, count = numba.int64[::1], numba.boolean, numba.int64
     rows = scalar[:, :, :]  # inputs: any strides, as long as the last axis is dense
-    line, lines, dense, packed, chunks = (numba.types.Array(scalar, axes, "C") for axes in (1, 2, 3, 4, 5))
+    line, dense, packed, chunks = (numba.types.Array(scalar, axes, "C") for axes in (1, 3, 4, 5))
     inputs = (counter, rows, rows, dense, rows, rows, line)
     return (
         numba.void(*inputs, packed, flag, dense, packed, chunks, count),
-        numba.void(*inputs, chunks, rows, packed, flag, dense, dense, packed, packed, packed, lines, packed, count),
+        numba.void(*inputs, chunks, rows, packed, flag, dense, dense, packed, packed, packed, dense, packed, count),
     )
 
 
@@ -180,10 +179,14 @@ def state_shape(u: Tensor, A: Tensor) -> tuple[int, int, int, int]:
     return u.shape[0], (u.shape[2] + WIDTH - 1) // WIDTH, A.shape[1], WIDTH
 
 
-def marks_shape(u: Tensor, A: Tensor) -> tuple[int, int, int, int, int]:
-    """Of the states that forward keeps for backward: one per chunk."""
+def marks_shape(u: Tensor, A: Tensor) -> tuple[int, int]:
+    """Of the states that forward keeps for backward, one per chunk.
+
+    Flat, because a traced axis of chunks alone would split all lengths into those of one chunk and those of more:
+    torch.export would refuse a length that may be either.
+    """
     batch, groups, N, width = state_shape(u, A)
-    return batch, (u.shape[1] + CHUNK - 1) // CHUNK, groups, N, width
+    return batch, (u.shape[1] + CHUNK - 1) // CHUNK * groups * N * width
 
 
 def pack(state: Tensor) -> Tensor:
@@ -225,6 +228,12 @@ class Inputs:
         return torch.empty(shape, dtype=self.precision)
 
 
+def _by_chunk(marks: Tensor, state: Tensor) -> Tensor:
+    """(batch, chunks, groups, N, 16); no chunks if no marks are kept."""
+    batch, *rest = state.shape
+    return marks.view(batch, -1, *rest) if marks.numel() else marks.new_empty(batch, 0, *rest)
+
+
 def scan(
     u: Tensor,
     delta: Tensor,
@@ -241,8 +250,9 @@ def scan(
     inputs = Inputs(u, delta, A, B, C, D, precision)
     first = torch.zeros(state_shape(u, A), dtype=precision) if state is None else state.to(precision).contiguous()
     y, last = inputs.new(*inputs.u.shape), torch.empty_like(first)
-    marks = inputs.new(*marks_shape(u, A) if differentiable else (0,) * 5)
-    FORWARD[precision](inputs.jobs, *inputs.arguments, first, reverse, y, last, marks, inputs.span)
+    marks = inputs.new(*marks_shape(u, A) if differentiable else (0, 0))
+    room = _by_chunk(marks, first)
+    FORWARD[precision](inputs.jobs, *inputs.arguments, first, reverse, y, last, room, inputs.span)
     return cut(y, u.shape[2]), last, marks
 
 
@@ -275,11 +285,12 @@ def gradients(
     du, ddelta = inputs.new(*inputs.u.shape), inputs.new(*inputs.u.shape)
     dA, dstate = inputs.new(*shape), inputs.new(*shape)
     dB, dC = (inputs.new(inputs.spans, batch, length, N + -N % 4) for _ in range(2))
-    dD = inputs.new(batch, inputs.groups * WIDTH)
     after = torch.zeros(shape, dtype=marks.dtype) if dlast is None else dlast.to(marks.dtype).contiguous()
+    kept = _by_chunk(marks, after)
+    dD = inputs.new(batch, kept.shape[1], inputs.groups * WIDTH)
     results = (du, ddelta, dA, dB, dC, dD, dstate)
     BACKWARD[marks.dtype](
-        inputs.jobs, *inputs.arguments, marks, whole_groups(dy.to(marks.dtype)), after, reverse, *results, inputs.span
+        inputs.jobs, *inputs.arguments, kept, whole_groups(dy.to(marks.dtype)), after, reverse, *results, inputs.span
     )
     return Gradients(
         cut(du, channels),
@@ -287,6 +298,6 @@ def gradients(
         unpack(dA.sum(0), channels),
         dB.sum(0)[..., :N],
         dC.sum(0)[..., :N],
-        dD.sum(0)[:channels],
+        dD.sum((0, 1))[:channels],
         dstate,
     )

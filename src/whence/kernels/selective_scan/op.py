@@ -37,7 +37,7 @@ def _(u, delta, A, B, C, D, state, reverse, differentiable):  # type: ignore[no-
 
     kind = precision(u, delta, A, B, C, D, state)
     last = u.new_empty(numba_cpu.state_shape(u, A), dtype=kind)
-    shape = numba_cpu.marks_shape(u, A) if differentiable else (0,) * 5
+    shape = numba_cpu.marks_shape(u, A) if differentiable else (0, 0)
     return torch.empty_like(u, memory_format=torch.contiguous_format), last, u.new_empty(shape, dtype=kind)
 
 
@@ -65,11 +65,13 @@ def scan_backward(
 
 @scan_backward.register_fake
 def _(dy, dlast, u, delta, A, B, C, D, marks, reverse):  # type: ignore[no-untyped-def]
+    from whence.kernels.selective_scan import numba_cpu
+
     def like(tensor: Tensor) -> Tensor:
         return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
     dD = u.new_empty((u.shape[2],), dtype=A.dtype if D is None else D.dtype)
-    dstate = marks.new_empty((marks.shape[0], *marks.shape[2:]))
+    dstate = marks.new_empty(numba_cpu.state_shape(u, A))
     return like(u), like(delta), like(A), like(B), like(C), dD, dstate
 
 
