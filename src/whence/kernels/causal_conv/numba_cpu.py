@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
-from whence.kernels.layout import cut, whole_groups
+from whence.kernels.layout import cut, room, whole_groups
 from whence.kernels.simd import WIDTH, exp2, load, store, take_number, zeros
 
 BLOCK = 64  # steps whose share of a weight's gradient is added up before it joins the total
@@ -113,7 +113,7 @@ def _arguments(x: Tensor, weight: Tensor, bias: Tensor | None, precision: torch.
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, reverse: bool, precision: torch.dtype) -> Tensor:
     rows, taps, offset = _arguments(x, weight, bias, precision)
-    y = torch.empty(rows.shape, dtype=precision)
+    y = room(*rows.shape, dtype=precision)
     FORWARD[precision](x.shape[0] * rows.shape[2] // WIDTH, rows, taps, offset, reverse, y)
     return cut(y, x.shape[2])
 
@@ -124,7 +124,7 @@ def gradients(
     """Of x, weight and bias."""
     rows, taps, offset = _arguments(x, weight, bias, precision)
     batch, channels = x.shape[0], x.shape[2]
-    dx = torch.empty(rows.shape, dtype=precision)
+    dx = room(*rows.shape, dtype=precision)
     dweight = torch.empty((batch, *taps.shape), dtype=precision)
     dbias = torch.empty((batch, taps.shape[1]), dtype=precision)
     given = (rows, taps, offset, whole_groups(dy.to(precision)), reverse)

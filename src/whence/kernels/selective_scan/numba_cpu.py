@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
-from whence.kernels.layout import cut, dense, whole_groups
+from whence.kernels.layout import cut, dense, room, whole_groups
 from whence.kernels.simd import WIDTH, exp2, fetch, load, spread, store, store_totals, take_number, zeros
 
 CHUNK = 32
@@ -225,7 +225,7 @@ class Inputs:
         )
 
     def new(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self.precision)
+        return room(*shape, dtype=self.precision)
 
 
 def _by_chunk(marks: Tensor, state: Tensor) -> Tensor:
