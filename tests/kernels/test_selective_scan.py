@@ -37,7 +37,7 @@ DELTAS = (1e-6, 20.0)
 OPTIONAL = ("D", "z", "initial_state")
 
 
-@dataclass
+@dataclass(repr=False)
 class Case:
     """The arguments of one scan."""
 
@@ -45,7 +45,15 @@ class Case:
     keep: Tensor | None = None
     reverse: bool = False
     return_state: bool = True
+    seed: int = 0
     weights: list[Tensor] = field(default_factory=list)  # of y and the state in the loss whose gradients are compared
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name} {tuple(t.shape)} strides {t.stride()}" for name, t in self.tensors.items())
+        return f"<seed {self.seed}: {given}; keep={self.keep is not None} {self.reverse=} {self.return_state=}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # what Hypothesis prints
+        printer.text(repr(self))
 
     def __call__(self, scan: Scan, tensors: dict[str, Tensor] | None = None) -> Any:
         given = self.tensors if tensors is None else tensors
@@ -108,7 +116,7 @@ def draw(
         del tensors[name]
     kept = torch.rand(batch, length, generator=chance) < 0.6 if keep else None
     weights = [normal(batch, length, channels), normal(batch, channels, N)]
-    return Case(tensors, kept, reverse, return_state, weights)
+    return Case(tensors, kept, reverse, return_state, seed, weights)
 
 
 def by_loop(
@@ -154,8 +162,10 @@ def checked(case: Case, truth: Scan) -> tuple[dict[str, Tensor], dict[str, Tenso
         assert result.isfinite().all(), name
         assert result.dtype == torch.float32, name
         assert result.shape == expected[name].shape, name
-        wrong = error(result, expected[name])
-        assert wrong <= (1e-4 if name.startswith("d") else 1e-5), (name, wrong)
+        wrong, limit = error(result, expected[name]), 1e-4 if name.startswith("d") else 1e-5
+        if wrong > limit:  # in one step, B·C may cancel to all but nothing: then nobody gets more digits in float32
+            limit = error(case.results(by_loop)[name], expected[name])
+        assert wrong <= limit, (name, wrong, limit)
     return found, expected
 
 
