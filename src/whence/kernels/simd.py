@@ -187,6 +187,23 @@ _operator(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=CONTRACT)
 
 @intrinsic
 def exp2(_: Any, value: LanesType) -> Any:
+    """2 to the value."""
+    return _exp2(value, "whole")
+
+
+@intrinsic
+def exp2_power(_: Any, value: LanesType) -> Any:
+    """The power of two nearest to 2 to the value (in its logarithm)."""
+    return _exp2(value, "power")
+
+
+@intrinsic
+def exp2_rest(_: Any, value: LanesType) -> Any:
+    """2 to the value minus that power, with all its digits. What both have in common, LLVM computes once."""
+    return _exp2(value, "rest")
+
+
+def _exp2(value: LanesType, part: str) -> Any:
     """2 to the value, to about one unit in the last place; exactly 1 at 0; below 2⁻¹²⁵ (2⁻¹⁰²¹) it stays there.
 
     Split z = k + f, k whole and |f| ≤ ½: a polynomial gives 2^f. Rounding to k is done by adding 1.5·2^mantissa bits,
@@ -195,7 +212,7 @@ def exp2(_: Any, value: LanesType) -> Any:
     """
     single = value.scalar == types.float32
     mantissa, lowest, highest = (23, -125.0, 127.0) if single else (52, -1021.0, 1023.0)
-    terms = EXP2_SINGLE if single else [log(2) ** order / factorial(order) for order in range(14)]
+    terms: list[float] = EXP2_SINGLE if single else [log(2) ** order / factorial(order) for order in range(14)]
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
         def constant(number: float) -> ir.Value:
@@ -213,17 +230,21 @@ def exp2(_: Any, value: LanesType) -> Any:
         def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
             return builder.fadd(builder.fmul(a, b, flags=CONTRACT), c, flags=CONTRACT)
 
+        bits = ir.VectorType(ir.IntType(32 if single else 64), WIDTH)
+        scale = builder.shl(builder.bitcast(shifted, bits), ir.Constant(bits, [mantissa] * WIDTH))
+        scale = builder.bitcast(scale, _vector(value.scalar))
+        if part == "power":
+            return scale
+        factors = terms[1:] if part == "rest" else terms
         # Pairs c₀ + c₁f, c₂ + c₃f, … joined by powers of f²: half as long a chain of dependent steps as Horner's.
         square = builder.fmul(f, f)
         power = None
-        for order in range((len(terms) - 1) // 2 * 2, -1, -2):
-            pair = constant(terms[order])
-            if order + 1 < len(terms):
-                pair = fma(constant(terms[order + 1]), f, pair)
+        for order in range((len(factors) - 1) // 2 * 2, -1, -2):
+            pair = constant(factors[order])
+            if order + 1 < len(factors):
+                pair = fma(constant(factors[order + 1]), f, pair)
             power = pair if power is None else fma(power, square, pair)
-        bits = ir.VectorType(ir.IntType(32 if single else 64), WIDTH)
-        scale = builder.shl(builder.bitcast(shifted, bits), ir.Constant(bits, [mantissa] * WIDTH))
-        return builder.fmul(power, builder.bitcast(scale, power.type))
+        return builder.fmul(builder.fmul(power, f) if part == "rest" else power, scale)
 
     return value(value), codegen
 
