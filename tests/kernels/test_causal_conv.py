@@ -67,7 +67,7 @@ def test_gradients_in_double_precision(reverse: bool) -> None:
 
 def test_torch_knows_the_operator() -> None:
     given = [t.requires_grad_() for t in inputs(2, 6, 5, 4, True) if t is not None]
-    torch.library.opcheck(op.convolve, (*given, False))
+    torch.library.opcheck(op.operator, (*given, False))
     compiled = torch.compile(causal_conv, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*given), causal_conv(*given))
 

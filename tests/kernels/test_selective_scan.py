@@ -374,7 +374,7 @@ def test_gradients_of_gradients_are_refused() -> None:
     case = draw(9, return_state=False)
     tensors = {name: leaf(tensor) for name, tensor in case.tensors.items()}
     (du,) = torch.autograd.grad(case(selective_scan, tensors).sum(), [tensors["u"]], create_graph=True)
-    with pytest.raises(RuntimeError, match=r"whence.selective_scan_backward.* no autograd formula"):
+    with pytest.raises(RuntimeError, match="differentiate twice"):
         du.sum().backward()
 
 

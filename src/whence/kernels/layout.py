@@ -1,4 +1,4 @@
-"""Tensors as the kernels want them: the last axis dense, channels in whole groups of lanes, large ones on large pages."""
+"""Tensors as the kernels want them: dense last axes, channels in whole groups of lanes, large pages for large ones."""
 
 from __future__ import annotations
 

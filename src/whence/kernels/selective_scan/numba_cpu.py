@@ -303,20 +303,21 @@ def gradients(
     shape = state_shape(u, A)
     du, ddelta = inputs.new(*inputs.u.shape), inputs.new(*inputs.u.shape)
     dA, dstate = inputs.new(*shape), inputs.new(*shape)
-    dB, dC = (inputs.new(inputs.spans, batch, length, N + -N % 4) for _ in range(2))
+    dBC = inputs.new(2, inputs.spans, batch, length, N + -N % 4)
     after = torch.zeros(shape, dtype=marks.dtype) if dlast is None else dlast.to(marks.dtype).contiguous()
     kept = _by_chunk(marks, after)
     dD = inputs.new(batch, kept.shape[1], inputs.groups * WIDTH)
-    results = (du, ddelta, dA, dB, dC, dD, dstate)
+    results = (du, ddelta, dA, *dBC, dD, dstate)
     BACKWARD[marks.dtype](
         inputs.jobs, *inputs.arguments, kept, whole_groups(dy.to(marks.dtype)), after, reverse, *results, inputs.span
     )
+    dB, dC = (by_span.sum(0)[..., :N] for by_span in dBC)
     return Gradients(
         cut(du, channels),
         cut(ddelta, channels),
         unpack(dA.sum(0), channels),
-        dB.sum(0)[..., :N],
-        dC.sum(0)[..., :N],
+        dB,
+        dC,
         dD.sum((0, 1))[:channels],
         dstate,
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.kernels.direct import direct
 from whence.kernels.precision import precision
 
 
-@torch.library.custom_op("whence::selective_scan", mutates_args=(), device_types="cpu")
-def scan(
+def _scan(
     u: Tensor,
     delta: Tensor,
     A: Tensor,
@@ -31,7 +32,10 @@ def scan(
     return y.to(u.dtype), last, marks
 
 
-@scan.register_fake
+operator = torch.library.custom_op("whence::selective_scan", _scan, mutates_args=(), device_types="cpu")
+
+
+@operator.register_fake
 def _(u, delta, A, B, C, D, state, reverse, differentiable):  # type: ignore[no-untyped-def]
     from whence.kernels.selective_scan import numba_cpu
 
@@ -41,8 +45,7 @@ def _(u, delta, A, B, C, D, state, reverse, differentiable):  # type: ignore[no-
     return torch.empty_like(u, memory_format=torch.contiguous_format), last, u.new_empty(shape, dtype=kind)
 
 
-@torch.library.custom_op("whence::selective_scan_backward", mutates_args=(), device_types="cpu")
-def scan_backward(
+def _backward(
     dy: Tensor,
     dlast: Tensor | None,
     u: Tensor,
@@ -63,7 +66,12 @@ def scan_backward(
     )
 
 
-@scan_backward.register_fake
+backward_operator = torch.library.custom_op(
+    "whence::selective_scan_backward", _backward, mutates_args=(), device_types="cpu"
+)
+
+
+@backward_operator.register_fake
 def _(dy, dlast, u, delta, A, B, C, D, marks, reverse):  # type: ignore[no-untyped-def]
     from whence.kernels.selective_scan import numba_cpu
 
@@ -83,15 +91,18 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, T
     ctx.reverse = reverse
 
 
-def _differentiate(ctx: Any, dy: Tensor | None, dlast: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+def _differentiate(
+    backward: Any, ctx: Any, dy: Tensor | None, dlast: Tensor | None, _: None
+) -> tuple[Tensor | None, ...]:
     u, delta, A, B, C, D, marks = ctx.saved_tensors
     if dy is None:
         dy = torch.zeros_like(u)
     if not marks.numel() and u.numel():
         raise UserError("selective_scan ran without keeping what its gradient needs: pass differentiable=True")
-    *found, dD, dstate = scan_backward(dy, dlast, u, delta, A, B, C, D, marks, ctx.reverse)
+    *found, dD, dstate = backward(dy, dlast, u, delta, A, B, C, D, marks, ctx.reverse)
     dstate = None if ctx.state_dtype is None else dstate.to(ctx.state_dtype)
     return *found, None if D is None else dD, dstate, None, None
 
 
-scan.register_autograd(_differentiate, setup_context=_remember)
+operator.register_autograd(partial(_differentiate, backward_operator), setup_context=_remember)
+scan = direct(operator, _scan, _remember, partial(_differentiate, _backward))
