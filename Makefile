@@ -35,6 +35,7 @@ format: $(VENV)/installed
 bench: $(VENV)/installed
 	$(BIN)/python bench/loop.py
 	$(BIN)/python bench/store.py
+	$(BIN)/python bench/scan.py
 
 clean:
 	rm -rf $(VENV)
