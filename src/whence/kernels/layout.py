@@ -1,19 +1,11 @@
-"""Tensors as the kernels want them: dense last axes, channels in whole groups of lanes, large pages for large ones."""
+"""Tensors as the kernels want them: the last axis dense, and channels in whole groups of lanes."""
 
 from __future__ import annotations
 
-import ctypes
-import sys
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from whence.kernels.simd import WIDTH
-
-LARGE = 4 << 20  # bytes; the system hands out pages of 2 MiB
-PAGE = 4096
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -30,17 +22,3 @@ def whole_groups(tensor: Tensor) -> Tensor:
 def cut(tensor: Tensor, channels: int) -> Tensor:
     """The opposite."""
     return tensor if tensor.shape[-1] == channels else tensor[..., :channels].contiguous()
-
-
-def room(*shape: int, dtype: torch.dtype) -> Tensor:
-    """An empty tensor. If it is large, the system is asked for large pages.
-
-    Tensors of many megabytes are fresh from the system every time, and each page is cleared at its first touch: with
-    small pages that took as long as the scan itself. The request is a hint; refusing it costs nothing but time.
-    """
-    tensor = torch.empty(shape, dtype=dtype)
-    if _libc and tensor.nbytes >= LARGE:
-        start = -(-tensor.data_ptr() // PAGE) * PAGE
-        size = tensor.data_ptr() + tensor.nbytes - start
-        _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), 14)  # MADV_HUGEPAGE
-    return tensor

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
-from whence.kernels.layout import cut, room, whole_groups
+from whence.kernels.layout import cut, whole_groups
+from whence.kernels.memory import room
 from whence.kernels.simd import WIDTH, exp2, load, store, take_number, zeros
 
 BLOCK = 64  # steps whose share of a weight's gradient is added up before it joins the total

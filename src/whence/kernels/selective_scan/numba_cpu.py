@@ -28,7 +28,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
-from whence.kernels.layout import cut, dense, room, whole_groups
+from whence.kernels.layout import cut, dense, whole_groups
+from whence.kernels.memory import room
 from whence.kernels.simd import (
     WIDTH,
     exp2_power,
