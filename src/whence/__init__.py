@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from whence import arena, encodings, kernels, models, runs, tasks
+    from whence import arena, encodings, kernels, mixers, models, runs, tasks
     from whence.models.taps import taps
 
-_PARTS = ("arena", "encodings", "kernels", "models", "runs", "tasks")
+_PARTS = ("arena", "encodings", "kernels", "mixers", "models", "runs", "tasks")
 
-__all__ = ["arena", "encodings", "kernels", "models", "runs", "taps", "tasks"]
+__all__ = ["arena", "encodings", "kernels", "mixers", "models", "runs", "taps", "tasks"]
 
 
 def __getattr__(name: str) -> Any:

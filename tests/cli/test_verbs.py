@@ -162,7 +162,7 @@ def test_train(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["train", *TINY_FLAGS, "--task", "modular_sum:base=3", "--encoding", "rope", "--steps", "5"]
     found = document(flags, capsys)
     assert found["state"] == "finished"
-    assert found["title"] == "modular_sum:base=3 · rope"
+    assert found["title"] == "modular_sum:base=3 · attention · rope"
     assert found["id"] in output(flags, capsys)
 
 

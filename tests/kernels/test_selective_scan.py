@@ -374,8 +374,19 @@ def test_gradients_of_gradients_are_refused() -> None:
     case = draw(9, return_state=False)
     tensors = {name: leaf(tensor) for name, tensor in case.tensors.items()}
     (du,) = torch.autograd.grad(case(selective_scan, tensors).sum(), [tensors["u"]], create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
+    with pytest.raises(RuntimeError, match="no autograd formula"):
         du.sum().backward()
+
+
+def test_gradients_of_gradients_are_not_dropped_in_silence() -> None:
+    """A plain sum sends back a gradient that needs none itself; the gradient's own graph must fail all the same."""
+    case = draw(9, return_state=False)
+    tensors = {name: leaf(tensor) for name, tensor in case.tensors.items()}
+    loss = case(selective_scan, tensors).sum()
+    (du,) = torch.autograd.grad(loss, [tensors["u"]], create_graph=True)
+    assert du.requires_grad
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        (loss + du.square().sum()).backward()
 
 
 def test_without_gradients_nothing_is_kept_for_them() -> None:
@@ -386,7 +397,7 @@ def test_without_gradients_nothing_is_kept_for_them() -> None:
     inputs = [case.tensors[name] for name in ("u", "delta", "A", "B", "C", "D")]
     assert torch.ops.whence.selective_scan(*inputs, None, False, False)[2].numel() == 0
     y = torch.ops.whence.selective_scan(*map(leaf, inputs), None, False, False)[0]
-    with pytest.raises(UserError, match="differentiable=True"):
+    with pytest.raises(UserError, match="gradients switched off"):
         y.sum().backward()
 
 

@@ -81,11 +81,13 @@ def test_exp2_of_whole_numbers_is_exact(kind: Any, lowest: int, highest: int, un
 
 
 @pytest.mark.parametrize(("kind", "lowest", "highest", "units"), RANGES)
-def test_exp2_stays_at_its_ends(kind: Any, lowest: int, highest: int, units: float) -> None:
+def test_exp2_stays_at_its_lower_end_and_leaves_by_the_upper(
+    kind: Any, lowest: int, highest: int, units: float
+) -> None:
     low = np.array([-np.inf, np.finfo(kind).min, -1e6, lowest - 1, np.nextafter(kind(lowest), kind(-np.inf))], kind)
     assert np.array_equal(powers(low), np.full(len(low), np.exp2(kind(lowest))))
     high = np.array([np.inf, np.finfo(kind).max, 1e6, highest + 1], kind)
-    assert np.array_equal(powers(high), np.full(len(high), np.exp2(kind(highest))))
+    assert np.isposinf(powers(high)).all()
 
 
 @pytest.mark.parametrize(("kind", "lowest", "highest", "units"), RANGES)

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def direct(operator: Callable[..., Any], compute: Callable[..., Any], remember: Any, differentiate: Any) -> Any:
@@ -15,10 +17,21 @@ def direct(operator: Callable[..., Any], compute: Callable[..., Any], remember: 
     class Direct(torch.autograd.Function):
         forward = staticmethod(compute)
         setup_context = staticmethod(remember)
-        backward: Any = staticmethod(torch.autograd.function.once_differentiable(differentiate))
+        backward: Any = staticmethod(differentiate)
 
     def call(first: Tensor, *rest: Any) -> Any:
-        plain = type(first) is Tensor and first.device.type == "cpu" and not torch.compiler.is_compiling()
-        return Direct.apply(first, *rest) if plain else operator(first, *rest)
+        given = (first, *rest)
+        plain = all(type(value) in (Tensor, Parameter) for value in given if isinstance(value, Tensor))
+        traced = torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
+        usable = plain and not traced and first.device.type == "cpu"
+        return Direct.apply(*given) if usable else operator(*given)
 
     return call
+
+
+def either(operator: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
+    """For a backward: `compute`, unless gradients of gradients are asked for, which the operator refuses for all.
+
+    (torch's once_differentiable refuses them only where the incoming gradient needs one, and drops them elsewhere.)
+    """
+    return lambda *given: operator(*given) if torch.is_grad_enabled() else compute(*given)

@@ -22,6 +22,7 @@ import numba
 import numpy as np
 import torch
 from numba.core import config, event
+from numba.core.errors import NumbaError
 from torch import Tensor
 
 _lock = threading.Lock()
@@ -105,11 +106,13 @@ def _compile(function: Callable[..., None], signature: Any) -> Callable[..., Non
         folder = cache_folder()
         try:
             return _compile_into(folder, name, function, signature)
-        except OSError:
+        except (OSError, NumbaError):
             raise
         except Exception:  # a damaged file, else every process to come would compile again
             shutil.rmtree(folder, ignore_errors=True)
             return _compile_into(folder, name, function, signature)
+    except NumbaError:
+        raise
     except Exception as error:  # no home, an unwritable folder, a full disk: compile without
         why = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}".splitlines()[0]
         with _announced(f"{name}: it cannot be kept ({why})"):

@@ -26,7 +26,7 @@ def room(*shape: int, dtype: torch.dtype) -> Tensor:
     """An uninitialised tensor."""
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     block = _taken(size)
     used = block[:size]  # torch holds on to this view for as long as any tensor needs the memory
     weakref.finalize(used, _give_back, block).atexit = False

@@ -211,7 +211,8 @@ def _exp2(value: LanesType, part: str) -> Any:
     2^f is multiplied by 2^k; adding k to its exponent bits would turn some NaN (CUDA's, for one) into numbers.
     """
     single = value.scalar == types.float32
-    mantissa, lowest, highest = (23, -125.0, 127.0) if single else (52, -1021.0, 1023.0)
+    mantissa, lowest, bias = (23, -125.0, 127.0) if single else (52, -1021.0, 1023.0)
+    highest = bias + 1 if part == "whole" else bias  # one more is infinity; as a part it would make NaN of 0·h
     terms: list[float] = EXP2_SINGLE if single else [log(2) ** order / factorial(order) for order in range(14)]
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
@@ -223,7 +224,7 @@ def _exp2(value: LanesType, part: str) -> Any:
 
         (z,) = arguments
         z = clamp(clamp(z, "<", lowest), ">", highest)
-        shift = constant(1.5 * 2.0**mantissa + highest)
+        shift = constant(1.5 * 2.0**mantissa + bias)
         shifted = builder.fadd(z, shift)
         f = builder.fsub(z, builder.fsub(shifted, shift))
 

@@ -36,6 +36,8 @@ class Mixer(Variant, nn.Module):
 
         Here: which tokens count, None for all. Enough for mixers that take position from the order of tokens alone.
         """
+        if prefix is not None:
+            raise ValueError(f"{cls.name} takes no prefix lengths")
         return [valid] * len(encodings)
 
     def forward(self, x: Tensor, context: Any, /) -> Tensor:

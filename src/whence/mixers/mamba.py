@@ -91,7 +91,7 @@ class Mamba(Mixer):
         u = self._convolve(seen)[:, beyond:]
         state = None if memory is None else memory.state
         y, state = selective_scan(u, *self._selection(u), self.D, initial_state=state, return_state=True)
-        return self.out_proj(y * gate), Memory(seen[:, seen.shape[1] - beyond :], state)
+        return self.out_proj(y * gate), Memory(seen[:, seen.shape[1] - beyond :].clone(), state)
 
     def split(self, x: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         """→ what is read, and what gates the result: (batch, length, inner) each."""

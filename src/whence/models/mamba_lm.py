@@ -60,9 +60,10 @@ class MambaLM(nn.Module):
 
     @classmethod
     def load(cls, folder: str | Path) -> MambaLM:
-        """In single precision."""
+        """From a directory as transformers saves it, in single precision. Raises UserError, with what is wrong."""
         folder = Path(folder)
         config = _config(folder)
+        where = _files(folder, config["num_hidden_layers"])
         tied = config.get("tie_word_embeddings", True)
         with torch.device("meta"):
             model = cls(
@@ -81,7 +82,7 @@ class MambaLM(nn.Module):
         wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         if tied:
             del wanted["lm_head.weight"]
-        weights = _weights(folder, wanted)
+        weights = _weights(where, wanted)
         if tied:
             weights["lm_head.weight"] = weights["backbone.embeddings.weight"]
         model.load_state_dict(weights, assign=True)
@@ -98,36 +99,51 @@ def _config(folder: Path) -> dict[str, Any]:
         raise UserError(f"model: {str(path)!r} cannot be read ({error.strerror}).") from None
     except ValueError:
         raise UserError(f"model: {str(path)!r} is not JSON.") from None
-    kind = config.get("model_type")
+    kind = config.get("model_type") if isinstance(config, dict) else None
     if kind != "mamba":
         raise UserError(f"model: {str(path)!r} describes a {kind!r}. Allowed: mamba.")
     if config.get("hidden_act", "silu") != "silu":
         raise UserError(f"model: hidden_act {config['hidden_act']!r} is not supported. Allowed: silu.")
-    missing = [
-        key for key in ("vocab_size", "hidden_size", "num_hidden_layers") if not isinstance(config.get(key), int)
-    ]
-    if missing:
-        raise UserError(f"model: {str(path)!r} lacks {', '.join(missing)}.")
+    defaults = {"vocab_size": None, "hidden_size": None, "num_hidden_layers": None}
+    defaults |= {"state_size": 16, "expand": 2, "conv_kernel": 4}
+    counts = {key: config.get(key, default) for key, default in defaults.items()}
+    if config.get("time_step_rank", "auto") != "auto":
+        counts["time_step_rank"] = config["time_step_rank"]
+    wrong = [key for key, value in counts.items() if not isinstance(value, int) or value < 1]
+    if wrong:
+        raise UserError(f"model: in {str(path)!r}, {', '.join(wrong)} must be whole numbers above 0.")
     return config
 
 
-def _weights(folder: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Every wanted tensor, in single precision; shapes are compared before anything is read."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
+def _files(folder: Path, layers: int) -> dict[str, Path]:
+    """Where each weight is. Nothing of the size that a config claims is built before the files agree with it."""
+    paths = sorted(folder.glob("*.safetensors"))
+    if not paths:
         raise UserError(f"model: {str(folder)!r} holds no .safetensors file (pickled weights are never loaded).")
-    found: dict[str, Tensor] = {}
-    for path in files:
+    where: dict[str, Path] = {}
+    for path in paths:
         try:
             with safe_open(path, framework="pt") as file:
-                for name in set(file.keys()) & wanted.keys():
-                    shape = tuple(file.get_slice(name).get_shape())
-                    if shape != wanted[name]:
-                        raise UserError(f"model: {name} in {path.name} has shape {shape}, not {wanted[name]}.")
-                    found[name] = file.get_tensor(name).float()
+                where |= dict.fromkeys(file.keys(), path)
         except (SafetensorError, OSError) as error:
             raise UserError(f"model: {str(path)!r} cannot be read: {error}") from None
-    missing = sorted(wanted.keys() - found.keys())
+    found = {name.split(".")[2] for name in where if name.startswith("backbone.layers.")}
+    if len(found) != layers:
+        raise UserError(f"model: config.json asks for {layers} layers, the weights hold {len(found)}.")
+    return where
+
+
+def _weights(where: dict[str, Path], wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Every wanted tensor, in single precision; shapes are compared before anything is read."""
+    missing = sorted(wanted.keys() - where.keys())
     if missing:
-        raise UserError(f"model: {str(folder)!r} lacks {len(missing)} weights, the first is {missing[0]!r}.")
+        raise UserError(f"model: {len(missing)} weights are missing, the first is {missing[0]!r}.")
+    found: dict[str, Tensor] = {}
+    for path in sorted({where[name] for name in wanted}):
+        with safe_open(path, framework="pt") as file:
+            for name in (name for name in wanted if where[name] == path):
+                shape = tuple(file.get_slice(name).get_shape())
+                if shape != wanted[name]:
+                    raise UserError(f"model: {name} in {path.name} has shape {shape}, not {wanted[name]}.")
+                found[name] = file.get_tensor(name).float()
     return found

@@ -44,7 +44,8 @@ class Architecture(Spec):
     """The model around the encoding."""
 
     mixer: MixerChoice = Field(
-        default=MIXERS.preferred("attention")[0], description="what lets tokens exchange information"
+        default=MIXERS.preferred("attention")[0],
+        description="what lets tokens exchange information: attention, mamba, bimamba (options: docs/mamba.md)",
     )
     d_model: int = Field(default=128, ge=1, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
@@ -110,7 +111,8 @@ class ModelSpec(Architecture, Contender):
             )
         if self.attention not in mixer.kinds:
             raise ValueError(
-                f"attention: {self.attention!r} means nothing to {self.mixer}. Allowed: {', '.join(mixer.kinds)}."
+                f"attention: {self.attention!r} is about attention, which {self.mixer} has none of: leave it out. "
+                f"Allowed: {', '.join(mixer.kinds)}."
             )
         if transform and not encodings[0].admits_transforms:
             raise ValueError(
@@ -205,7 +207,7 @@ class Block(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        hidden = round(spec.d_model * spec.mlp_ratio)
+        hidden = max(1, round(spec.d_model * spec.mlp_ratio)) if spec.mlp_ratio else 0
         residual = 1 / math.sqrt((2 if hidden else 1) * spec.layers)
         self.dropout = spec.dropout
         self.mixer_norm = nn.LayerNorm(spec.d_model)

@@ -23,6 +23,9 @@ def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, revers
         )
     if bias is not None and tuple(bias.shape) != (x.shape[2],):
         raise ValueError(f"bias has shape {tuple(bias.shape)}; x {tuple(x.shape)} asks for ({x.shape[2]},)")
+    for name, tensor in {"x": x, "weight": weight, "bias": bias}.items():
+        if tensor is not None and not (tensor.is_floating_point() and tensor.device == x.device):
+            raise ValueError(f"{name} is {tensor.dtype} on {tensor.device}; it must be floating point on {x.device}")
     if x.device.type in ("cpu", "meta"):
         return op.convolve(x, weight, bias, reverse)
     return naive.causal_conv(x, weight, bias, reverse=reverse)

@@ -126,8 +126,8 @@ def gradients(
     rows, taps, offset = _arguments(x, weight, bias, precision)
     batch, channels = x.shape[0], x.shape[2]
     dx = room(*rows.shape, dtype=precision)
-    dweight = torch.empty((batch, *taps.shape), dtype=precision)
-    dbias = torch.empty((batch, taps.shape[1]), dtype=precision)
+    dweight = room(batch, *taps.shape, dtype=precision)
+    dbias = room(batch, taps.shape[1], dtype=precision)
     given = (rows, taps, offset, whole_groups(dy.to(precision)), reverse)
     BACKWARD[precision](batch * rows.shape[2] // WIDTH, *given, dx, dweight, dbias)
     return cut(dx, channels), cut(dweight.sum(0), channels).T.contiguous(), cut(dbias.sum(0), channels)

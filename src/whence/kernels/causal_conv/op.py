@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.kernels.direct import direct
+from whence.kernels.direct import direct, either
 from whence.kernels.precision import precision
 
 
@@ -60,4 +60,4 @@ def _differentiate(backward: Any, ctx: Any, dy: Tensor) -> tuple[Tensor | None, 
 
 
 operator.register_autograd(partial(_differentiate, backward_operator), setup_context=_remember)
-convolve = direct(operator, _convolve, _remember, partial(_differentiate, _backward))
+convolve = direct(operator, _convolve, _remember, partial(_differentiate, either(backward_operator, _backward)))

@@ -46,7 +46,8 @@ def selective_scan(
 
     u, delta: (batch, length, channels), delta as used, that is after its softplus. A: (channels, N). B, C: (batch,
     length, N). D: (channels,) adds D·u. z: (batch, length, channels) multiplies the result by silu(z).
-    keep: bool (batch, length); where False the state does not advance, exactly: y reads it as it was.
+    keep: bool (batch, length); where False the state does not advance, exactly: y reads it as it was. (What stands at
+    such a step must be finite all the same.)
     initial_state: (batch, channels, N). reverse: from the last step to the first; the initial state then enters at the
     right end, and the one returned is that of step 0.
 
@@ -64,7 +65,7 @@ def selective_scan(
         packed = None if initial_state is None else numba_cpu.pack(initial_state)
         y, state, _ = op.scan(*tensors[:-1], packed, reverse, differentiable)
         state = numba_cpu.unpack(state, u.shape[2]) if return_state else state
-    elif u.is_cuda and initial_state is None and mamba_ssm.installed():
+    elif u.is_cuda and initial_state is None and u.dtype != torch.float64 and mamba_ssm.installed():
         y, state = mamba_ssm.scan(u, delta, A, B, C, D, reverse)
     else:
         y, state = torch_loop.scan(*tensors, reverse, precision(*tensors))
@@ -109,7 +110,7 @@ def _check(
         if (tensor.dtype == torch.bool) != (name == "keep") or tensor.is_complex():
             raise ValueError(f"{name} is {tensor.dtype}; it must be {'bool' if name == 'keep' else 'real'}")
     if not u.is_floating_point():
-        raise ValueError(f"u is {u.dtype}; it must be real")
+        raise ValueError(f"u is {u.dtype}; it must be floating point")
 
 
 def _(tensor: Tensor) -> tuple[int, ...]:

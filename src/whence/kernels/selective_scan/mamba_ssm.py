@@ -21,12 +21,10 @@ def scan(
     from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # pyright: ignore[reportMissingImports]
 
     def turned(tensor: Tensor) -> Tensor:
-        return (tensor.flip(1) if reverse else tensor).transpose(1, 2).contiguous()
+        return (tensor.flip(1) if reverse else tensor).float().transpose(1, 2).contiguous()
 
     call: Any = selective_scan_fn
-    y, last = call(
-        turned(u), turned(delta.to(u.dtype)), A.float(), turned(B.to(u.dtype)), turned(C.to(u.dtype)),
-        None if D is None else D.float(), return_last_state=True,
-    )  # fmt: skip
-    y = y.transpose(1, 2)
+    skip = None if D is None else D.float()
+    y, last = call(turned(u), turned(delta), A.float(), turned(B), turned(C), skip, return_last_state=True)
+    y = y.transpose(1, 2).to(u.dtype)
     return (y.flip(1) if reverse else y), last

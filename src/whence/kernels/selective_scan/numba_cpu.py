@@ -4,7 +4,8 @@
 
 The state is never laid out in time. Forward keeps it every CHUNK steps; backward goes through the chunks from the
 last to the first, recomputes the decays and states of one chunk into a buffer that fits the cache, and sweeps it in
-reverse. Memory beyond inputs and outputs is one state per CHUNK steps.
+reverse. Memory beyond inputs and outputs is one state per CHUNK steps, and the gradients of B
+and C once per span of channels.
 
 Work is cut into jobs (one sequence × SPAN·16 channels), by shape alone: whichever thread takes a job, it does the
 same additions in the same order, so results are the same bits for any number of threads.
@@ -232,7 +233,7 @@ class Inputs:
         self.spans = -(-self.groups // self.span)
         self.jobs = batch * self.spans
         self.u, self.delta = whole_groups(u.to(precision)), whole_groups(delta.to(precision))
-        skip = torch.zeros(self.groups * WIDTH, dtype=precision)
+        skip = torch.zeros(self.groups * WIDTH, dtype=precision, device="cpu")
         if D is not None:
             skip[: u.shape[2]] = D
         self.arguments = (
@@ -268,11 +269,15 @@ def scan(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """y, the last state, and the states that the gradients need; states packed."""
     inputs = Inputs(u, delta, A, B, C, D, precision)
-    first = torch.zeros(state_shape(u, A), dtype=precision) if state is None else state.to(precision).contiguous()
+    first = (
+        torch.zeros(state_shape(u, A), dtype=precision, device="cpu")
+        if state is None
+        else state.to(precision).contiguous()
+    )
     y, last = inputs.new(*inputs.u.shape), torch.empty_like(first)
     marks = inputs.new(*marks_shape(u, A) if differentiable else (0, 0))
-    room = _by_chunk(marks, first)
-    FORWARD[precision](inputs.jobs, *inputs.arguments, first, reverse, y, last, room, inputs.span)
+    kept = _by_chunk(marks, first)
+    FORWARD[precision](inputs.jobs, *inputs.arguments, first, reverse, y, last, kept, inputs.span)
     return cut(y, u.shape[2]), last, marks
 
 
@@ -305,7 +310,7 @@ def gradients(
     du, ddelta = inputs.new(*inputs.u.shape), inputs.new(*inputs.u.shape)
     dA, dstate = inputs.new(*shape), inputs.new(*shape)
     dBC = inputs.new(2, inputs.spans, batch, length, N + -N % 4)
-    after = torch.zeros(shape, dtype=marks.dtype) if dlast is None else dlast.to(marks.dtype).contiguous()
+    after = torch.zeros(shape, dtype=marks.dtype, device="cpu") if dlast is None else dlast.to(marks.dtype).contiguous()
     kept = _by_chunk(marks, after)
     dD = inputs.new(batch, kept.shape[1], inputs.groups * WIDTH)
     results = (du, ddelta, dA, *dBC, dD, dstate)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.kernels.direct import direct
+from whence.kernels.direct import direct, either
 from whence.kernels.precision import precision
 
 
@@ -98,11 +98,13 @@ def _differentiate(
     if dy is None:
         dy = torch.zeros_like(u)
     if not marks.numel() and u.numel():
-        raise UserError("selective_scan ran without keeping what its gradient needs: pass differentiable=True")
+        raise UserError(
+            "selective_scan ran, or was traced, with gradients switched off: there is nothing to go back through"
+        )
     *found, dD, dstate = backward(dy, dlast, u, delta, A, B, C, D, marks, ctx.reverse)
     dstate = None if ctx.state_dtype is None else dstate.to(ctx.state_dtype)
     return *found, None if D is None else dD, dstate, None, None
 
 
 operator.register_autograd(partial(_differentiate, backward_operator), setup_context=_remember)
-scan = direct(operator, _scan, _remember, partial(_differentiate, _backward))
+scan = direct(operator, _scan, _remember, partial(_differentiate, either(backward_operator, _backward)))

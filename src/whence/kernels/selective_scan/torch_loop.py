@@ -27,8 +27,9 @@ def scan(
     h = u.new_zeros(u.shape[0], u.shape[2], A.shape[1]) if state is None else state.to(precision)
     steps = list(zip(delta.unbind(1), (delta * u).unbind(1), B.unbind(1), C.unbind(1), strict=True))
     y = []
-    for dt, x, b, c in reversed(steps) if reverse else steps:
-        h = torch.exp(dt[..., None] * A) * h + x[..., None] * b[:, None]
-        y.append((h @ c[..., None]).squeeze(-1))
+    with torch.autocast(u.device.type, enabled=False):  # it would turn the products with C into half precision
+        for dt, x, b, c in reversed(steps) if reverse else steps:
+            h = torch.exp(dt[..., None] * A) * h + x[..., None] * b[:, None]
+            y.append((h @ c[..., None]).squeeze(-1))
     out = torch.stack(y[::-1] if reverse else y, 1)
     return (out if D is None else out + D * u).to(kind), h
