@@ -99,7 +99,9 @@ def draw(ours: Curve, kept: Curve, other: Curve, crossing: float | None, caption
     parts += curve(axes, other, "other", "causal attention", "torch SDPA, 4 heads")
     parts += curve(axes, ours, "ours", "selective scan", "whence, N = 16")
     polyline, places = strokes(axes, kept, "ours", "; stroke-width: 1.5; stroke-dasharray: 2 3")
-    parts += [polyline, text(places[-1][0] + 10, places[-1][1] + 12, "freed memory kept", "faint")]
+    x, y = places[-1]
+    below = axes.y(ours[max(ours)]) + 34  # the two lines of text beside the curve itself
+    parts += [polyline, text(x + 10, max(y + 12, below), "dotted: memory kept", "faint")]
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '

@@ -67,7 +67,11 @@ def times(scans: dict[str, Scan], without: set[Shape], rounds: int, seconds: flo
             found = compared(best_of(timed, rounds, seconds), list(scans), f"{shape!s:16} {what:17}")
             result[label(shape)][what] = found
             ratio, peer = found["whence_is_faster_by"], found["fastest_peer"]
-            verdict(ratio >= 10, f"{label(shape)} {what}{where}: {ratio:.1f}× the fastest peer ({peer}); asked: 10×")
+            told = f"{label(shape)} {what}{where}: {ratio:.1f}× the fastest peer ({peer})"
+            if what == "forward":
+                print(told, flush=True)  # nothing is asked of forward alone
+            else:
+                verdict(ratio >= 10, f"{told}; asked: 10×")
     return result
 
 
