@@ -281,14 +281,14 @@ def test_long_sequences_are_no_worse_than_twice_the_plain_loop(delta: float | No
 
 @pytest.mark.parametrize("A", [-1.0, -64.0])
 def test_the_longest_memory(A: float) -> None:
-    """Δ = 1e-6: the decay is 1 - 1e-6, which float32 can only hold to 6e-8. That is 6 % of the rate of forgetting, the
-    same in every step, for any loop in float32; what it makes of 20,000 steps is the most that the kernel may be off.
+    """Δ = 1e-6: the decay is 1 - 1e-6, which float32 holds to 6e-8 only: 6 % of the rate of forgetting, in every
+    step. A loop in float32 is off by more than 1e-4 after 20,000 of them; decays in two parts are not.
     """
     case = draw(2, 1, 20_000, 5, 4, delta=1e-6, A=A)
     expected, found = case.results(by_pscan, torch.float64), case.results(selective_scan)
     for name, result in found.items():
         assert result.isfinite().all(), name
-        assert error(result, expected[name]) <= 20_000 * EPS / 2, name
+        assert error(result, expected[name]) <= (1e-5 if name in ("y", "state") else 1e-4), name
 
 
 @pytest.mark.parametrize("reverse", [False, True])
