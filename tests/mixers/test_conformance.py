@@ -114,4 +114,7 @@ def test_what_has_no_place_in_a_mixer_is_refused(fields: dict[str, str], message
 
 
 def test_heads_need_not_divide_the_width_where_there_are_none() -> None:
-    ModelSpec.model_validate({"mixer": "mamba", "encoding": "learned", "d_model": 30, "heads": 4}).build(7, 5)
+    spec = ModelSpec.model_validate({"mixer": "mamba", "encoding": "learned", "d_model": 30, "heads": 4})
+    assert spec.build(7, 5)(*tokens()).shape == (BATCH, LENGTH, 5)
+    with pytest.raises(ValueError, match="heads: 4 does not divide d_model=30"):
+        ModelSpec.model_validate({**spec.model_dump(), "mixer": "attention"}).build(7, 5)

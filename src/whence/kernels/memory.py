@@ -2,14 +2,12 @@
 
 A tensor of many megabytes is fresh from the system every time it is made, and the system clears its pages at their
 first touch: from 16,384 tokens on that took as long as the scan itself. So blocks whose tensor has died are kept, up to
-KEPT bytes in all, and given to the next tensor that fits; new blocks are asked for in large pages.
+KEPT bytes in all, and given to the next tensor that fits.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
 import weakref
 
 import numpy as np
@@ -18,7 +16,6 @@ from torch import Tensor
 
 LARGE = 4 << 20  # bytes; below it the C library does as well
 KEPT = 1 << 30
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _free: dict[int, np.ndarray] = {}
 
 
@@ -39,11 +36,7 @@ def _taken(size: int) -> np.ndarray:
     for block in sorted(fitting, key=lambda block: block.nbytes):
         if _free.pop(id(block), None) is not None:  # else another thread was quicker
             return block
-    block = np.empty(size, np.uint8)
-    if _libc:
-        start = -(-block.ctypes.data // 4096) * 4096
-        _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(block.ctypes.data + size - start), 14)  # MADV_HUGEPAGE
-    return block
+    return np.empty(size, np.uint8)  # numpy asks for large pages itself
 
 
 def _give_back(block: np.ndarray) -> None:

@@ -25,7 +25,7 @@ BLOCK = 64  # steps whose share of a weight's gradient is added up before it joi
 LOG2E = 1 / math.log(2)
 
 
-def forward(counter, x, weight, bias, reverse, y):  # type: ignore[no-untyped-def]
+def forward(counter, x, weight, bias, reverse, y):
     batch, length, channels = x.shape
     taps = weight.shape[0]
     groups = channels // WIDTH
@@ -45,7 +45,7 @@ def forward(counter, x, weight, bias, reverse, y):  # type: ignore[no-untyped-de
             store(y, (b, first + step * t, d), out / (one + exp2(out * load(scale, (0,)))))
 
 
-def backward(counter, x, weight, bias, dy, reverse, dx, dweight, dbias):  # type: ignore[no-untyped-def]
+def backward(counter, x, weight, bias, dy, reverse, dx, dweight, dbias):
     """dweight (batch, taps, channels) and dbias (batch, channels) come per sequence; the caller adds them up."""
     batch, length, channels = x.shape
     taps = weight.shape[0]

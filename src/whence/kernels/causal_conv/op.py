@@ -22,7 +22,7 @@ operator = torch.library.custom_op("whence::causal_conv", _convolve, mutates_arg
 
 
 @operator.register_fake
-def _(x, weight, bias, reverse):  # type: ignore[no-untyped-def]
+def _(x, weight, bias, reverse):
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
@@ -41,7 +41,7 @@ backward_operator = torch.library.custom_op(
 
 
 @backward_operator.register_fake
-def _(dy, x, weight, bias, reverse):  # type: ignore[no-untyped-def]
+def _(dy, x, weight, bias, reverse):
     def like(tensor: Tensor) -> Tensor:
         return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 

@@ -50,7 +50,7 @@ JOBS = 8  # but not so many that a machine's cores stay idle
 LN2 = math.log(2)
 
 
-def forward(counter, u, delta, A, B, C, D, state, reverse, y, last, marks, span):  # type: ignore[no-untyped-def]
+def forward(counter, u, delta, A, B, C, D, state, reverse, y, last, marks, span):
     """y, the last state, and with room in `marks` (batch, chunks, groups, N, 16) the state before every chunk."""
     batch, length, _ = u.shape
     groups, N, _ = A.shape
@@ -90,9 +90,7 @@ def forward(counter, u, delta, A, B, C, D, state, reverse, y, last, marks, span)
                 store(last, (b, g, n, 0), load(states, (g - start, n, 0)))
 
 
-def backward(  # type: ignore[no-untyped-def]
-    counter, u, delta, A, B, C, D, marks, dy, dlast, reverse, du, ddelta, dA, dB, dC, dD, dstate, span
-):
+def backward(counter, u, delta, A, B, C, D, marks, dy, dlast, reverse, du, ddelta, dA, dB, dC, dD, dstate, span):
     """Gradients. dA comes per sequence, dD per sequence and chunk, dB and dC per span of channels; the caller adds.
 
     The last axis of dB and dC is N rounded up to a multiple of 4, because four sums are made at a time.
@@ -227,23 +225,29 @@ class Inputs:
     def __init__(
         self, u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None, precision: torch.dtype
     ) -> None:
-        batch, self.groups, _, _ = state_shape(u, A)
+        self.state_shape = batch, self.groups, _, _ = state_shape(u, A)
         self.precision = precision
         self.span = max(1, min(SPAN, batch * self.groups // JOBS))
         self.spans = -(-self.groups // self.span)
         self.jobs = batch * self.spans
-        self.u, self.delta = whole_groups(u.to(precision)), whole_groups(delta.to(precision))
+        self.u = whole_groups(u.to(precision))
         skip = torch.zeros(self.groups * WIDTH, dtype=precision, device="cpu")
         if D is not None:
             skip[: u.shape[2]] = D
         self.arguments = (
             self.u,
-            self.delta,
+            whole_groups(delta.to(precision)),
             pack(A.to(precision)) * (1 / LN2),
             dense(B.to(precision)),
             dense(C.to(precision)),
             skip,
         )
+
+    def state(self, packed: Tensor | None) -> Tensor:
+        """Given, or zeros."""
+        if packed is None:
+            return torch.zeros(self.state_shape, dtype=self.precision, device="cpu")
+        return packed.to(self.precision).contiguous()
 
     def new(self, *shape: int) -> Tensor:
         return room(*shape, dtype=self.precision)
@@ -269,11 +273,7 @@ def scan(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """y, the last state, and the states that the gradients need; states packed."""
     inputs = Inputs(u, delta, A, B, C, D, precision)
-    first = (
-        torch.zeros(state_shape(u, A), dtype=precision, device="cpu")
-        if state is None
-        else state.to(precision).contiguous()
-    )
+    first = inputs.state(state)
     y, last = inputs.new(*inputs.u.shape), torch.empty_like(first)
     marks = inputs.new(*marks_shape(u, A) if differentiable else (0, 0))
     kept = _by_chunk(marks, first)
@@ -306,11 +306,10 @@ def gradients(
     """`marks` as `scan` returned them; `dlast` and the gradient of the state are packed."""
     inputs = Inputs(u, delta, A, B, C, D, marks.dtype)
     (batch, length, channels), N = u.shape, A.shape[1]
-    shape = state_shape(u, A)
     du, ddelta = inputs.new(*inputs.u.shape), inputs.new(*inputs.u.shape)
-    dA, dstate = inputs.new(*shape), inputs.new(*shape)
+    dA, dstate = inputs.new(*inputs.state_shape), inputs.new(*inputs.state_shape)
     dBC = inputs.new(2, inputs.spans, batch, length, N + -N % 4)
-    after = torch.zeros(shape, dtype=marks.dtype, device="cpu") if dlast is None else dlast.to(marks.dtype).contiguous()
+    after = inputs.state(dlast)
     kept = _by_chunk(marks, after)
     dD = inputs.new(batch, kept.shape[1], inputs.groups * WIDTH)
     results = (du, ddelta, dA, *dBC, dD, dstate)

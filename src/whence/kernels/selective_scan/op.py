@@ -36,7 +36,7 @@ operator = torch.library.custom_op("whence::selective_scan", _scan, mutates_args
 
 
 @operator.register_fake
-def _(u, delta, A, B, C, D, state, reverse, differentiable):  # type: ignore[no-untyped-def]
+def _(u, delta, A, B, C, D, state, reverse, differentiable):
     from whence.kernels.selective_scan import numba_cpu
 
     kind = precision(u, delta, A, B, C, D, state)
@@ -60,7 +60,7 @@ def _backward(
     from whence.kernels.selective_scan import numba_cpu
 
     found = numba_cpu.gradients(dy, dlast, u, delta, A, B, C, D, marks, reverse)
-    return tuple(  # type: ignore[return-value]
+    return tuple(  # pyright: ignore[reportReturnType]
         gradient.to(of.dtype).contiguous()
         for gradient, of in zip(found, (u, delta, A, B, C, A if D is None else D, marks), strict=True)
     )
@@ -72,7 +72,7 @@ backward_operator = torch.library.custom_op(
 
 
 @backward_operator.register_fake
-def _(dy, dlast, u, delta, A, B, C, D, marks, reverse):  # type: ignore[no-untyped-def]
+def _(dy, dlast, u, delta, A, B, C, D, marks, reverse):
     from whence.kernels.selective_scan import numba_cpu
 
     def like(tensor: Tensor) -> Tensor:
