@@ -1,4 +1,4 @@
-"""What a task is: a recipe for batches, with the positions in them, and the scores that need no skill.
+"""What a task is: a recipe for batches, with the positions in them, the truth about them, and what needs no skill.
 
 A task is made of whole batches drawn from a generator, so that equal seeds give equal data to every model.
 """
@@ -6,13 +6,20 @@ A task is made of whole batches drawn from a generator, so that equal seeds give
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from whence.registry import Variant
+from whence.tasks._floors import best_guess
+
+Per = Literal["token", "sequence", "place"]
+Answer = int | float | None
+FLOOR_TOKENS = 2**18
+"""How much data a floor is measured on: enough for a point or so, drawn in a fraction of a second."""
 
 
 @dataclass(frozen=True)
@@ -20,25 +27,38 @@ class Batch:
     """What a model sees and what it should answer. Positions are data like everything else."""
 
     inputs: Tensor
-    """(batch, length) integers."""
+    """(batch, tokens) integers."""
     positions: Tensor
-    """(1, length): shared by all rows."""
+    """(1, tokens): shared by all rows."""
     targets: Tensor
-    """A class per answer, (batch, length) or (batch,); for regression floats, with one more axis of `outputs`."""
+    """What is right, in the shape of `scored`; for regression floats, with one more axis of `outputs`."""
     scored: Tensor
-    """bool, (batch, length) or (batch,): where an answer counts."""
+    """bool, where an answer counts: (batch, tokens) per token, (batch,) per sequence, (batch, outputs) per place."""
+    prompt: int = 0
+    """How many tokens in front are given at once; a model with prefix attention may look ahead within them."""
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(*(t.to(device) for t in (self.inputs, self.positions, self.targets, self.scored)))
+        tensors = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "prompt"}
+        return replace(self, **tensors)
 
 
 class Task(Variant, abc.ABC):
-    """One file, one task. `symbols` inputs are possible, `outputs` answers."""
+    """One file, one task. `symbols` kinds of input, `outputs` kinds of answer (per place: so many places to name)."""
 
-    per: ClassVar[Literal["token", "sequence"]]
+    per: Per = "token"
+    """An answer for every token, one for the sequence, or the names of places in it (as many as `outputs`)."""
     goal: ClassVar[Literal["classification", "regression"]] = "classification"
+    dense: ClassVar[bool] = False
+    """Every beginning of a sequence is a problem of its own: training at full length covers the shorter ones, and
+    beyond training only the later positions count."""
+    feeds_answers: bool = False
+    """Earlier answers are among the inputs, one place late, as a language model sees them: no looking ahead."""
     shortest: int = 1
-    """The shortest sequence the task is defined on."""
+    train_length: ClassVar[int] = 32
+    stretch: ClassVar[tuple[int, ...]] = (2, 4)
+    """Lengths beyond training, as multiples of the training length, unless the user names others."""
+    examples: ClassVar[list[tuple[str, list[int], list[Answer]]]] = []
+    """Worked by hand: (options as a user writes them, inputs, what `solve` must say)."""
     symbols: int
     outputs: int
 
@@ -47,14 +67,63 @@ class Task(Variant, abc.ABC):
         """Independent sequences of one length."""
 
     @abc.abstractmethod
-    def floors(self, length: int, first: int = 0) -> dict[str, float]:
-        """What each named shortcut scores, without the skill in question, on positions from `first` on."""
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        """The answers to one sequence, from the inputs alone, in plain Python: the truth that labels are tested against.
+
+        One per token (None where none is asked), or one, or one per place.
+        """
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        """What a predictor without the skill in question may go by: integers in the shape of `scored`, by name."""
+        return {}
+
+    def tokens(self, length: int) -> int:
+        """How many tokens a problem of this length takes."""
+        return length
+
+    def lengths_beyond(self, train_length: int) -> tuple[int, ...]:
+        return tuple(factor * train_length for factor in self.stretch)
+
+    def counted(self, batch: Batch, first: int) -> Tensor:
+        """`scored`, without what lies before position `first` in a task that is asked at every position."""
+        return batch.scored & (batch.positions >= first) if self.dense and self.per == "token" else batch.scored
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """bool, like `scored`: is this answer right?"""
-        return outputs.argmax(-1) == targets
+        return outputs.argmax(1 if self.per == "place" else -1) == targets
+
+    def floors(self, length: int, first: int = 0) -> dict[str, float]:
+        """What the best use of each shortcut alone scores on answers from position `first` on. Measured, once."""
+        return dict(_measured_floors(self, length, first))
+
+    def certain_floors(self, length: int) -> dict[str, float]:
+        """Floors that are known without measuring."""
+        chances = self.tokens(length) if self.per == "place" else self.outputs
+        return {"uniform guess": 1 / chances}
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *sorted(vars(self).items())))
+
+
+@functools.lru_cache(maxsize=1024)
+def _measured_floors(task: Task, length: int, first: int) -> dict[str, float]:
+    sequences = max(64, FLOOR_TOKENS // task.tokens(length))
+    if task.per != "token":
+        sequences = max(4096, min(sequences, 16384))
+    batch = task.sample(torch.Generator().manual_seed(0), sequences, length)
+    counted = task.counted(batch, first)
+    features = {"the commonest answer": torch.zeros_like(batch.targets), **task.shortcuts(batch)}
+    row = torch.arange(len(counted)).reshape(-1, *[1] * (counted.ndim - 1)).expand_as(counted)[counted]
+    measured = {
+        name: best_guess(feature[counted], batch.targets[counted], row % 2 == 0) for name, feature in features.items()
+    }
+    return task.certain_floors(length) | measured
 
 
 def line(length: int) -> Tensor:
     """The positions 0 … length−1 of a plain sequence, shape (1, length)."""
     return torch.arange(length)[None]
+

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks.base import Batch, Task, line
+from whence.tasks.base import Answer, Batch, Task, line
 
 
 class MarkerDistance(Task):
@@ -20,6 +20,7 @@ class MarkerDistance(Task):
     per = "sequence"
     goal = "regression"
     shortest = 2
+    examples = [("unit=1", [0, 4, 2, 1, 4, 3], [3])]
 
     def __init__(
         self,
@@ -35,6 +36,10 @@ class MarkerDistance(Task):
         inputs.scatter_(1, marks, self.distractors)
         distance = (marks[:, :1] - marks[:, 1:]).abs()
         return Batch(inputs, line(length), distance / self.unit, torch.ones(batch, dtype=torch.bool))
+
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        first, second = (place for place, symbol in enumerate(inputs) if symbol == self.distractors)
+        return [(second - first) / self.unit]
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (((outputs - targets) * self.unit).abs() < 0.5).squeeze(-1)

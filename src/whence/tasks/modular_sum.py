@@ -6,8 +6,9 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from whence.tasks.base import Batch, Task, line
+from whence.tasks.base import Answer, Batch, Task, line
 
 
 class ModularSum(Task):
@@ -17,8 +18,9 @@ class ModularSum(Task):
               targets . 3 4      (position 0 has nothing before it and is not scored)
     """
 
-    per = "token"
+    dense = True
     shortest = 2
+    examples = [("", [3, 1, 4], [None, 3, 4]), ("base=5", [4, 4, 4, 0], [None, 4, 3, 2])]
 
     def __init__(self, *, base: Annotated[int, Field(ge=2, description="sums are taken modulo this")] = 10) -> None:
         self.base = self.symbols = self.outputs = base
@@ -28,10 +30,9 @@ class ModularSum(Task):
         targets = (inputs.cumsum(1) - inputs) % self.base
         return Batch(inputs, line(length), targets, (line(length) >= 1).expand(batch, -1))
 
-    def floors(self, length: int, first: int = 0) -> dict[str, float]:
-        scored = length - max(first, 1)
-        easy = 1 if first <= 1 else 0  # at position 1 the sum is the one number before it
-        return {
-            "uniform guess": 1 / self.base,
-            "copy of the previous number": (easy + (scored - easy) / self.base) / scored,
-        }
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        return [sum(inputs[:place]) % self.base if place else None for place in range(len(inputs))]
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        previous = batch.inputs.roll(1, 1)
+        return {"copy of the previous number": previous + self.base * (batch.positions == 1)}

@@ -1,0 +1,64 @@
+"""Does this symbol match the one k places back?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.tasks._floors import count_before
+from whence.tasks.base import Answer, Batch, Task, line
+
+
+class KBack(Task):
+    """At every position: is this the symbol that stood k places before?
+
+    k = 2:  inputs  A B C B D B
+            targets . . 0 1 0 1      (the first k positions are not scored)
+
+    Half of all positions match. Most of the others repeat a symbol from another of the last k + 2 places, so that
+    having occurred lately says less: what is left of it is in the floors.
+    """
+
+    dense = True
+    examples = [("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 0, 1])]
+
+    def __init__(
+        self,
+        *,
+        k: Annotated[int, Field(ge=1, description="how far back")] = 3,
+        symbols: Annotated[int, Field(ge=3, description="size of the alphabet")] = 8,
+    ) -> None:
+        self.k, self.symbols, self.outputs, self.shortest = k, symbols, 2, k + 1
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        k = self.k
+        inputs = torch.randint(self.symbols, (length, batch), generator=generator)  # time first: rows are written whole
+        match = torch.rand(length, batch, generator=generator) < 0.5
+        step = torch.randint(1, self.symbols, (length, batch), generator=generator)
+        lure = torch.randint(1, k + 2, (length, batch), generator=generator)
+        lure += lure >= k  # one of the last k + 2 places, but not the one that is asked about
+        tempting_at = (torch.arange(length)[:, None] - lure).clamp_(min=0) * batch + torch.arange(batch)
+        flat = inputs.view(-1)
+        for place in range(k, length):
+            asked, tempting = inputs[place - k], flat[tempting_at[place]]
+            differs = torch.where(tempting == asked, (asked + step[place]).remainder_(self.symbols), tempting)
+            torch.where(match[place], asked, differs, out=inputs[place])
+        inputs = inputs.T.contiguous()
+        targets = torch.zeros_like(inputs)
+        targets[:, k:] = inputs[:, k:] == inputs[:, :-k]
+        return Batch(inputs, line(length), targets, (line(length) >= k).expand(batch, -1))
+
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        return [
+            int(symbol == inputs[place - self.k]) if place >= self.k else None for place, symbol in enumerate(inputs)
+        ]
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        windows = [self.k] * (self.k > 1) + [2 * self.k]  # with k = 1, the last k places are the question itself
+        return {
+            "how often the symbol occurred before": count_before(batch.inputs),
+            **{f"how often in the last {window} places": count_before(batch.inputs, window) for window in windows},
+        }
