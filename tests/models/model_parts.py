@@ -99,10 +99,11 @@ def build(
         layers=LAYERS,
         dropout=dropout,
         attention=attention,
+        pool=pool or "last",
     )
     count = LAYERS if ENCODINGS[encoding] is Gated else 1
     encodings = [ENCODINGS[encoding]() for _ in range(count)]
-    model = SequenceModel(spec, encodings, inputs, outputs, continuous=continuous, pool=pool)
+    model = SequenceModel(spec, encodings, inputs, outputs, per or ("sequence" if pool else "token"), continuous=continuous)
     initialise(model, seed)
     return model
 

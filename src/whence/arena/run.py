@@ -2,43 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, cast
 
+import pydantic
 import torch
-from pydantic import Field
-from torch import Tensor
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
 
+from whence.arena.tally import Tally, pool
 from whence.errors import UserError
 from whence.models.init import initialise
 from whence.models.losses import loss
-from whence.models.sequence import ModelSpec, count_parameters
+from whence.mixers.base import Mixer
+from whence.models.sequence import ModelSpec, SequenceModel, count_parameters
 from whence.runs.spec import Job, RunSpec
 from whence.runs.streams import Streams, generator
 from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
-from whence.tasks.base import Task
+from whence.tasks.base import Batch, Task
 
 EVALUATION_BATCH = 64
 
 
-class Lengths(Spec):
-    """How long sequences are, in training and in tests."""
+def _no_longer_ones(value: Any) -> Any:
+    """`0` alone means: score nothing beyond training."""
+    return () if value in (0, "0", [0], ["0"], (0,), ("0",)) else value
 
-    train_length: int = Field(default=32, ge=2, description="longest sequence in training")
+
+class Lengths(Spec):
+    """How long sequences are, in training and in tests. What is left open, each task fills in."""
+
+    train_length: int | None = Field(default=None, ge=2, description="longest sequence in training; none: the task's own")
     min_length: int | None = Field(
         default=None,
-        ge=2,
-        description="shortest in training; none: full length for tasks per token, every length for tasks per sequence",
+        ge=1,
+        description="shortest in training; none: full length for tasks asked at every position, else every length",
     )
-    test_lengths: tuple[int, ...] = Field(
-        default=(64, 128), description="lengths beyond training; scored on what lies beyond training alone"
+    test_lengths: Annotated[tuple[int, ...] | None, BeforeValidator(_no_longer_ones)] = Field(
+        default=None,
+        description="lengths beyond training, scored on what lies beyond alone; none: the task's own; 0: no longer ones",
     )
-    test_sequences: int = Field(default=128, ge=1, le=100_000, description="sequences in each frozen evaluation set")
+    test_sequences: int = Field(default=256, ge=1, le=100_000, description="sequences in each frozen evaluation set")
 
-    def shortest_for(self, task: Task) -> int:
-        if self.min_length is not None:
-            return max(self.min_length, task.shortest)
-        return self.train_length if task.per == "token" else min(self.train_length, max(4, task.shortest))
+    def for_task(self, task: Task) -> Lengths:
+        """With nothing left open."""
+        train = self.train_length or task.train_length
+        beyond = task.lengths_beyond(train) if self.test_lengths is None else self.test_lengths
+        return self.model_copy(update={"train_length": train, "test_lengths": beyond})
 
 
 class Run(RunSpec):
@@ -51,56 +62,83 @@ class Run(RunSpec):
     model: ModelSpec = ModelSpec()
     lengths: Lengths = Lengths()
 
+    @pydantic.model_validator(mode="after")
+    def _leave_nothing_open(self) -> Run:
+        """A stored run must mean the same when a task's own lengths change in a later version."""
+        object.__setattr__(self, "lengths", self.lengths.for_task(self.task.build()))
+        return self
+
     def labels(self) -> dict[str, str]:
         return {"task": str(self.task), "mixer": str(self.model.mixer), "encoding": self.model.contender}
 
+    @property
+    def train_length(self) -> int:
+        assert self.lengths.train_length is not None
+        return self.lengths.train_length
+
+    @property
+    def test_lengths(self) -> tuple[int, ...]:
+        assert self.lengths.test_lengths is not None
+        return self.lengths.test_lengths
+
+    @property
+    def shortest(self) -> int:
+        """The shortest sequence in training."""
+        task: Task = self.task.build()
+        if self.lengths.min_length is not None:
+            return max(self.lengths.min_length, task.shortest)
+        return self.train_length if task.dense else min(self.train_length, task.shortest)
+
     def check(self) -> int:
         task: Task = self.task.build()
-        lengths = self.lengths
-        if lengths.train_length < task.shortest:
-            raise _refusal("train_length", lengths.train_length, f"{task.shortest} or more for {self.task}")
-        if lengths.min_length is not None and lengths.min_length > lengths.train_length:
-            raise _refusal("min_length", lengths.min_length, f"at most train_length={lengths.train_length}")
-        for length in lengths.test_lengths:
-            if length <= lengths.train_length:
-                raise _refusal("test_lengths", length, f"more than train_length={lengths.train_length}")
-        if self.model.attention == "prefix":
-            raise _refusal("attention", "prefix", f"causal, bidirectional ({self.task} gives no prompt)")
+        train_length, longest = self.train_length, max((self.train_length, *self.test_lengths))
+        if train_length < task.shortest:
+            raise _refusal("train_length", train_length, f"{task.shortest} or more for {self.task}")
+        if task.longest is not None and longest > task.longest:
+            field = "train_length" if train_length == longest else "test_lengths"
+            raise _refusal(field, longest, f"{task.longest} or less for {self.task}")
+        if self.lengths.min_length is not None and self.lengths.min_length > train_length:
+            raise _refusal("min_length", self.lengths.min_length, f"at most train_length={train_length}")
+        for length in self.test_lengths:
+            if length <= train_length:
+                raise _refusal("test_lengths", length, f"more than train_length={train_length}")
+        batch = task.sample(torch.Generator(), 1, train_length)
+        if self.model.attention == "prefix" and not batch.prompt:
+            raise _refusal("attention", "prefix", f"causal, bidirectional ({self.task} has no question to look ahead in)")
+        if task.feeds_answers and self.mixer.looks_ahead(self.model.attention):
+            raise UserError(
+                f"task: {self.task} has earlier answers among its inputs, and this model would simply read them ahead of "
+                f"time. Allowed: a model that does not look ahead, or the task with answers=blank.",
+                field="task",
+            )
         try:
             model = self.build_model("meta")
-            longest = torch.zeros(1, self.longest, dtype=torch.long, device="meta")
-            model(longest, longest)
+            longest_input = torch.zeros(1, task.tokens(longest), dtype=torch.long, device="meta")
+            prefix = {"prefix": torch.ones(1, device="meta")} if self.model.attention == "prefix" else {}
+            model(longest_input, longest_input, **prefix)
         except ValueError as error:
             raise UserError(str(error), field="model") from None
         return count_parameters(model)
 
     @property
-    def longest(self) -> int:
-        return max((self.lengths.train_length, *self.lengths.test_lengths))
+    def mixer(self) -> type[Mixer]:
+        return cast(type[Mixer], self.model.mixer.variant)
 
-    def build_model(self, device: torch.device | str) -> torch.nn.Module:
+    def build_model(self, device: torch.device | str) -> SequenceModel:
         task: Task = self.task.build()
-        lengths = self.lengths
         with torch.device(device):
             return self.model.build(
                 task.symbols,
                 task.outputs,
                 task.per,
-                train_length=lengths.train_length,
-                max_length=self.longest,
+                train_length=task.tokens(self.train_length),
+                max_length=task.tokens(max((self.train_length, *self.test_lengths))),
             )
 
-    def floors(self, metrics: dict[str, Any], part: str) -> dict[str, float]:
-        """What each shortcut would have scored on the answers counted in `metrics["id"]` or `metrics["ood"]`."""
-        task: Task = self.task.build()
-        train_length = self.lengths.train_length
-        if part == "id":
-            return task.floors(train_length)
-        counts = {length: metrics["lengths"][str(length)]["total"] for length in self.lengths.test_lengths}
-        floors = {length: task.floors(length, train_length) for length in counts}
-        total = sum(counts.values())
-        names = floors[self.lengths.test_lengths[0]]
-        return {name: sum(floors[n][name] * counts[n] for n in counts) / total for name in names}
+    def floors(self, length: int) -> dict[str, float]:
+        """What each shortcut would have scored on the answers that count at this length."""
+        beyond = self.train_length if length > self.train_length else 0
+        return self.task.build().floors(length, beyond)
 
     def job(self) -> ArenaJob:
         return ArenaJob(self)
@@ -116,7 +154,7 @@ class ArenaJob(Job):
     def __init__(self, run: Run) -> None:
         self.run = run
         self.task: Task = run.task.build()
-        self.shortest = run.lengths.shortest_for(self.task)
+        self.shortest = run.shortest
 
     def setup(self, streams: Streams, device: torch.device) -> None:
         self.device = device
@@ -124,46 +162,41 @@ class ArenaJob(Job):
         initialise(self.model, streams.init)
 
     def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
-        longest = self.run.lengths.train_length
-        length = int(torch.randint(self.shortest, longest + 1, (), generator=generator))
+        length = int(torch.randint(self.shortest, self.run.train_length + 1, (), generator=generator))
         batch = self.task.sample(generator, self.run.training.batch_size, length).to(self.device)
-        outputs = self.model(batch.inputs, batch.positions)
-        return loss(self.task.goal, outputs, batch.targets, batch.scored), batch.inputs.numel()
+        return loss(self.task.goal, answers(self.model, batch), batch.targets, batch.scored), batch.inputs.numel()
 
     def evaluate(self, streams: Streams) -> dict[str, Any]:
-        train_length = self.run.lengths.train_length
-        within = self._score(streams, train_length, beyond=0)
-        lengths = {
-            str(length): self._score(streams, length, beyond=train_length) for length in self.run.lengths.test_lengths
-        }
-        metrics = {"id": within, "lengths": {str(train_length): within, **lengths}}
-        headline = {"id": within["correct"] / within["total"]}
-        if lengths:
-            metrics["ood"] = _pool(list(lengths.values()))
-            headline["ood"] = metrics["ood"]["correct"] / metrics["ood"]["total"]
-        return {"headline": headline, **metrics}
+        """Counts at every length; `validation`, at the training length, is for choosing by, and for nothing else."""
+        run = self.run
+        within = self._score(streams, "test", run.train_length)
+        beyond = {str(length): self._score(streams, "test", length) for length in run.test_lengths}
+        parts = {"id": [within], "validation": [self._score(streams, "validation", run.train_length)]}
+        if beyond:
+            parts["ood"] = list(beyond.values())
+        pooled = {name: pool(counts) for name, counts in parts.items()}
+        headline = {name: pooled[name]["correct"] / pooled[name]["total"] for name in ("id", "ood") if name in pooled}
+        return {"headline": headline, **pooled, "lengths": {str(run.train_length): within, **beyond}}
 
-    def _score(self, streams: Streams, length: int, beyond: int) -> dict[str, Any]:
-        """Counts over a frozen set; for tasks per token, only positions from `beyond` on count."""
-        correct = total = 0
-        loss_sum = 0.0
-        for start in range(0, self.run.lengths.test_sequences, EVALUATION_BATCH):
-            count = min(EVALUATION_BATCH, self.run.lengths.test_sequences - start)
-            place = generator(streams.evaluation, str(self.run.task), length, start)
-            batch = self.task.sample(place, count, length).to(self.device)
-            outputs = self.model(batch.inputs, batch.positions).float()
-            scored = batch.scored & (batch.positions >= beyond) if self.task.per == "token" else batch.scored
-            right = self.task.correct(outputs, batch.targets) & scored
-            n = int(scored.sum())
-            correct, total = correct + int(right.sum()), total + n
-            loss_sum += loss(self.task.goal, outputs, batch.targets, scored).item() * n
-        return {"correct": correct, "total": total, "loss": loss_sum / total}
+    def _score(self, streams: Streams, purpose: str, length: int) -> dict[str, Any]:
+        tally = Tally(self.task, self.task.tokens(length), first=self.run.train_length if length > self.run.train_length else 0)
+        for batch in frozen_batches(self.run, streams, purpose, length):
+            batch = batch.to(self.device)
+            tally.add(batch, answers(self.model, batch).float())
+        return tally.counts()
 
 
-def _pool(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    total = sum(part["total"] for part in parts)
-    return {
-        "correct": sum(part["correct"] for part in parts),
-        "total": total,
-        "loss": sum(part["loss"] * part["total"] for part in parts) / total,
-    }
+def answers(model: nn.Module, batch: Batch) -> Tensor:
+    """What the model says to a batch; one that may look ahead within the question is told where it ends."""
+    if cast(SequenceModel, model).spec.attention != "prefix":
+        return model(batch.inputs, batch.positions)
+    ends = torch.full((len(batch.inputs),), batch.prompt, device=batch.inputs.device)
+    return model(batch.inputs, batch.positions, prefix=ends)
+
+
+def frozen_batches(run: Run, streams: Streams, purpose: str, length: int) -> Iterator[Batch]:
+    """An evaluation set: a function of the task, its purpose and the length, the same for every run."""
+    for start in range(0, run.lengths.test_sequences, EVALUATION_BATCH):
+        count = min(EVALUATION_BATCH, run.lengths.test_sequences - start)
+        place = generator(streams.evaluation, purpose, str(run.task), length, start)
+        yield run.task.build().sample(place, count, length)

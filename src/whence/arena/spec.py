@@ -1,19 +1,25 @@
-"""A comparison: tasks × encodings × seeds, unfolded into runs."""
+"""A comparison: tasks × encodings × seeds, and settings if a sweep is asked for, unfolded into runs."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
+import pydantic
 from pydantic import BeforeValidator, Field
 
+from whence.arena.grid import apply, parse_grid, unfold
 from whence.arena.run import Lengths, Run
 from whence.encodings import ENCODINGS
+from whence.encodings.base import Encoding
 from whence.errors import UserError
+from whence.mixers.base import Mixer
 from whence.models.sequence import Architecture, Contender
 from whence.runs.spec import Training
 from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
+
+USUAL_ENCODINGS = ("sinusoidal", "learned", "rope", "alibi")
 
 
 def parse_contender(value: Any) -> Any:
@@ -34,36 +40,72 @@ class ArenaSpec(Spec):
     """Which encodings to compare, on which tasks, over how many seeds."""
 
     tasks: Annotated[tuple[TaskChoice, ...], Listed] = Field(
-        default=tuple(TASKS.preferred("k_back_recall")), min_length=1, description="what to learn (see 'whence tasks')"
+        default=tuple(TASKS.preferred("modular_sum", "k_back_recall", "shift_invariant_pattern", "long_range_match")),
+        min_length=1,
+        description="what to learn (see 'whence tasks')",
     )
     encodings: Annotated[tuple[Annotated[Contender, BeforeValidator(parse_contender)], ...], Listed] = Field(
-        default=tuple(Contender(encoding=e) for e in ENCODINGS.preferred("rope", "alibi", "learned", "none")),
-        min_length=1,
-        description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope",
+        default=(),
+        description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope. "
+        f"None named: {', '.join(USUAL_ENCODINGS)}, or what the mixer has a place for",
     )
     seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 a table is headed exploratory")
+    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
+    sweep: str = Field(default="", description="every combination of values: 'd_model=64,128;k=1,3,7'")
+    tune: str = Field(
+        default="", description="for every encoding, the values that do best on validation data: 'lr=0.001,0.003'"
+    )
     model: Architecture = Architecture()
     lengths: Lengths = Lengths()
     training: Training = Training()
 
+    @pydantic.model_validator(mode="after")
+    def _name_the_contenders(self) -> ArenaSpec:
+        if not self.encodings:
+            object.__setattr__(self, "encodings", usual_contenders(self.model))
+        swept, tuned = (dict(parse_grid(f, getattr(self, f), self.tasks)) for f in ("sweep", "tune"))
+        if twice := set(swept) & set(tuned):
+            raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.", field="tune")
+        return self
+
     def plan(self) -> list[Run]:
         """Every run, checked. Seeds vary slowest, so that an interrupted sweep is still a comparison."""
+        sweep, tune = (parse_grid(field, getattr(self, field), self.tasks) for field in ("sweep", "tune"))
         runs = [
-            Run(
-                task=task,
-                seed=seed,
-                model=self.model.with_contender(entrant),
-                lengths=self.lengths,
-                training=self.training,
-            )
-            for seed in range(self.seeds)
+            apply(setting | tuned, self._document(task, contender, seed))
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
             for task in self.tasks
-            for entrant in self.encodings
+            for setting in unfold(sweep, task)
+            for contender in self.encodings
+            for tuned in unfold(tune, task)
         ]
-        for run in runs[: len(self.tasks) * len(self.encodings)]:
+        for run in runs[: len(runs) // self.seeds]:
             run.check()
         if len({run.id for run in runs}) != len(runs):
             raise UserError(
-                "encodings: the same task or encoding is listed twice. Allowed: each once.", field="encodings"
+                "encodings: the same task, encoding or value is listed twice. Allowed: each once.", field="encodings"
             )
         return runs
+
+    def _document(self, task: Any, contender: Contender, seed: int) -> dict[str, Any]:
+        return {
+            "task": task.model_dump(),
+            "seed": seed,
+            "model": self.model.with_contender(contender).model_dump(),
+            "lengths": self.lengths.model_dump(),
+            "training": self.training.model_dump(),
+        }
+
+
+def usual_contenders(model: Architecture) -> tuple[Contender, ...]:
+    """The four of the source where they have a place; a mixer without attention takes what it can, and none first."""
+    mixer = cast(type[Mixer], model.mixer.variant)
+
+    def fits(name: str) -> bool:
+        encoding: type[Encoding] = ENCODINGS[name]
+        return set(encoding.hooks()) <= set(mixer.hooks) and not (encoding.causal_only and model.attention != "causal")
+
+    usual = [name for name in USUAL_ENCODINGS if name in ENCODINGS.names() and fits(name)]
+    if len(usual) < len(USUAL_ENCODINGS):
+        usual = ["none", *usual]
+    return tuple(Contender(encoding=choice) for choice in ENCODINGS.preferred(*usual))

@@ -159,9 +159,9 @@ def _twin(spec: BaseModel, *groups: tuple[str, Any]) -> Any:
             continue
         if isinstance(value, bool):
             kind, default = Annotated[bool, tyro.conf.arg(help=about)], value
-        elif isinstance(value, tuple):
+        elif _is_list(info.annotation):
             kind = Annotated[tuple[str, ...], tyro.conf.arg(help=about, metavar=_metavar(info.annotation) + " …")]
-            default = tuple(map(_text, value))
+            default = tuple(map(_text, value or ()))  # none and an empty list look the same here
         else:
             kind, default = Annotated[str, tyro.conf.arg(help=about, metavar=_metavar(info.annotation))], _text(value)
         fields.append((flag, kind, dataclasses.field(default=default)))
@@ -175,16 +175,21 @@ def _untwin(values: Any, spec: BaseModel) -> dict[str, Any]:
     document = {}
     for name, info in type(spec).model_fields.items():
         value, before = getattr(values, name.rstrip("_")), getattr(spec, name)
+        optional = type(None) in get_args(info.annotation)
         if _is_group(before):
             document[name] = _untwin(value, before)
         else:
-            document[name] = None if value == "none" and type(None) in get_args(info.annotation) else value
+            document[name] = None if optional and value in ("none", ()) else value
     return document
 
 
 def _is_group(value: Any) -> bool:
     """A nested spec, unless a user writes it as one word (`rope:base=500`)."""
     return isinstance(value, Spec) and type(value).__str__ is BaseModel.__str__
+
+
+def _is_list(annotation: Any) -> bool:
+    return tuple in (get_origin(annotation), *map(get_origin, get_args(annotation)))
 
 
 def _text(value: Any) -> str:

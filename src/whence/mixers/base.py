@@ -40,5 +40,10 @@ class Mixer(Variant, nn.Module):
             raise ValueError(f"{cls.name} takes no prefix lengths")
         return [valid] * len(encodings)
 
+    @classmethod
+    def looks_ahead(cls, kind: Kind) -> bool:
+        """Does a token learn of those after it?"""
+        return kind == "bidirectional"
+
     def forward(self, x: Tensor, context: Any, /) -> Tensor:
         raise NotImplementedError

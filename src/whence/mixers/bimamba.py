@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings.base import Count
-from whence.mixers.base import Mixer
+from whence.mixers.base import Kind, Mixer
 from whence.mixers.mamba import Expand, Mamba, Rank, State, Taps
 
 
@@ -33,6 +33,10 @@ class BiMamba(Mixer):
         self.ahead = Mamba(d_model, out_scale, state=state, expand=expand, taps=taps, rank=rank)
         if weights == "separate":
             self.back = Mamba(d_model, out_scale, state=state, expand=expand, taps=taps, rank=rank)
+
+    @classmethod
+    def looks_ahead(cls, kind: Kind) -> bool:
+        return True
 
     def forward(self, x: Tensor, keep: Tensor | None = None, /) -> Tensor:
         """keep: as in Mamba."""

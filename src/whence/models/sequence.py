@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from whence.mixers.base import Kind, Mixer
 from whence.registry import structural_parameters
 from whence.spec import Spec
 
-Per = Literal["token", "sequence"]
+Per = Literal["token", "sequence", "place"]
 Pool = Literal["last", "mean", "first"]
 EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
 
@@ -47,11 +48,11 @@ class Architecture(Spec):
         default=MIXERS.preferred("attention")[0],
         description="what lets tokens exchange information: attention, mamba, bimamba (options: docs/mamba.md)",
     )
-    d_model: int = Field(default=128, ge=1, description="width of the residual stream")
+    d_model: int = Field(default=64, ge=1, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
     layers: int = Field(default=2, ge=1, description="blocks of mixer and MLP")
     dropout: float = Field(
-        default=0.1, ge=0, lt=1, description="on attention weights and on what blocks add to the stream"
+        default=0.0, ge=0, lt=1, description="on attention weights and on what blocks add to the stream"
     )
     mlp_ratio: float = Field(default=4.0, ge=0, description="width of the MLP's hidden layer over d_model; 0: no MLP")
     attention: Kind = Field(default="causal", description="who sees whom in attention, by order in the sequence")
@@ -118,8 +119,7 @@ class ModelSpec(Architecture, Contender):
             raise ValueError(
                 f"positions: {self.positions} has no effect on {self.encoding}, which reads none. Allowed: none."
             )
-        pool: Pool | None = None if per == "token" else self.pool
-        return SequenceModel(self, encodings, inputs, outputs, pool=pool, continuous=continuous, transform=transform)
+        return SequenceModel(self, encodings, inputs, outputs, per, continuous=continuous, transform=transform)
 
     def _encodings(self, train_length: int, max_length: int) -> list[Encoding]:
         """One for all layers, or one per layer where the encoding asks for it."""
@@ -151,29 +151,29 @@ class SequenceModel(nn.Module):
         encodings: Sequence[Encoding],
         inputs: int,
         outputs: int,
+        per: Per = "token",
         *,
-        pool: Pool | None = None,
         continuous: bool = False,
         transform: Transform | None = None,
     ) -> None:
-        """`encodings`: one for all layers, or one per layer. `pool`: one answer per sequence instead of per token."""
+        """`encodings`: one for all layers, or one per layer. `per`: what an answer is about."""
         super().__init__()
         if len(encodings) not in (1, spec.layers):
             raise ValueError(f"{len(encodings)} encodings for {spec.layers} layers: give one, or one per layer")
         self.spec = spec
         self.explicit = False  # True forces attention's step-by-step path, which the fused one must equal
-        self.pool: Pool | None = pool
+        self.per: Per = per
         self.transform = transform
         self.encodings = nn.ModuleList(encodings)
         self.embedding = Features(inputs, spec.d_model) if continuous else Tokens(inputs, spec.d_model)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
         self.norm = nn.LayerNorm(spec.d_model)
-        self.head = Linear(spec.d_model, outputs)
+        self.head = Places(spec.d_model, outputs) if per == "place" else Linear(spec.d_model, outputs)
 
     def forward(
         self, inputs: Tensor, positions: Tensor, *, valid: Tensor | None = None, prefix: Tensor | None = None
     ) -> Tensor:
-        """→ (batch, length, outputs), or (batch, outputs) when the model pools.
+        """→ (batch, length, outputs) per token, (batch, outputs) per sequence, (batch, outputs, length) per place.
 
         inputs: token ids (batch, length), or (batch, length, features). positions: (batch or 1, length[, axes]).
         valid: bool (batch, length), False at padding. prefix: (batch,) lengths, for attention="prefix".
@@ -189,7 +189,10 @@ class SequenceModel(nn.Module):
         for layer, block in enumerate(self.blocks):
             x = block(x, contexts[layer % len(contexts)])
         x = self.norm(x)
-        return self.head(x if self.pool is None else pooled(x, self.pool, valid))
+        if self.per == "token":
+            return self.head(x)
+        whole = pooled(x, self.spec.pool, valid)
+        return self.head(whole) if self.per == "sequence" else self.head(whole, x, valid)
 
 
 def _check_positions(inputs: Tensor, positions: Tensor, axes: int) -> None:
@@ -240,6 +243,22 @@ class Features(Linear):
 
     def __init__(self, features: int, d_model: int) -> None:
         super().__init__(features, d_model, scale=EMBEDDING_SCALE)
+
+
+class Places(nn.Module):
+    """Points at tokens: what the sequence as a whole asks for is compared with every token of it."""
+
+    def __init__(self, d_model: int, places: int) -> None:
+        super().__init__()
+        self.places = places
+        self.query = Linear(d_model, places * d_model)
+        self.key = Linear(d_model, d_model)
+
+    def forward(self, whole: Tensor, tokens: Tensor, valid: Tensor | None = None) -> Tensor:
+        """(batch, d), (batch, length, d) → logits over tokens, (batch, places, length)."""
+        query = self.query(whole).unflatten(-1, (self.places, -1))
+        logits = query @ self.key(tokens).transpose(1, 2) / math.sqrt(tokens.shape[-1])
+        return logits if valid is None else logits.masked_fill(~valid[:, None], -torch.inf)
 
 
 def pooled(x: Tensor, pool: Pool, valid: Tensor | None) -> Tensor:

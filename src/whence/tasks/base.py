@@ -46,7 +46,7 @@ class Task(Variant, abc.ABC):
     """One file, one task. `symbols` kinds of input, `outputs` kinds of answer (per place: so many places to name)."""
 
     per: Per = "token"
-    """An answer for every token, one for the sequence, or the names of places in it (as many as `outputs`)."""
+    """An answer for every token, one for the sequence, or places in it (as many as `outputs`)."""
     goal: ClassVar[Literal["classification", "regression"]] = "classification"
     dense: ClassVar[bool] = False
     """Every beginning of a sequence is a problem of its own: training at full length covers the shorter ones, and
@@ -54,6 +54,7 @@ class Task(Variant, abc.ABC):
     feeds_answers: bool = False
     """Earlier answers are among the inputs, one place late, as a language model sees them: no looking ahead."""
     shortest: int = 1
+    longest: int | None = None
     train_length: ClassVar[int] = 32
     stretch: ClassVar[tuple[int, ...]] = (2, 4)
     """Lengths beyond training, as multiples of the training length, unless the user names others."""
@@ -90,7 +91,7 @@ class Task(Variant, abc.ABC):
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """bool, like `scored`: is this answer right?"""
-        return outputs.argmax(1 if self.per == "place" else -1) == targets
+        return outputs.argmax(-1) == targets
 
     def floors(self, length: int, first: int = 0) -> dict[str, float]:
         """What the best use of each shortcut alone scores on answers from position `first` on. Measured, once."""

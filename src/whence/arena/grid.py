@@ -1,0 +1,55 @@
+"""`d_model=64,128;k=1,3,7`: values to try, written as one word and unfolded into settings."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from whence.arena.run import Lengths, Run
+from whence.errors import UserError, not_allowed
+from whence.models.sequence import Architecture
+from whence.registry import Choice
+from whence.runs.spec import Training
+
+Grid = list[tuple[str, list[str]]]
+GROUPS = {"model": Architecture, "lengths": Lengths, "training": Training}
+
+
+def parse_grid(field: str, text: str, tasks: Sequence[Choice]) -> Grid:
+    """Fields and the values to try, from the text that a user wrote."""
+    options = {option for task in tasks for option in task.options()}
+    known = [name for spec in GROUPS.values() for name in spec.model_fields] + sorted(options)
+    grid: Grid = []
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, equals, values = (piece.strip() for piece in part.partition("="))
+        listed = [value.strip() for value in values.split(",")]
+        if not equals or "" in listed or len(set(listed)) != len(listed):
+            raise UserError(f"{field}: {part!r} is not valid. Allowed: FIELD=VALUE,VALUE;FIELD=VALUE,…", field=field)
+        if name not in known:
+            raise not_allowed(field, name, known)
+        if name in dict(grid):
+            raise UserError(f"{field}: {name!r} is named twice. Allowed: once.", field=field)
+        grid.append((name, listed))
+    return grid
+
+
+def group_of(name: str) -> str | None:
+    """Which part of a run a field belongs to; None for an option of a task."""
+    return next((group for group, spec in GROUPS.items() if name in spec.model_fields), None)
+
+
+def unfold(grid: Grid, task: Choice) -> Iterator[dict[str, str]]:
+    """Every setting that makes a difference to this task: options that it does not have are left out."""
+    applies = [(name, values) for name, values in grid if group_of(name) or name in task.options()]
+    for values in itertools.product(*(values for _, values in applies)):
+        yield dict(zip((name for name, _ in applies), values, strict=True))
+
+
+def apply(setting: dict[str, str], run: dict[str, Any]) -> Run:
+    """A run's document with the setting written into it."""
+    document = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
+    for name, value in setting.items():
+        group = group_of(name)
+        document[group or "task"][name] = None if value == "none" else value
+    return Run.read(document)
