@@ -55,6 +55,10 @@ class ArenaSpec(Spec):
     tune: str = Field(
         default="", description="for every encoding, the values that do best on validation data: 'lr=0.001,0.003'"
     )
+    until_decided: bool = Field(
+        default=False, description="add paired seeds until every comparison is decided, or max_seeds are spent"
+    )
+    max_seeds: int = Field(default=16, ge=1, le=1000, description="the budget of until_decided, in seeds")
     model: Architecture = Architecture()
     lengths: Lengths = Lengths()
     training: Training = Training()
@@ -67,6 +71,10 @@ class ArenaSpec(Spec):
         if twice := set(swept) & set(tuned):
             raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.", field="tune")
         return self
+
+    @property
+    def tuned(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in parse_grid("tune", self.tune, self.tasks))
 
     def plan(self) -> list[Run]:
         """Every run, checked. Seeds vary slowest, so that an interrupted sweep is still a comparison."""

@@ -3,59 +3,84 @@
 from __future__ import annotations
 
 import shlex
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from whence.cli.options import Engine, parse
-from whence.cli.output import duration, percent, print_json, print_table
+from whence.cli.output import print_json, stderr
 
 if TYPE_CHECKING:
-    from whence.arena.run import Lengths
-    from whence.arena.table import Row, Score
+    from whence.arena.run import Run
+    from whence.arena.spec import ArenaSpec
+    from whence.arena.table import Table
+    from whence.runs.engines.local import Outcome
+    from whence.runs.store import Store
 
 DESCRIPTION = """Compare positional encodings on tasks, within the training length and beyond it.
 
-  whence arena --tasks k_back_recall --encodings rope alibi none --seeds 3
-  whence arena --tasks long_range_match --encodings rope randomized+rope:base=500 --pool last --steps 1000
-  whence arena --mixer bimamba --encodings none sinusoidal learned
-  whence arena --config comparison.yaml --seeds 6        (adds the seeds that are missing)
+  whence arena                                           four tasks, four encodings, three seeds: a first look
+  whence arena --tasks k_back_recall --encodings rope alibi none --seeds 7
+  whence arena --preset source_k_back                    (see 'whence presets')
+  whence arena --tasks long_range_match --encodings rope randomized+rope:base=500 --steps 1000
+  whence arena --mixer bimamba
+  whence arena --tasks k_back_recall --sweep "d_model=64,128;k=1,3,7" --workers 2
+  whence arena --tasks copy --tune lr=0.001,0.003        (for each encoding the best on validation data)
+  whence arena --tasks copy --encodings rope t5 --until-decided --max-seeds 20
+  whence arena --resume                                  (the latest comparison of this store)
 
 For one seed, every encoding sees the same data and starts from the same weights. A cell is first tested against
-the best score that a shortcut without the skill would reach; what cannot be told from it is at chance. Scores
-beyond training are given only for encodings that mastered the task within it. Ctrl-C stops cleanly, and the same
-command goes on."""
+the best score that a shortcut without the skill would reach; what cannot be told from it is at chance and never
+ranked. Scores beyond training are given only for encodings that mastered the task within it. Ctrl-C stops cleanly,
+and the same command goes on."""
+
+
+class Fight(Engine):
+    """Where and how to run: none of this changes what a run is."""
+
+    resume: bool = Field(
+        default=False, description="go on with the latest comparison of the store (any comparison goes on by itself)"
+    )
+    minutes: float | None = Field(default=None, gt=0, description="add no more seeds to --until-decided after this long")
 
 
 def main(arguments: list[str]) -> int:
+    from whence.arena.attention import maps_of
+    from whence.arena.kept import keep, preset_path
     from whence.arena.spec import ArenaSpec
-    from whence.arena.table import seeds_in, tabulate
-    from whence.cli.sweep import leave, run_specs
-    from whence.report.page import keep_spec, write_report
-    from whence.stats import heading
+    from whence.cli.sweep import leave
+    from whence.cli.tables import print_tables
+    from whence.report.page import Page
 
-    spec, engine = parse(ArenaSpec, Engine, arguments, prog="whence arena", description=DESCRIPTION)
-    runs = spec.plan()
+    arguments = _latest_if_resumed(arguments)
+    spec, engine = parse(
+        ArenaSpec, Fight, arguments, prog="whence arena", description=DESCRIPTION, preset_path=preset_path
+    )
     if engine.print_spec:
+        spec.plan()
         print_json(spec.model_dump(mode="json"))
         return 0
-    store, outcome = run_specs(runs, engine)
-    rows = tabulate(runs, store, outcome.ends)
+    store, tables, outcome = _fight(spec, engine)
     elsewhere = ["--store", engine.store] if engine.store else []
-    again = shlex.join(["whence", "arena", "--config", str(keep_spec(spec, store)), *elsewhere])
-    report = write_report(spec, rows, store, again) if any(row.finished for row in rows) else None
+    again = shlex.join(["whence", "arena", "--config", str(keep(spec, store)), *elsewhere])
+    report = None
+    if any(row.finished for table in tables for row in table.rows):
+        report = Page(tables, spec.model_dump(mode="json"), again, maps_of(tables, store)).write(store.reports)
     if engine.json_:
         print_json(
             {
-                "heading": heading(seeds_in(rows)),
-                "rows": [row.to_json() for row in rows],
+                "tables": [table.to_json() for table in tables],
                 "runs": outcome.ends,
                 "report": str(report) if report else None,
                 "again": again,
             }
         )
         return leave(outcome)
-    for task in dict.fromkeys(row.task for row in rows):
-        _print_task(f"{task} · {spec.model.mixer}", [row for row in rows if row.task == task], spec.lengths)
-    print(heading(seeds_in(rows)))
+    print_tables(tables)
+    if spec.until_decided:
+        print(_budget(spec, tables, outcome))
     if report:
         print(f"report  {report}")
     if not outcome.interrupted:
@@ -63,24 +88,59 @@ def main(arguments: list[str]) -> int:
     return leave(outcome)
 
 
-def _print_task(what: str, rows: list[Row], lengths: Lengths) -> None:
-    from whence.arena.table import floors_of
+def _latest_if_resumed(arguments: list[str]) -> list[str]:
+    """`--resume` without a comparison of its own means the latest one."""
+    from whence.arena.kept import kept
+    from whence.errors import UserError
+    from whence.runs.store import Store
 
-    title = f"{what} · train ≤ {lengths.train_length}"
-    if lengths.test_lengths:
-        title += f" · scored beyond at {lengths.train_length + 1}–{max(lengths.test_lengths)}"
-    columns = ["encoding", "runs", "ID %", "verdict", "OOD %", "verdict", "time"]
-    print_table(title, columns, [_cells(row) for row in rows], caption=floors_of(rows))
-    print()
+    named = [a for a in arguments if a.startswith("--")]
+    engine = {"--" + name.rstrip("_").replace("_", "-") for name in Fight.model_fields}
+    if "--resume" not in named or any(a.partition("=")[0] not in engine for a in named):
+        return arguments
+    place = next((arguments[i + 1] for i, a in enumerate(arguments[:-1]) if a == "--store"), None)
+    place = next((a.removeprefix("--store=") for a in arguments if a.startswith("--store=")), place)
+    latest = kept(Store(place))
+    if not latest:
+        raise UserError(f"resume: {Store(place).root} keeps no comparison yet. See 'whence arena --help'.", field="resume")
+    stderr.print(f"going on with {latest[0].stem}", highlight=False)
+    return ["--config", str(latest[0]), *arguments]
 
 
-def _cells(row: Row) -> list[str]:
-    dots = "●" * row.finished + "✕" * len(row.failed) + "○" * (len(row.runs) - row.finished - len(row.failed))
-    within = _scored(row.within) if row.within else ""
-    beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
-    return [row.encoding, dots, within, row.verdict, beyond, row.beyond_verdict, duration(row.seconds)]
+def _fight(spec: ArenaSpec, engine: Fight) -> tuple[Store, list[Table], Outcome]:
+    """Run what was asked for; with --until-decided, seed after seed while something is open."""
+    from whence.arena.decide import more_runs
+    from whence.arena.kept import keep
+    from whence.arena.table import tabulate
+    from whence.cli.sweep import prepared, run_specs
+
+    started = time.monotonic()
+    store = prepared(engine)
+    runs: list[Run] = spec.plan()
+    keep(spec, store)  # before any work: a comparison that was interrupted must be found again
+    ends: dict[str, str] = {}
+    while True:
+        outcome = run_specs([run for run in runs if run.id not in ends], engine)[1]
+        ends |= outcome.ends
+        outcome.ends = ends
+        tables = tabulate(runs, store, ends, tuned=spec.tuned, looks="often" if spec.until_decided else "once")
+        seed = 1 + max(run.seed for run in runs)
+        spent = seed - spec.first_seed >= spec.max_seeds or (
+            engine.minutes is not None and time.monotonic() - started > 60 * engine.minutes
+        )
+        if not spec.until_decided or outcome.interrupted or spent:
+            return store, tables, outcome
+        more = more_runs(spec, tables, seed)
+        if not more:
+            return store, tables, outcome
+        stderr.print(f"not decided yet: {len(more)} runs with seed {seed}", highlight=False)
+        runs += more
 
 
-def _scored(score: Score) -> str:
-    low, high = score.interval
-    return f"{percent(score.accuracy)} [{percent(low)}, {percent(high)}]"
+def _budget(spec: ArenaSpec, tables: list[Table], outcome: Outcome) -> str:
+    if all(table.decided for table in tables):
+        return "decided: every comparison of encodings that may be ranked"
+    if outcome.interrupted:
+        return "interrupted before everything was decided"
+    left = sum(c.verdict not in ("beats", "tied") for t in tables for pairs in t.comparisons.values() for c in pairs.values())
+    return f"the budget is spent ({spec.max_seeds} seeds, or the minutes): {left} comparisons are still undecided"

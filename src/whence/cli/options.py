@@ -12,6 +12,7 @@ import io
 import json
 import re
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -56,10 +57,25 @@ class Nothing(Spec):
 
 
 def parse(
-    spec_class: type[S], options_class: type[Chosen], arguments: list[str], *, prog: str, description: str
+    spec_class: type[S],
+    options_class: type[Chosen],
+    arguments: list[str],
+    *,
+    prog: str,
+    description: str,
+    preset_path: Callable[[str], Path] | None = None,
 ) -> tuple[S, Chosen]:
-    """The spec from defaults, then `--config FILE`, then the flags; and the options. Exits after `--help`."""
-    arguments, config = _take_config(arguments)
+    """The spec from defaults, then `--config FILE` or `--preset NAME`, then the flags; and the options.
+
+    Exits after `--help`.
+    """
+    arguments, config = _take(arguments, "--config", "FILE.yaml, FILE.json")
+    if preset_path:
+        arguments, preset = _take(arguments, "--preset", "see 'whence presets'")
+        if preset and config:
+            raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
+        config = str(preset_path(preset)) if preset else config
+        description += "\n\n--preset NAME starts from a comparison that comes with whence ('whence presets'); flags win."
     spec = spec_class.read(_read_config(config)) if config else spec_class()
     description += "\n\n--config FILE reads any of these fields from YAML or JSON first; flags win."
     values, chosen, words = _ask_tyro(spec, options_class(), arguments, prog, description)
@@ -109,17 +125,18 @@ def _ask_tyro(
     return values, getattr(values, group), rest
 
 
-def _take_config(arguments: list[str]) -> tuple[list[str], str | None]:
-    kept, config, rest = [], None, iter(arguments)
+def _take(arguments: list[str], option: str, allowed: str) -> tuple[list[str], str | None]:
+    """The arguments without `option VALUE`, and the value."""
+    kept, value, rest = [], None, iter(arguments)
     for argument in rest:
-        name, equals, value = argument.partition("=")
-        if name == "--config":
-            config = value if equals else next(rest, None)
-            if not config:
-                raise UserError("--config: a file name must follow. Allowed: FILE.yaml, FILE.json.", field="config")
+        name, equals, text = argument.partition("=")
+        if name == option:
+            value = text if equals else next(rest, None)
+            if not value:
+                raise UserError(f"{option}: a value must follow. Allowed: {allowed}.", field=option.strip("-"))
         else:
             kept.append(argument)
-    return kept, config
+    return kept, value
 
 
 def _read_config(name: str) -> dict[str, Any]:

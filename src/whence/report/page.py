@@ -1,108 +1,186 @@
-"""One self-contained page per comparison: table, curves, spec, and the command that makes it again."""
+"""One self-contained page: findings, tables, curves, attention maps, spec, and the command that makes it again."""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import plotly.graph_objects as go
 from plotly.io import to_html
 
-from whence import stats
-from whence.arena.spec import ArenaSpec
-from whence.arena.table import Row, Score, floors_of, seeds_in
-from whence.report.figures import learning_curves, line_style
+from whence.arena.attention import Maps
+from whence.arena.findings import claims_allowed, findings
+from whence.arena.table import Row, Score, Table, overall
+from whence.report.attention import MAP_SCRIPT, attention_section
+from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style
 from whence.runs.files import addressed_name, digest, write_atomically
-from whence.runs.store import Store
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; }
-body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.5rem }
+body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem } h2 { font-size: 1.25rem; margin-top: 3rem } h3 { font-size: 1rem; margin: 2rem 0 .3rem }
 table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
 th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #ddd; vertical-align: top }
-td.n { font-variant-numeric: tabular-nums } .note { color: #555 }
+td.n { font-variant-numeric: tabular-nums; white-space: nowrap } .note { color: #555 }
 .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
 .badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
+.badge.solved { border-color: #009E73; color: #00654a } .badge.chance { color: #777; border-style: dashed }
 pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre { padding: .8rem; overflow-x: auto }
+code { overflow-wrap: anywhere } ul.findings li { margin: .2rem 0 } canvas { image-rendering: pixelated; max-width: 100% }
+.maps { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start } .maps label { display: block; margin: .3rem 0 }
 """
 
 
-def keep_spec(spec: ArenaSpec, store: Store) -> Path:
-    """The comparison as a config file beside its report, so that one short command makes it again."""
-    data = (json.dumps(spec.model_dump(mode="json"), indent=1) + "\n").encode()
-    path = store.reports / addressed_name("arena", data, ".json")
-    write_atomically(path, data)
-    return path
+@dataclass(frozen=True)
+class Page:
+    """Everything a report is made of."""
+
+    tables: Sequence[Table]
+    document: Any
+    """The specification, as JSON shows it."""
+    again: str
+    maps: Mapping[tuple[str, str], Maps]
+    """By (table title, encoding)."""
+
+    @property
+    def title(self) -> str:
+        return "whence arena: " + ", ".join(dict.fromkeys(table.task for table in self.tables))
+
+    def render(self) -> bytes:
+        """With all it needs inside: no page of ours asks the network for anything."""
+        parts = [f"<h1>{html.escape(self.title)}</h1>", *self._summary()]
+        for number, table in enumerate(self.tables):
+            parts += self._section(table, with_script=number == 0)
+        parts += [
+            "<h2>Make it again</h2>",
+            f"<pre>{html.escape(self.again)}</pre>",
+            "<details><summary>The whole specification</summary>"
+            f"<pre>{html.escape(json.dumps(self.document, indent=1))}</pre></details>",
+        ]
+        return (
+            '<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width">'
+            f"<title>{html.escape(self.title)}</title><style>{STYLE}</style></head>"
+            f"<body>{''.join(parts)}<script>{MAP_SCRIPT}</script></body></html>"
+        ).encode()
+
+    def write(self, folder: Path) -> Path:
+        """Named by its checksum: a report never changes under its name."""
+        data = self.render()
+        path = folder / addressed_name("arena", data, ".html")
+        write_atomically(path, data)
+        return path
+
+    def _summary(self) -> list[str]:
+        across = overall(self.tables)
+        if not across:
+            return []
+        rows = "".join(
+            f"<tr><td>{_swatch(encoding)}{html.escape(encoding)}<td class=n>{value:.3f}<td class=n>{count}</tr>"
+            for encoding, (value, count) in across.items()
+        )
+        return [
+            "<h2>Across tasks</h2><p class=note>Within training, chance-normalised: (accuracy − floor)/(1 − floor), "
+            "interquartile mean over tasks and seeds. 0 needs no skill, 1 is everything. Not a ranking.</p>"
+            f"<table><tr><th>encoding<th>interquartile mean<th>runs</tr>{rows}</table>"
+        ]
+
+    def _section(self, table: Table, *, with_script: bool) -> list[str]:
+        run = table.run
+        beyond = ", ".join(map(str, run.test_lengths))
+        where = f"Trained on lengths up to {run.train_length}; " + (
+            f"beyond training scored at {beyond}, on what lies beyond alone." if beyond else "nothing scored beyond it."
+        )
+        found = "".join(f"<li>{html.escape(line)}</li>" for line in findings(table))
+        figures = {
+            "Learning curves": learning_curves(table),
+            "Accuracy by length": accuracy_over_lengths(table) if run.test_lengths else None,
+            "Accuracy by position": accuracy_over_positions(table),
+        }
+        drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
+        maps = {row.encoding: self.maps[table.title, row.encoding] for row in table.rows if (table.title, row.encoding) in self.maps}
+        return [
+            f"<h2>{html.escape(table.title)}</h2>",
+            f"<p class=note>{html.escape(claims_allowed(table))}</p>",
+            f"<ul class=findings>{found}</ul>",
+            f"<p>{where} {html.escape(_floors(table))}</p>",
+            "<div class=scroll><table><tr><th>encoding<th>within (%)<th>verdict<th>beyond (%)<th>verdict"
+            "<th>gap<th>exact (%)<th>solved by<th>loss<th>each seed, 0–100 %<th>cost</tr>",
+            *(_table_row(row) for row in table.rows),
+            "</table></div>",
+            *(
+                f"<h3>{name}</h3>" + _plot(figure, f"{digest(table.title + name)[:8]}", with_script and number == 0)
+                for number, (name, figure) in enumerate(drawn)
+            ),
+            attention_section(digest(table.title)[:8], maps),
+            "<details><summary>The runs of this table</summary><p>"
+            + "<br>".join(f"{html.escape(row.encoding)}: <code>{' '.join(row.runs)}</code>" for row in table.rows)
+            + "</p></details>",
+        ]
 
 
-def write_report(spec: ArenaSpec, rows: Sequence[Row], store: Store, again: str) -> Path:
-    """Named by its checksum: a report never changes under its name."""
-    title = " · ".join([*dict.fromkeys(row.task for row in rows), str(spec.model.mixer)])
-    document = json.dumps(spec.model_dump(mode="json"), indent=1)
-    parts = [
-        f"<h1>whence arena: {html.escape(title)}</h1>",
-        f"<p class=note>{html.escape(stats.heading(seeds_in(rows)))}</p>",
-    ]
-    for number, task in enumerate(dict.fromkeys(row.task for row in rows)):
-        parts += _task_section(spec, task, [row for row in rows if row.task == task], with_script=number == 0)
-    parts += [
-        "<h2>Make it again</h2>",
-        f"<pre>{html.escape(again)}</pre>",
-        f"<details><summary>The whole specification</summary><pre>{html.escape(document)}</pre></details>",
-    ]
-    page = (
-        f'<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width">'
-        f"<title>whence arena: {html.escape(title)}</title><style>{STYLE}</style></head>"
-        f"<body>{''.join(parts)}</body></html>"
-    ).encode()
-    path = store.reports / addressed_name("arena", page, ".html")
-    write_atomically(path, page)
-    return path
-
-
-def _task_section(spec: ArenaSpec, task: str, rows: Sequence[Row], *, with_script: bool) -> list[str]:
-    lengths = spec.lengths
-    floors = floors_of(rows)
-    floor = next((row.within for row in rows if row.within), None)
-    figure = learning_curves(
-        {row.encoding: row.curves for row in rows}, floor.floor if floor else None, floor.floor_name if floor else ""
+def _plot(figure: go.Figure, name: str, with_script: bool) -> str:
+    return to_html(
+        figure, full_html=False, include_plotlyjs=with_script, config={"displaylogo": False}, div_id=f"figure-{name}"
     )
-    beyond = ", ".join(map(str, lengths.test_lengths)) or "no longer sequences"
-    return [
-        f"<h2>{html.escape(task)}</h2>",
-        f"<p>Trained on lengths up to {lengths.train_length}; beyond training scored at {beyond}, "
-        f"on what lies beyond alone. {html.escape(floors)}</p>",
-        "<div class=scroll><table><tr><th>encoding<th>within training (%)<th>verdict"
-        "<th>beyond training (%)<th>verdict<th>each seed<th>runs</tr>",
-        *(_table_row(row) for row in rows),
-        "</table></div>",
-        to_html(
-            figure,
-            full_html=False,
-            include_plotlyjs=with_script,
-            config={"displaylogo": False},
-            div_id=f"curves-{digest(task)[:8]}",
-        ),
-    ]
+
+
+def _floors(table: Table) -> str:
+    score = next((row.within for row in table.rows if row.within), None)
+    if score is None:
+        return ""
+    listed = sorted(score.floors.items(), key=lambda item: -item[1])
+    return "Without the skill, within training: " + "; ".join(f"{name} {100 * v:.1f} %" for name, v in listed) + "."
 
 
 def _table_row(row: Row) -> str:
-    swatch = f'<span class=swatch style="background:{line_style(row.encoding)["color"]}"></span>'
     within = _scored(row.within) if row.within else html.escape("; ".join(sorted(set(row.failed.values()))))
     beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
-    seeds = " ".join(f"{100 * value:.1f}" for value in row.within.per_seed) if row.within else ""
     failed = f" · {len(row.failed)} failed, not averaged" if row.failed and row.within else ""
+    chosen = "".join(f" <span class=note>{html.escape(f'{k}={v}')}</span>" for k, v in row.chosen.items())
+    solved = sum(value >= 0.99 for value in row.within.per_seed) if row.within else 0
+    exact = f"{100 * sum(row.within.exact) / len(row.within.exact):.1f}" if row.within and row.within.exact else ""
+    speed = f"{row.seconds:.0f} s · {row.tokens / row.seconds / 1000:.1f}k tokens/s" if row.seconds else ""
     return (
-        f"<tr><td>{swatch}{html.escape(row.encoding)}<td class=n>{within}<td>{_badge(row.verdict)}{failed}"
-        f"<td class=n>{beyond}<td>{_badge(row.beyond_verdict)}<td class=n>{seeds}"
-        f"<td><code>{' '.join(row.runs)}</code></tr>"
+        f"<tr><td>{_swatch(row.encoding)}{html.escape(row.encoding)}{chosen}"
+        f"<td class=n>{within}<td>{_badge(row.verdict)}{failed}<td class=n>{beyond}<td>{_badge(row.beyond_verdict)}"
+        f"<td class=n>{'' if row.gap is None else f'{100 * row.gap:.1f}'}<td class=n>{exact}"
+        f"<td class=n>{f'{solved} of {row.finished}' if row.within else ''}"
+        f"<td class=n>{f'{row.within.loss:.3f}' if row.within else ''}<td>{_dots(row)}<td class=n>{speed}</tr>"
     )
 
 
+def _dots(row: Row) -> str:
+    """Every seed: filled within training, hollow beyond it; the floor as a tick."""
+    if row.within is None:
+        return ""
+    colour = line_style(row.encoding)["color"]
+    shown = [(row.within, colour), *([(row.beyond, "none")] if row.beyond and row.mastered else [])]
+    marks = "".join(
+        f'<circle cx="{6 + 128 * value:.1f}" cy="{8 + 9 * level}" r="3.5" fill="{fill}" stroke="{colour}" '
+        f'fill-opacity=".6"><title>{100 * value:.1f} %</title></circle>'
+        for level, (score, fill) in enumerate(shown)
+        for value in score.per_seed
+    )
+    x = 6 + 128 * row.within.floor
+    words = ", ".join(f"{100 * value:.1f}" for value in row.within.per_seed)
+    return (
+        f'<svg width="140" height="26" role="img" aria-label="seeds within training: {words}">'
+        f'<line x1="6" x2="134" y1="13" y2="13" stroke="#ddd"/><line x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="24" '
+        f'stroke="#888" stroke-dasharray="2 2"/>{marks}</svg>'
+    )
+
+
+def _swatch(encoding: str) -> str:
+    return f'<span class=swatch style="background:{line_style(encoding)["color"]}"></span>'
+
+
 def _badge(verdict: str) -> str:
-    return f"<span class=badge>{verdict}</span>" if verdict else ""
+    kind = {"solved": " solved", "at chance": " chance", "not learned": " chance"}.get(verdict, "")
+    return f'<span class="badge{kind}">{verdict}</span>' if verdict else ""
 
 
 def _scored(score: Score) -> str:

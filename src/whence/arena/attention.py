@@ -1,0 +1,75 @@
+"""Where a trained run looks: attention weights of every layer and head on its frozen test set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from whence.arena.run import Run, answers, frozen_batches
+from whence.arena.table import Table
+from whence.models.taps import taps
+from whence.runs.files import Corrupt, file_digest
+from whence.runs.store import RunFolder, Store
+from whence.runs.streams import Streams
+from whence.tasks.base import Batch
+
+LONGEST_MAP = 96
+"""Tokens up to which a map is drawn: beyond that nobody could read it."""
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Attention at the training length."""
+
+    weights: Tensor
+    """(layers, examples, heads, queries, keys)."""
+    distance: Tensor
+    """(layers, heads): how far back a token looks on average, in places, over the whole batch."""
+    inputs: Tensor
+    """(examples, tokens)."""
+
+
+def load_model(run: Run, folder: RunFolder) -> torch.nn.Module:
+    """The finished model, after a check that its file is what the run wrote."""
+    pinned = folder.status().get("files", {}).get(folder.weights.name)
+    if pinned is not None and file_digest(folder.weights) != pinned:
+        raise Corrupt(folder.weights, "checksum does not match")
+    model = run.build_model("cpu")
+    model.load_state_dict(safetensors.torch.load_file(folder.weights))
+    return model.eval()
+
+
+def attention_maps(run: Run, folder: RunFolder, examples: int = 3) -> Maps | None:
+    """None for a model without attention, or one whose sequences are too long to look at."""
+    if run.task.build().tokens(run.train_length) > LONGEST_MAP:
+        return None
+    batch: Batch = next(frozen_batches(run, Streams.of(run.seed), "test", run.train_length))
+    model = load_model(run, folder)
+    with torch.no_grad(), taps(model, hidden=()) as seen:
+        answers(model, batch)
+    layers = [weights for weights in seen.attention.values() if isinstance(weights, Tensor)]
+    if not layers:
+        return None
+    weights = torch.stack(layers)
+    positions = batch.positions.float()
+    away = (positions[0][:, None] - positions[0][None, :]).abs()
+    distance = (weights * away).sum(-1).mean((1, 3))
+    return Maps(weights[:, :examples], distance, batch.inputs[:examples])
+
+
+def maps_of(tables: Iterable[Table], store: Store) -> dict[tuple[str, str], Maps]:
+    """Of one seed per encoding, by (table title, encoding); what cannot be read is left out."""
+    found: dict[tuple[str, str], Maps] = {}
+    for table in tables:
+        for row in table.rows:
+            for member in row.members[:1]:
+                with suppress(OSError, Corrupt):
+                    maps = attention_maps(member.run, store.folder(member.run.id))
+                    if maps is not None:
+                        found[table.title, row.encoding] = maps
+    return found

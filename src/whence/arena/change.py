@@ -1,0 +1,96 @@
+"""Two comparisons side by side: what was changed, and what changed with it, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whence import stats
+from whence.arena.spec import ArenaSpec
+from whence.arena.table import PARTS, Part, Row, Table
+
+
+@dataclass(frozen=True)
+class Change:
+    """One cell before and after, over the seeds that both have."""
+
+    table: str
+    encoding: str
+    part: Part
+    before: str
+    """Verdict."""
+    after: str
+    paired: stats.Comparison | None
+    """After against before; None where a cell at chance would have to be ranked."""
+
+    def to_json(self) -> dict[str, Any]:
+        paired = self.paired.to_json() if self.paired else None
+        return {
+            "table": self.table,
+            "encoding": self.encoding,
+            "part": self.part,
+            "before": self.before,
+            "after": self.after,
+            "paired": paired,
+        }
+
+
+def spec_changes(before: ArenaSpec, after: ArenaSpec) -> dict[str, tuple[Any, Any]]:
+    """Fields whose values differ, by dotted name."""
+    one, two = _flat(_readable(before)), _flat(_readable(after))
+    names = dict.fromkeys([*one, *two])
+    return {name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)}
+
+
+def _readable(spec: ArenaSpec) -> dict[str, Any]:
+    document = spec.model_dump(mode="json")
+    names = {"tasks": [str(t) for t in spec.tasks], "encodings": [str(e) for e in spec.encodings]}
+    return document | names | {"model": document["model"] | {"mixer": str(spec.model.mixer)}}
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
+    return flat
+
+
+def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
+    """Cells that both have: tables of the same task, in order; encodings of the same name.
+
+    One correction over all cells that are tested.
+    """
+    found = [
+        _change(two, old, new, part)
+        for one, two in matched(before, after)
+        for old in one.rows
+        for new in two.rows
+        if old.encoding == new.encoding
+        for part in PARTS
+        if old.score(part) and new.score(part)
+    ]
+    tested = [change.paired for change in found if change.paired]
+    adjusted = iter(stats.adjusted([pair for pair in tested]))
+    return [replace(change, paired=next(adjusted)) if change.paired else change for change in found]
+
+
+def matched(before: Sequence[Table], after: Sequence[Table]) -> list[tuple[Table, Table]]:
+    """Tables of the same task; where a sweep has several of it, those in the same place."""
+    pairs = []
+    for task in dict.fromkeys(table.task for table in before):
+        ones, twos = ([t for t in tables if t.task == task] for tables in (before, after))
+        pairs += list(zip(ones, twos, strict=False))
+    return pairs
+
+
+def _change(table: Table, old: Row, new: Row, part: Part) -> Change:
+    verdicts = [row.verdict if part == "id" else row.beyond_verdict for row in (old, new)]
+    paired = None
+    if len(stats.rankable(dict(enumerate(verdicts)))) == 2:
+        was, now = old.by_seed(part), new.by_seed(part)
+        seeds = sorted(set(was) & set(now))
+        if seeds:
+            pair = {"after": [now[s] for s in seeds], "before": [was[s] for s in seeds]}
+            paired = stats.compare(pair)["after", "before"]
+    return Change(table.title, new.encoding, part, verdicts[0], verdicts[1], paired)

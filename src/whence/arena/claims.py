@@ -1,0 +1,193 @@
+"""Published claims that a CPU can check: a preset each, and a verdict that is computed from its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from whence import stats
+from whence.arena.table import Row, Table
+
+Outcome = Literal["reproduced", "not reproduced", "not decidable at this size"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a claim, and why."""
+
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`preset` is the comparison that tests it."""
+
+    preset: str
+    who: str
+    says: str
+    judge: Callable[[Sequence[Table]], Judgement]
+
+
+def _row(table: Table, encoding: str) -> Row | None:
+    return next((row for row in table.rows if row.encoding == encoding and row.within), None)
+
+
+def _percent(row: Row, part: Literal["id", "ood"] = "id", exact: bool = False) -> str:
+    score = row.score(part)
+    assert score is not None
+    values = score.exact if exact else score.per_seed
+    return f"{row.encoding} {100 * sum(values) / len(values):.1f} %"
+
+
+def _missing(tables: Sequence[Table]) -> Judgement | None:
+    """A verdict needs every run, and enough seeds."""
+    for table in tables:
+        for row in table.rows:
+            if not row.finished or row.finished < len(row.runs):
+                return Judgement("not decidable at this size", f"{row.encoding}: not all of its runs have finished")
+        if table.seeds < stats.SEEDS_TO_DECIDE:
+            return Judgement("not decidable at this size", f"{table.seeds} seeds; {stats.SEEDS_TO_DECIDE} are needed")
+    return None if tables else Judgement("not decidable at this size", "nothing has been run")
+
+
+def _order_without_encoding(tables: Sequence[Table]) -> Judgement:
+    by_kind = {table.run.model.attention: _row(table, "none") for table in tables}
+    causal, both = by_kind["causal"], by_kind["bidirectional"]
+    assert causal is not None
+    assert both is not None
+    words = f"causal {_percent(causal)}, bidirectional {_percent(both)}"
+    if causal.verdict != "at chance" and both.verdict == "at chance":
+        return Judgement("reproduced", words)
+    return Judgement("not reproduced", words)
+
+
+def _copying(tables: Sequence[Table]) -> Judgement:
+    """Of the encodings that learned to copy, do those that the paper saw generalise beat those it did not?"""
+    table = tables[0]
+    rows = [row for row in table.rows if row.mastered]
+    told = ", ".join(_percent(row, "ood", exact=True) for row in rows) or "none"
+    words = f"whole answers right beyond training, of those that mastered it within: {told}"
+    if not {"none", "t5"} & {row.encoding for row in rows} or not {"rope", "sinusoidal"} & {row.encoding for row in rows}:
+        return Judgement("not decidable at this size", f"too few mastered it within training; {words}")
+    found = table.comparisons.get("ood", {})
+    held, fell = ("none", "t5"), ("rope", "sinusoidal")
+    pairs = [c for c in found.values() if {c.a, c.b} & set(held) and {c.a, c.b} & set(fell)]
+    right = [c for c in pairs if c.verdict == "beats" and c.winner in held]
+    wrong = [c for c in pairs if c.verdict == "beats" and c.winner in fell]
+    at_chance = [row.encoding for row in rows if row.beyond_verdict == "at chance"]
+    held_up = [row.encoding for row in rows if row.encoding in held and row.encoding not in at_chance]
+    if wrong:
+        return Judgement("not reproduced", f"{wrong[0].winner} beats {wrong[0].loser} beyond training; {words}")
+    if right or (held_up and set(fell) & {row.encoding for row in rows} <= set(at_chance)):
+        return Judgement("reproduced", words)
+    return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
+
+
+def _stays_at_chance(tables: Sequence[Table]) -> Judgement:
+    """Whoever mastered it within training is at its floor beyond."""
+    rows = [row for table in tables for row in table.rows if row.mastered and row.beyond]
+    told = ", ".join(f"{_percent(row)} within and {_percent(row, 'ood').rsplit(' ', 2)[1]} % beyond" for row in rows)
+    if not rows:
+        learned = ", ".join(_percent(row) for table in tables for row in table.rows if row.within)
+        return Judgement("not decidable at this size", f"nobody mastered it within training ({learned})")
+    above = [row.encoding for row in rows if row.beyond and row.beyond.verdict != "at chance" and row.beyond.accuracy > 0.9]
+    if above:
+        return Judgement("not reproduced", f"{', '.join(above)} above 90 % beyond training; {told}")
+    return Judgement("reproduced", f"nobody holds beyond training: {told}")
+
+
+def _randomised_wins(tables: Sequence[Table]) -> Judgement:
+    table = tables[0]
+    plain = {row.encoding.split("+")[-1]: row for row in table.rows if "+" not in row.encoding}
+    pairs = [(plain[row.encoding.split("+")[-1]], row) for row in table.rows if "+" in row.encoding]
+    told, outcomes = [], []
+    for one, other in pairs:
+        told.append(f"{_percent(one, 'ood')}, {_percent(other, 'ood')}")
+        if not other.mastered or not one.mastered:
+            outcomes.append("open")
+            continue
+        pair = next((c for c in table.comparisons["ood"].values() if {c.a, c.b} == {one.encoding, other.encoding}), None)
+        if pair is None:  # one of them is at chance
+            outcomes.append("wins" if one.beyond_verdict == "at chance" != other.beyond_verdict else "open")
+        else:
+            outcomes.append({other.encoding: "wins", one.encoding: "loses"}.get(pair.winner or "", "open"))
+    words = "beyond training: " + "; ".join(told)
+    if "loses" in outcomes:
+        return Judgement("not reproduced", words)
+    return Judgement("reproduced" if "wins" in outcomes else "not decidable at this size", words)
+
+
+def _state_runs_full(tables: Sequence[Table]) -> Judgement:
+    """The gap between attention and a fixed state, at few pairs and at many."""
+    found: dict[int, dict[str, Row]] = {}
+    for table in tables:
+        found.setdefault(table.run.train_length, {})[table.run.model.mixer.name] = table.rows[0]
+    few, many = min(found), max(found)
+    gaps = {}
+    for pairs in (few, many):
+        attention, state = found[pairs]["attention"].by_seed("id"), found[pairs]["mamba"].by_seed("id")
+        gaps[pairs] = [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
+    growth = stats.compare({"many pairs": gaps[many], "few pairs": gaps[few]})["many pairs", "few pairs"]
+    words = "; ".join(
+        f"{pairs} pairs: " + ", ".join(f"{name} {100 * row.within.accuracy:.1f} %" for name, row in rows.items() if row.within)
+        for pairs, rows in sorted(found.items())
+    )
+    if growth.verdict == "beats":
+        return Judgement("reproduced" if growth.difference > 0 else "not reproduced", words)
+    return Judgement("not decidable at this size", f"the change of the gap is {growth.verdict}; {words}")
+
+
+CLAIMS = {
+    claim.preset: claim
+    for claim in (
+        Claim(
+            "claim_order_without_encoding",
+            "Haviv 2022, Lasri 2022",
+            "without an encoding a causal model knows where it is, a bidirectional one cannot",
+            _order_without_encoding,
+        ),
+        Claim(
+            "claim_copy",
+            "Kazemnejad 2023",
+            "copying twice as much as in training: T5 .420, ALiBi .331, none .305; RoPE and sinusoidal 0 "
+            "(12 layers × 768; with 3 × 64: T5 .073, none .016)",
+            _copying,
+        ),
+        Claim(
+            "claim_repeat_copy",
+            "Kazemnejad 2023",
+            "repeating twice as much: none .986, T5 .771, ALiBi .289; RoPE and sinusoidal 0",
+            _copying,
+        ),
+        Claim(
+            "claim_parity",
+            "Delétang 2022, Ruoss 2023",
+            "parity stays near chance beyond the training length, whatever the encoding",
+            _stays_at_chance,
+        ),
+        Claim(
+            "claim_modular_sum",
+            "Delétang 2022, Ruoss 2023",
+            "modular sums stay near chance beyond the training length, whatever the encoding",
+            _stays_at_chance,
+        ),
+        Claim(
+            "claim_even_pairs",
+            "Ruoss 2023",
+            "first == last (even pairs): randomised positions hold beyond training, plain ones do not",
+            _randomised_wins,
+        ),
+        Claim(
+            "claim_recall_needs_state",
+            "Arora 2023 (zoology)",
+            "recall of many pairs separates attention from mixers with a fixed state",
+            _state_runs_full,
+        ),
+    )
+}
+
+
+def judge(claim: Claim, tables: Sequence[Table]) -> Judgement:
+    return _missing(tables) or claim.judge(tables)

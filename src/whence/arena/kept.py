@@ -1,0 +1,89 @@
+"""Comparisons by name: presets that come with whence, those that a store remembers, and files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from whence.arena.spec import ArenaSpec
+from whence.errors import UserError, not_allowed
+from whence.runs.files import addressed_name, write_atomically
+from whence.runs.store import Store
+
+CONFIGS = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A spec and what it is called."""
+
+    name: str
+    spec: ArenaSpec
+    path: Path
+
+
+def keep(spec: ArenaSpec, store: Store) -> Path:
+    """The comparison as a config file beside its report, so that one short command makes it again."""
+    data = (json.dumps(spec.model_dump(mode="json"), indent=1) + "\n").encode()
+    path = store.reports / addressed_name("arena", data, ".json")
+    write_atomically(path, data)
+    return path
+
+
+def kept(store: Store) -> list[Path]:
+    """Comparisons that were started in this store, the latest first."""
+    found = store.reports.glob("arena-*.json") if store.reports.is_dir() else []
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def preset_names() -> list[str]:
+    return sorted(Path(str(file)).stem for file in _presets().iterdir() if file.name.endswith(".yaml"))
+
+
+def preset_path(name: str) -> Path:
+    if name not in preset_names():
+        raise not_allowed("preset", name, preset_names())
+    return Path(str(_presets() / f"{name}.yaml"))
+
+
+def _presets() -> Any:
+    return resources.files("whence.arena") / "presets"
+
+
+def about_preset(name: str) -> str:
+    """The words at its head: what it is, what it costs, what to expect."""
+    lines = preset_path(name).read_text().splitlines()
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines if line.startswith("#"))
+
+
+def find(text: str, store: Store) -> Comparison:
+    """A comparison by preset, by file, or by the beginning of the name under which the store keeps it."""
+    if text in preset_names():
+        path = preset_path(text)
+    elif Path(text).suffix in CONFIGS and Path(text).is_file():
+        path = Path(text)
+    else:
+        matches = [path for path in kept(store) if text and path.stem.removeprefix("arena-").startswith(text.removeprefix("arena-"))]
+        if len(matches) != 1:
+            known = [path.stem for path in matches or kept(store)]
+            what = "is ambiguous" if matches else "is not known"
+            raise UserError(
+                f"comparison: {text!r} {what}. Allowed: a preset ({', '.join(preset_names())}), a config file, or one "
+                f"that {store.root} keeps ({', '.join(known) or 'none yet'}).",
+                field="comparison",
+            )
+        path = matches[0]
+    return Comparison(text if text in preset_names() else path.stem, read(path), path)
+
+
+def read(path: Path) -> ArenaSpec:
+    try:
+        text = path.read_text()
+        return ArenaSpec.read(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text) or {})
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"comparison: {str(path)!r} cannot be read ({' '.join(str(error).split())}).", field="comparison") from None

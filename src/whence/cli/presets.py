@@ -1,0 +1,32 @@
+"""`whence presets`."""
+
+from __future__ import annotations
+
+from whence.cli.options import Output, parse_options
+from whence.cli.output import print_json
+
+DESCRIPTION = """Comparisons that come with whence: what each is, what it costs, what to expect.
+
+  whence presets                     all of them
+  whence presets source_k_back       one
+  whence arena --preset NAME         run it (any flag wins over the preset: --seeds 3)"""
+
+
+def main(arguments: list[str]) -> int:
+    options, words = parse_options(
+        Output, arguments, prog="whence presets NAME…", description=DESCRIPTION, words=True
+    )
+    from whence.arena.kept import about_preset, preset_names, preset_path, read
+
+    for word in words:
+        preset_path(word)
+    names = words or preset_names()
+    if options.json_:
+        presets = [
+            {"name": name, "about": about_preset(name), "spec": read(preset_path(name)).model_dump(mode="json")}
+            for name in names
+        ]
+        print_json(presets)
+        return 0
+    print("\n\n".join(f"{name}\n  {about_preset(name).replace(chr(10), chr(10) + '  ')}" for name in names))
+    return 0

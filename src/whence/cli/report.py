@@ -1,0 +1,137 @@
+"""`whence report`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from whence.cli.options import Stored, parse_options
+from whence.cli.output import print_json
+from whence.errors import UserError
+
+if TYPE_CHECKING:
+    from whence.arena.table import Table
+    from whence.runs.store import Store
+
+DESCRIPTION = """Make a report of stored runs or of whole comparisons.
+
+  whence report                                      what there is to report on
+  whence report arena-3f2a1b --out report.html       a comparison, by the beginning of its name
+  whence report source_k_back --out k_back.png       a preset that has been run
+  whence report 7c1e 88ab 90d2 --out runs.md         single runs, by the first digits of their ids
+
+The ending of --out says what it will be: .html one self-contained page · .png a picture of that page (needs Chromium)
+· .csv one line per run and length · .md the tables and findings for a text · .json everything."""
+
+
+class Reporting(Stored):
+    """Where from, and where to."""
+
+    out: str | None = Field(default=None, description="file to write; none: a page among the reports of the store")
+
+
+def main(arguments: list[str]) -> int:
+    options, words = parse_options(
+        Reporting, arguments, prog="whence report RUN…", description=DESCRIPTION, words=True
+    )
+    from whence.report.export import WRITERS, page_of
+    from whence.runs.store import Store
+
+    store = Store(options.store)
+    if options.store:
+        store.must_exist()
+    if not words:
+        return _list(store, options.json_)
+    ending = Path(options.out).suffix if options.out else ".html"
+    if ending not in WRITERS:
+        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.", field="out")
+    tables, document, again = gather(words, store)
+    if not any(row.finished for table in tables for row in table.rows):
+        raise UserError(f"run: none of the runs of {' '.join(words)} has finished in {store.root}.", field="run")
+    page = page_of(tables, document, again, store)
+    if options.out:
+        path = Path(options.out)
+        if not path.parent.is_dir():
+            raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
+        WRITERS[ending](page, path)
+    else:
+        path = page.write(store.reports)
+    print_json({"report": str(path), "tables": [t.to_json() for t in tables]}) if options.json_ else print(path)
+    return 0
+
+
+def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
+    """Tables of the runs and comparisons that are named, what they were made of, and how to make the report again."""
+    from whence.arena.kept import find
+    from whence.arena.run import Run
+    from whence.arena.table import tabulate
+    from whence.runs.spec import load_run_spec
+
+    runs: list[Run] = []
+    documents: list[Any] = []
+    tables: list[Table] = []
+    ids = store.ids()
+    for word in words:
+        if any(run_id.startswith(word) for run_id in ids):
+            run = load_run_spec(store.find(word).spec_document())
+            if not isinstance(run, Run):
+                raise UserError(f"run: {word!r} is not a run of the arena.", field="run")
+            runs.append(run)
+        else:
+            spec = find(word, store).spec
+            documents.append(spec.model_dump(mode="json"))
+            looks = "often" if spec.until_decided else "once"
+            planned = stored_runs(spec, store)
+            tables += tabulate(planned, store, tuned=spec.tuned, looks=looks)
+    if runs:
+        distinct = {run.id: run for run in runs}
+        documents += [run.document() for run in distinct.values()]
+        tables = tabulate(list(distinct.values()), store) + tables
+    document = documents[0] if len(documents) == 1 else documents
+    return tables, document, shlex.join(["whence", "report", *words])
+
+
+def stored_runs(spec: Any, store: Store) -> list[Any]:
+    """What the spec plans; for one that added seeds until decided, also the seeds that were added."""
+    runs = spec.plan()
+    if spec.until_decided:
+        most = spec.model_copy(update={"seeds": max(spec.seeds, spec.max_seeds)}).plan()
+        there = set(store.ids())
+        runs = [run for run in most if run.id in there or run.seed < spec.first_seed + spec.seeds]
+    return runs
+
+
+def _list(store: Store, as_json: bool) -> int:
+    from whence.arena.kept import kept, read
+
+    found = [
+        {
+            "name": path.stem,
+            "tasks": [str(task) for task in (spec := read(path)).tasks],
+            "encodings": [str(encoding) for encoding in spec.encodings],
+            "mixer": str(spec.model.mixer),
+            "seeds": spec.seeds,
+            "sweep": spec.sweep,
+        }
+        for path in kept(store)
+    ]
+    if as_json:
+        print_json(found)
+        return 0
+    if not found:
+        print(f"no comparisons in {store.root}; 'whence arena' makes some")
+        return 0
+    from whence.cli.output import print_lines
+
+    print_lines(
+        f"comparisons in {store.root}, the latest first",
+        ["name", "tasks", "encodings", "mixer", "seeds", "sweep"],
+        [
+            [c["name"], " ".join(c["tasks"]), " ".join(c["encodings"]), c["mixer"], str(c["seeds"]), c["sweep"]]
+            for c in found
+        ],
+    )
+    return 0

@@ -1,0 +1,66 @@
+"""Tables of a comparison on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.arena.findings import claims_allowed, findings
+from whence.arena.table import Row, Score, Table, overall
+from whence.cli.output import duration, percent, print_table
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    for table in tables:
+        _print_one(table)
+    across = overall(tables)
+    if across:
+        rows = [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in across.items()]
+        print_table(
+            "across tasks, within training: (accuracy − floor)/(1 − floor), interquartile mean; not a ranking",
+            ["encoding", "score", "runs"],
+            rows,
+        )
+        print()
+
+
+def _print_one(table: Table) -> None:
+    run = table.run
+    title = f"{table.title} · train ≤ {run.train_length}"
+    if run.test_lengths:
+        first = run.train_length + 1 if run.task.build().dense else min(run.test_lengths)
+        title += f" · beyond at {first}–{max(run.test_lengths)}"
+    columns = ["encoding", "seeds", "ID %", "verdict", "OOD %", "verdict", "gap", "exact %", "solved", "time"]
+    cells = [_cells(row) for row in table.rows]
+    empty = {i for i in range(len(columns)) if i > 3 and not any(row[i] for row in cells)}
+    print_table(
+        title,
+        [column for i, column in enumerate(columns) if i not in empty],
+        [[cell for i, cell in enumerate(row) if i not in empty] for row in cells],
+        caption=table.floors(),
+    )
+    for line in [*findings(table), claims_allowed(table)]:
+        print(f"  {line}")
+    print()
+
+
+def _cells(row: Row) -> list[str]:
+    dots = "●" * row.finished + "✕" * len(row.failed) + "○" * (len(row.runs) - row.finished - len(row.failed))
+    chosen = "".join(f" ({name}={value})" for name, value in row.chosen.items())
+    within, beyond = row.within, row.beyond if row.mastered else None
+    return [
+        row.encoding + chosen,
+        dots,
+        _scored(within) if within else "",
+        row.verdict,
+        _scored(beyond) if beyond else "",
+        row.beyond_verdict,
+        "" if row.gap is None else percent(row.gap),
+        percent(sum(within.exact) / len(within.exact)) if within and within.exact else "",
+        f"{sum(a >= 0.99 for a in within.per_seed)}/{row.finished}" if within else "",
+        duration(row.seconds),
+    ]
+
+
+def _scored(score: Score) -> str:
+    low, high = score.interval
+    return f"{percent(score.accuracy)} [{percent(low)}, {percent(high)}]"

@@ -1,0 +1,95 @@
+"""Attention maps on a page: one canvas, and a choice of encoding, layer, head and example."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping
+
+from whence.arena.attention import Maps
+
+MAP_SCRIPT = """
+for (const box of document.querySelectorAll('.maps')) {
+  const data = JSON.parse(box.querySelector('script').textContent), canvas = box.querySelector('canvas');
+  const pick = name => box.querySelector(`[name=${name}]`), says = box.querySelector('output');
+  const bytes = {}, size = data.tokens;
+  let shown = null;
+  const draw = () => {
+    const m = data.encodings[pick('encoding').value];
+    const key = pick('encoding').value;
+    bytes[key] ??= Uint8Array.from(atob(m.weights), c => c.charCodeAt(0));
+    const at = ((+pick('layer').value * data.examples + +pick('example').value) * data.heads + +pick('head').value) * size * size;
+    shown = bytes[key].subarray(at, at + size * size);
+    const image = new ImageData(size, size);
+    for (let i = 0; i < size * size; i++) {
+      const w = Math.sqrt(shown[i] / 255);
+      image.data.set([255 - 255 * w, 255 - 141 * w, 255 - 77 * w, 255], 4 * i);
+    }
+    canvas.getContext('2d').putImageData(image, 0, 0);
+    const far = m.distance[+pick('layer').value][+pick('head').value];
+    says.textContent = `looks ${far.toFixed(1)} places away on average`;
+  };
+  canvas.addEventListener('mousemove', e => {
+    const r = canvas.getBoundingClientRect(), at = v => Math.min(size - 1, Math.max(0, Math.floor(v * size)));
+    const key = at((e.clientX - r.left) / r.width), query = at((e.clientY - r.top) / r.height);
+    const tokens = data.encodings[pick('encoding').value].inputs[+pick('example').value];
+    says.textContent = `place ${query} (symbol ${tokens[query]}) looks at place ${key} (symbol ${tokens[key]}): ` +
+      `${(100 * shown[query * size + key] / 255).toFixed(0)} %`;
+  });
+  canvas.addEventListener('mouseleave', draw);
+  box.querySelectorAll('select').forEach(s => s.addEventListener('change', draw));
+  draw();
+}
+"""
+
+
+def attention_section(name: str, maps: Mapping[str, Maps]) -> str:
+    """Nothing, where nothing attends."""
+    if not maps:
+        return ""
+    layers, examples, heads, tokens, _ = next(iter(maps.values())).weights.shape
+    data = {
+        "tokens": tokens,
+        "heads": heads,
+        "examples": examples,
+        "encodings": {
+            encoding: {
+                "weights": base64.b64encode((m.weights * 255).round().byte().numpy().tobytes()).decode(),
+                "distance": [[round(v, 2) for v in layer] for layer in m.distance.tolist()],
+                "inputs": m.inputs.tolist(),
+            }
+            for encoding, m in maps.items()
+        },
+    }
+    choices = {
+        "encoding": [(encoding, encoding) for encoding in maps],
+        "layer": [(str(i), str(i + 1)) for i in range(layers)],
+        "head": [(str(i), str(i + 1)) for i in range(heads)],
+        "example": [(str(i), str(i + 1)) for i in range(examples)],
+    }
+    selects = "".join(
+        f'<label>{field} <select name={field} aria-label="{field}">'
+        + "".join(f'<option value="{html.escape(value)}">{html.escape(text)}</option>' for value, text in options)
+        + "</select></label>"
+        for field, options in choices.items()
+    )
+    document = json.dumps(data).replace("</", "<\\/")
+    return (
+        "<h3>Where attention goes</h3><p class=note>One seed, on test sequences of the training length. Rows look, columns "
+        "are looked at; darker is more (the square root of the weight is drawn).</p>"
+        f'<div class=maps id="maps-{name}"><canvas width={tokens} height={tokens} style="width:22rem;height:22rem" '
+        f'role=img aria-label="attention map"></canvas><div>{selects}<p><output></output></p>{_distances(maps)}</div>'
+        f"<script type=application/json>{document}</script></div>"
+    )
+
+
+def _distances(maps: Mapping[str, Maps]) -> str:
+    """Mean attention distance, in places."""
+    layers, heads = next(iter(maps.values())).distance.shape
+    head = "".join(f"<th>{layer + 1}.{number + 1}" for layer in range(layers) for number in range(heads))
+    rows = "".join(
+        f"<tr><td>{html.escape(encoding)}" + "".join(f"<td class=n>{v:.1f}" for v in m.distance.flatten().tolist()) + "</tr>"
+        for encoding, m in maps.items()
+    )
+    return f"<p class=note>Mean attention distance in places, by layer and head:</p><table><tr><th>{head}</tr>{rows}</table>"

@@ -1,0 +1,123 @@
+"""A report in other forms: the page as a picture, the numbers as CSV, the words as Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from whence.arena.attention import maps_of
+from whence.arena.findings import claims_allowed, findings
+from whence.arena.table import Score, Table
+from whence.errors import UserError
+from whence.report.page import Page
+from whence.runs.files import write_atomically
+from whence.runs.store import Store
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+WIDTH = 1120
+
+
+def page_of(tables: Sequence[Table], document: Any, again: str, store: Store) -> Page:
+    return Page(tables, document, again, maps_of(tables, store))
+
+
+def write_html(page: Page, path: Path) -> None:
+    write_atomically(path, page.render())
+
+
+def write_json(page: Page, path: Path) -> None:
+    body = {"tables": [table.to_json() for table in page.tables], "spec": page.document, "again": page.again}
+    write_atomically(path, (json.dumps(body, indent=1) + "\n").encode())
+
+
+def write_csv(page: Page, path: Path) -> None:
+    """One line per run and length."""
+    columns = ["table", "task", "mixer", "encoding", "seed", "length", "part", "correct", "total", "accuracy", "floor"]
+    columns += ["exact", "loss", "run", "seconds", "tokens"]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    for table in page.tables:
+        floors = {n: max(table.run.floors(n).values()) for n in (table.run.train_length, *table.run.test_lengths)}
+        for row in table.rows:
+            for member in row.members:
+                for length, floor in floors.items():
+                    counts = member.metrics["lengths"][str(length)]
+                    part = "id" if length == table.run.train_length else "ood"
+                    accuracy, exact = counts["correct"] / counts["total"], counts["exact"] / counts["sequences"]
+                    writer.writerow(
+                        [table.title, table.task, str(table.run.model.mixer), row.encoding, member.run.seed, length, part]
+                        + [counts["correct"], counts["total"], accuracy, floor, exact, counts["loss"]]
+                        + [member.run.id, member.status["seconds"], member.status["tokens"]]
+                    )
+    write_atomically(path, text.getvalue().encode())
+
+
+def write_markdown(page: Page, path: Path) -> None:
+    lines = [f"# {page.title}", ""]
+    for table in page.tables:
+        lines += [f"## {table.title}", "", claims_allowed(table) + ".", "", *(f"- {line}" for line in findings(table)), ""]
+        lines += ["| encoding | seeds | within % | verdict | beyond % | verdict |", "|---|---|---|---|---|---|"]
+        for row in table.rows:
+            within = _scored(row.within) if row.within else ""
+            beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
+            chosen = "".join(f" ({name}={value})" for name, value in row.chosen.items())
+            cells = [row.encoding + chosen, row.finished, within, row.verdict, beyond, row.beyond_verdict]
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+        lines += ["", f"{table.floors()}.", ""]
+    write_atomically(path, "\n".join([*lines, f"Made by `{page.again}`.", ""]).encode())
+
+
+def write_png(page: Page, path: Path) -> None:
+    """The page as a browser shows it, from top to bottom."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        raise UserError(
+            f"out: {str(path)!r} needs a browser to draw it, and none was found. Allowed: install Chromium, or choose "
+            ".html, .csv, .md, .json.",
+            field="out",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
+        measure = b"<script>document.documentElement.dataset.height = document.documentElement.scrollHeight</script>"
+        source.write_bytes(page.render().replace(b"</body>", measure + b"</body>"))
+        shown = _browse(browser, folder, source, "--dump-dom", f"--window-size={WIDTH},1000").stdout
+        height = re.search(r'data-height="(\d+)"', shown)
+        tall = min(int(height[1]) if height else 2000, 16_000)
+        _browse(browser, folder, source, f"--screenshot={picture}", f"--window-size={WIDTH},{tall}")
+        if not picture.is_file():
+            raise UserError(f"out: {browser} did not draw the page. Allowed: .html, .csv, .md, .json.", field="out")
+        write_atomically(path, picture.read_bytes())
+
+
+def _browse(browser: str, profile: str, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    common = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
+    command = [browser, *common, f"--user-data-dir={profile}/profile", "--virtual-time-budget=4000", *options]
+    try:
+        return subprocess.run(
+            [*command, source.as_uri()], capture_output=True, text=True, errors="replace", timeout=120, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).", field="out") from None
+
+
+def _scored(score: Score) -> str:
+    low, high = score.interval
+    return f"{100 * score.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+WRITERS: dict[str, Callable[[Page, Path], None]] = {
+    ".html": write_html,
+    ".png": write_png,
+    ".csv": write_csv,
+    ".md": write_markdown,
+    ".json": write_json,
+}
