@@ -1,0 +1,144 @@
+"""One score: how much evidence it rests on, its interval, its test against the floor, its verdict."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from scipy import special
+
+Verdict = Literal["at chance", "learning", "solved"]
+SOLVED = 0.99
+MASTERED = 0.95
+ALPHA = 0.05
+SEEDS_TO_DECIDE = 6
+"""With fewer paired seeds no two-sided permutation test can reach p < .05."""
+MANY_SEQUENCES = 30
+
+
+def design_effect(*, correct: int, total: int, sequences: int, squares: int) -> float:
+    """How many answers of one sequence are worth one independent answer: 1 if they are independent.
+
+    The variance of the number right per sequence over the variance that independent answers would have. `squares`
+    is the sum over sequences of the squared number right. Sequences are taken to hold equally many answers: pool
+    lengths with `pooled`, since different lengths in one count would pass for answers that hang together.
+    """
+    if not (0 < sequences <= total and 0 <= correct <= total and correct <= squares <= correct**2):
+        raise ValueError(f"no such evaluation: {correct=} {total=} {sequences=} {squares=}")
+    if total == sequences:
+        return 1.0
+    if sequences == 1:
+        return float(total)
+    whole = (total - 1) / (sequences - 1)  # the estimate when sequences are right or wrong as a whole
+    if correct in (0, total):
+        # Nothing shows how answers hang together. A single odd one would give 1, so many sequences count in full;
+        # with few, a floor's luck could make all of them right, and then no more than the sequences may count.
+        return 1.0 if sequences >= MANY_SEQUENCES else whole
+    accuracy = correct / total
+    observed = (squares - correct**2 / sequences) / (sequences - 1)
+    independent = total / sequences * accuracy * (1 - accuracy) * total / (total - 1)
+    return min(max(1.0, observed / independent), whole)
+
+
+def effective(*, correct: int, total: int, sequences: int, squares: int) -> float:
+    """The number of independent answers that say as much as `total` answers in `sequences` sequences.
+
+    The design effect is itself estimated, from `sequences` values: the ratio of squared t quantiles pays for that.
+    """
+    inflation = design_effect(correct=correct, total=total, sequences=sequences, squares=squares)
+    if inflation == 1.0 or sequences == 1:
+        return total / inflation
+    estimated = special.stdtrit(total - 1, 0.975) / special.stdtrit(sequences - 1, 0.975)
+    return max(1.0, total / inflation * float(estimated) ** 2)
+
+
+def pooled(parts: Iterable[tuple[int, float]]) -> float:
+    """The effective number of answers of several evaluations, such as lengths, each (answers, effective answers)."""
+    known = list(parts)
+    total = sum(answers for answers, _ in known)
+    return total**2 / sum(answers**2 / worth for answers, worth in known)
+
+
+def wilson(correct: float, total: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval for a proportion that stays inside [0, 1] and is honest at the ends.
+
+    With an effective number of answers, `correct` is the accuracy times it.
+    """
+    z = float(special.ndtri((1 + confidence) / 2))
+    share = correct / total
+    centre = share + z * z / (2 * total)
+    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
+    scale = 1 + z * z / total
+    low, high = (centre - half) / scale, (centre + half) / scale
+    return (0.0 if share == 0 else max(0.0, low)), (1.0 if share == 1 else min(1.0, high))
+
+
+def over_seeds(accuracies: Sequence[float], total: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval for the mean over seeds, each scored on the same `total` (effective) answers.
+
+    The wider, on either side, of what one evaluation set allows (Wilson) and of what the seeds show (bootstrap).
+    Seeds share the evaluation set, so their answers are not added up as if they were new evidence.
+    """
+    mean = math.fsum(accuracies) / len(accuracies)
+    low, high = wilson(mean * total, total, confidence)
+    chance = random.Random(0)
+    means = sorted(sum(chance.choices(accuracies, k=len(accuracies))) / len(accuracies) for _ in range(2000))
+    tail = (1 - confidence) / 2
+    return min(low, means[int(tail * 2000)]), max(high, means[int((1 - tail) * 2000) - 1])
+
+
+def p_above(accuracies: Sequence[float], total: float, floor: float) -> float:
+    """Exact probability of a mean this high, or higher, at the floor, on one set of `total` (effective) answers.
+
+    Both numbers are rounded down: a fraction of an answer is no evidence.
+    """
+    answers = max(1, math.floor(total))
+    correct = math.floor(math.fsum(accuracies) / len(accuracies) * answers + 1e-9)
+    if correct <= 0 or floor >= 1:
+        return 1.0
+    return float(special.betainc(correct, answers - correct + 1, max(floor, 0.0)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values: the chance of even one false positive in the table stays below alpha."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, running = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        running = max(running, min(1.0, p_values[i] * (len(p_values) - rank)))
+        adjusted[i] = running
+    return adjusted
+
+
+def verdict(accuracy: float, adjusted_p: float) -> Verdict:
+    """A cell that cannot be told from its floor is at chance, whatever its accuracy."""
+    if adjusted_p >= ALPHA:
+        return "at chance"
+    return "solved" if accuracy >= SOLVED else "learning"
+
+
+def rankable(verdicts: Mapping[str, str]) -> list[str]:
+    """Those that may be compared: cells at chance, not learned, failed or not run are never ranked."""
+    return [name for name, found in verdicts.items() if found in ("learning", "solved")]
+
+
+def normalised(accuracy: float, floor: float) -> float:
+    """The share of what lies above the floor, so that scores of different tasks can be averaged."""
+    if not 0 <= floor < 1:
+        raise ValueError(f"nothing can be learned above a floor of {floor}")
+    return (accuracy - floor) / (1 - floor)
+
+
+def iqm(values: Sequence[float]) -> float:
+    """Interquartile mean: of the middle half; a value that straddles a quartile counts with the part inside."""
+    if not values:
+        raise ValueError("the middle half of nothing")
+    n = len(values)
+    weights = [max(0.0, min(i + 1, 0.75 * n) - max(i, 0.25 * n)) for i in range(n)]
+    return math.fsum(weight * value for weight, value in zip(weights, sorted(values), strict=True)) / (n / 2)
+
+
+def solve_rate(accuracies: Sequence[float]) -> float:
+    """The share of seeds that solved the task."""
+    return sum(accuracy >= SOLVED for accuracy in accuracies) / len(accuracies)
