@@ -70,8 +70,7 @@ def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
         for part in PARTS
         if old.score(part) and new.score(part)
     ]
-    tested = [change.paired for change in found if change.paired]
-    adjusted = iter(stats.adjusted([pair for pair in tested]))
+    adjusted = iter(stats.together([change.paired for change in found if change.paired]))
     return [replace(change, paired=next(adjusted)) if change.paired else change for change in found]
 
 
@@ -87,7 +86,7 @@ def matched(before: Sequence[Table], after: Sequence[Table]) -> list[tuple[Table
 def _change(table: Table, old: Row, new: Row, part: Part) -> Change:
     verdicts = [row.verdict if part == "id" else row.beyond_verdict for row in (old, new)]
     paired = None
-    if len(stats.rankable(dict(enumerate(verdicts)))) == 2:
+    if len(stats.rankable(dict(zip(("before", "after"), verdicts, strict=True)))) == 2:
         was, now = old.by_seed(part), new.by_seed(part)
         seeds = sorted(set(was) & set(now))
         if seeds:

@@ -71,11 +71,11 @@ def _copying(tables: Sequence[Table]) -> Judgement:
     words = f"whole answers right beyond training, of those that mastered it within: {told}"
     if not {"none", "t5"} & {row.encoding for row in rows} or not {"rope", "sinusoidal"} & {row.encoding for row in rows}:
         return Judgement("not decidable at this size", f"too few mastered it within training; {words}")
-    found = table.comparisons.get("ood", {})
+    found = table.comparisons["ood"] if "ood" in table.comparisons else {}
     held, fell = ("none", "t5"), ("rope", "sinusoidal")
     pairs = [c for c in found.values() if {c.a, c.b} & set(held) and {c.a, c.b} & set(fell)]
-    right = [c for c in pairs if c.verdict == "beats" and c.winner in held]
-    wrong = [c for c in pairs if c.verdict == "beats" and c.winner in fell]
+    right = [c for c in pairs if c.winner in held]
+    wrong = [c for c in pairs if c.winner in fell]
     at_chance = [row.encoding for row in rows if row.beyond_verdict == "at chance"]
     held_up = [row.encoding for row in rows if row.encoding in held and row.encoding not in at_chance]
     if wrong:
@@ -108,7 +108,8 @@ def _randomised_wins(tables: Sequence[Table]) -> Judgement:
         if not other.mastered or not one.mastered:
             outcomes.append("open")
             continue
-        pair = next((c for c in table.comparisons["ood"].values() if {c.a, c.b} == {one.encoding, other.encoding}), None)
+        compared = table.comparisons["ood"].values() if "ood" in table.comparisons else ()
+        pair = next((c for c in compared if {c.a, c.b} == {one.encoding, other.encoding}), None)
         if pair is None:  # one of them is at chance
             outcomes.append("wins" if one.beyond_verdict == "at chance" != other.beyond_verdict else "open")
         else:
@@ -134,7 +135,7 @@ def _state_runs_full(tables: Sequence[Table]) -> Judgement:
         f"{pairs} pairs: " + ", ".join(f"{name} {100 * row.within.accuracy:.1f} %" for name, row in rows.items() if row.within)
         for pairs, rows in sorted(found.items())
     )
-    if growth.verdict == "beats":
+    if growth.winner:
         return Judgement("reproduced" if growth.difference > 0 else "not reproduced", words)
     return Judgement("not decidable at this size", f"the change of the gap is {growth.verdict}; {words}")
 

@@ -19,7 +19,7 @@ def more_runs(spec: ArenaSpec, tables: Sequence[Table], seed: int) -> list[Run]:
         for table in tables
         for pairs in table.comparisons.values()
         for comparison in pairs.values()
-        if comparison.verdict not in ("beats", "tied")
+        if not comparison.decided
         for encoding in (comparison.a, comparison.b)
     }
     if not waiting:

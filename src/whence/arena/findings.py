@@ -18,12 +18,6 @@ def findings(table: Table) -> list[str]:
     return lines + ([f"Failed runs, in no average: {', '.join(failed)}."] if failed else [])
 
 
-def claims_allowed(table: Table) -> str:
-    """What a table of so many seeds may claim."""
-    columns = sum(bool(pairs) for pairs in table.comparisons.values())
-    return stats.heading(table.seeds, columns=columns, sequential=table.looks == "often")
-
-
 def _verdicts(table: Table, part: Part) -> list[str]:
     named: dict[str, list[str]] = {}
     for row in table.rows:
@@ -43,8 +37,8 @@ def _verdicts(table: Table, part: Part) -> list[str]:
 
 def _sentences(table: Table, part: Part) -> list[str]:
     """Decided comparisons one by one, the open ones together."""
-    pairs = table.comparisons.get(part, {}).values()
-    told = [stats.sentence(c, part) for c in pairs if c.verdict in ("beats", "tied")]
+    pairs = table.comparisons[part].values() if part in table.comparisons else ()
+    told = [stats.sentence(c, part) + "." for c in pairs if c.decided]
     still_open = [f"{c.a} and {c.b}" for c in pairs if c.verdict == "undecided"]
     where = "within" if part == "id" else "beyond"
     return told + ([f"Undecided {where} training: {'; '.join(still_open)}."] if still_open else [])

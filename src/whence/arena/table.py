@@ -6,6 +6,7 @@ themselves, so that a table can be made of a plan, of a sweep, or of any runs th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -17,8 +18,11 @@ from whence.runs.store import Store
 
 Part = Literal["id", "ood"]
 PARTS: tuple[Part, ...] = ("id", "ood")
+Comparisons = Mapping[Part, Mapping[tuple[str, str], stats.Comparison]]
 Looks = Literal["once", "often"]
 """Once, at a number of seeds fixed beforehand; or after every seed, until decided, which has to be paid for."""
+SeedScores = Mapping[str, Mapping[int, float]]
+"""By encoding, by seed."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class Table:
     run: Run
     """Any of its runs."""
     rows: tuple[Row, ...]
-    comparisons: Mapping[Part, Mapping[tuple[str, str], stats.Comparison]]
+    comparisons: Comparisons
     looks: Looks = "once"
 
     @property
@@ -177,10 +181,16 @@ class Table:
         return min((row.finished for row in self.rows), default=0)
 
     @property
+    def heading(self) -> str:
+        """What a table of so many seeds may claim."""
+        levels = stats.share_alpha({part: len(pairs) for part, pairs in self.comparisons.items()})
+        return stats.heading(self.seeds, levels, contenders=len(self.rows), until_decided=self.looks == "often")
+
+    @property
     def decided(self) -> bool:
         """Nothing that was asked is still open."""
         asked = [c for pairs in self.comparisons.values() for c in pairs.values()]
-        return all(c.verdict in ("beats", "tied") for c in asked)
+        return all(c.decided for c in asked)
 
     def floors(self) -> str:
         """In words."""
@@ -196,7 +206,7 @@ class Table:
             "title": self.title,
             "task": self.task,
             "seeds": self.seeds,
-            "heading": stats.heading(self.seeds),
+            "heading": self.heading,
             "rows": [row.to_json() for row in self.rows],
             "comparisons": [
                 {"part": part, **c.to_json()} for part, pairs in self.comparisons.items() for c in pairs.values()
@@ -293,17 +303,42 @@ def _judge(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _compare(rows: Sequence[Row], looks: Looks) -> dict[Part, dict[tuple[str, str], stats.Comparison]]:
+def _compare(rows: Sequence[Row], looks: Looks) -> Comparisons:
     """All pairs of encodings that may be ranked; beyond training, of those that mastered the task within it."""
     verdicts: dict[Part, dict[str, str]] = {
         "id": {row.encoding: row.verdict for row in rows if row.within},
         "ood": {row.encoding: row.beyond_verdict for row in rows if row.beyond and row.mastered},
     }
     ranked = {part: stats.rankable(found) for part, found in verdicts.items()}
-    scores: dict[Part, dict[str, dict[int, float]]] = {
-        part: {row.encoding: row.by_seed(part) for row in rows if row.encoding in ranked[part]} for part in PARTS
+    scores = {part: {row.encoding: row.by_seed(part) for row in rows if row.score(part)} for part in PARTS}
+    return (_compare_once if looks == "once" else _compare_often)(scores, ranked)
+
+
+def _compare_once(scores: Mapping[Part, SeedScores], ranked: Mapping[Part, Sequence[str]]) -> Comparisons:
+    """At a number of seeds fixed beforehand, over the seeds that all contenders have."""
+    asked = {part: {name: scores[part][name] for name in names} for part, names in ranked.items() if len(names) > 1}
+    levels = stats.share_alpha({part: len(contenders) for part, contenders in asked.items()})
+    found: dict[Part, Mapping[tuple[str, str], stats.Comparison]] = {}
+    for part, contenders in asked.items():
+        seeds = sorted(set.intersection(*(set(by_seed) for by_seed in contenders.values())))
+        if seeds:
+            paired = {name: [by_seed[seed] for seed in seeds] for name, by_seed in contenders.items()}
+            found[part] = stats.compare(paired, levels[part])
+    return found
+
+
+def _compare_often(scores: Mapping[Part, SeedScores], ranked: Mapping[Part, Sequence[str]]) -> Comparisons:
+    """After every seed: all pairs pay for the looks, those that may be ranked are shown."""
+    differences = {
+        (part, one, two): [contenders[one][s] - contenders[two][s] for s in sorted(set(contenders[one]) & set(contenders[two]))]
+        for part, contenders in scores.items()
+        for one, two in itertools.combinations(contenders, 2)
     }
-    return stats.compare_parts(scores, looks)
+    found: dict[Part, dict[tuple[str, str], stats.Comparison]] = {}
+    for (part, one, two), comparison in stats.sequential(differences).items():
+        if one in ranked[part] and two in ranked[part]:
+            found.setdefault(part, {})[one, two] = comparison
+    return found
 
 
 def _row(encoding: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str], tuned: Sequence[str]) -> Row:
@@ -370,19 +405,20 @@ def _score(members: Sequence[Member], part: Part) -> Score | None:
         return None
     run = members[0].run
     lengths = (run.train_length,) if part == "id" else run.test_lengths
-    sets = [[member.metrics["lengths"][str(length)] for member in members] for length in lengths]
     several = any(p["total"] > p["sequences"] for p in parts)
     return Score(
         per_seed=tuple(p["correct"] / p["total"] for p in parts),
-        effective=sum(min(stats.effective(**_counts(counts)) for counts in per_length) for per_length in sets),
-        floors=_pooled_floors(run, {n: counts[0]["total"] for n, counts in zip(lengths, sets, strict=True)}),
+        effective=min(_effective([m.metrics["lengths"][str(n)] for n in lengths]) for m in members),
+        floors=_pooled_floors(run, {n: members[0].metrics["lengths"][str(n)]["total"] for n in lengths}),
         loss=_mean([p["loss"] for p in parts]),
         exact=tuple(p["exact"] / p["sequences"] for p in parts) if several else (),
     )
 
 
-def _counts(counts: Mapping[str, Any]) -> dict[str, int]:
-    return {name: counts[name] for name in ("correct", "total", "sequences", "squares")}
+def _effective(sets: Sequence[Mapping[str, Any]]) -> float:
+    """Independent answers that the evaluation sets of one run are worth together."""
+    names = ("correct", "total", "sequences", "squares")
+    return stats.pooled((counts["total"], stats.effective(**{name: counts[name] for name in names})) for counts in sets)
 
 
 def _pooled_floors(run: Run, totals: Mapping[int, int]) -> dict[str, float]:

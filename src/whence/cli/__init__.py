@@ -14,6 +14,10 @@ from whence.errors import UserError, not_allowed
 VERBS = {
     "arena": "compare positional encodings on tasks, within and beyond the training length",
     "train": "train one model: one task, one encoding, one seed",
+    "report": "a page, picture or table of stored runs and comparisons",
+    "compare": "two stored comparisons: what was changed, and what changed with it",
+    "presets": "comparisons that come with whence: what each is, costs and should give",
+    "reproduce": "check published claims: run their presets and judge them",
     "encodings": "list the positional encodings, where each enters and what it does past training",
     "tasks": "list the tasks and the scores that need no skill",
     "runs": "list, show, export, verify, resume or remove stored runs",
@@ -50,7 +54,7 @@ def run(arguments: list[str]) -> int:
         verb = arguments[0]
         if verb not in VERBS:
             raise not_allowed("verb", verb, list(VERBS))
-        if verb in ("arena", "train") and sys.stderr.isatty():
+        if verb in ("arena", "train", "report", "compare", "reproduce") and sys.stderr.isatty():
             print("whence: starting (loading torch) …", file=sys.stderr)
         return importlib.import_module(f"whence.cli.{verb}").main(arguments[1:])
     except UserError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -142,5 +141,5 @@ def _budget(spec: ArenaSpec, tables: list[Table], outcome: Outcome) -> str:
         return "decided: every comparison of encodings that may be ranked"
     if outcome.interrupted:
         return "interrupted before everything was decided"
-    left = sum(c.verdict not in ("beats", "tied") for t in tables for pairs in t.comparisons.values() for c in pairs.values())
+    left = sum(not c.decided for table in tables for pairs in table.comparisons.values() for c in pairs.values())
     return f"the budget is spent ({spec.max_seeds} seeds, or the minutes): {left} comparisons are still undecided"

@@ -68,9 +68,9 @@ def _cells(change: Change) -> list[str]:
     pair = change.paired
     if pair is None:
         return [change.table, change.encoding, where, change.before, change.after, "", "", "not ranked"]
-    low, high = pair.interval
-    size = f"{percent(pair.difference)} [{percent(low)}, {percent(high)}]"
-    verdict = {"beats": "better" if pair.difference > 0 else "worse"}.get(pair.verdict, pair.verdict)
+    span = f" [{percent(pair.interval[0])}, {percent(pair.interval[1])}]" if pair.interval else ""
+    size = percent(pair.difference) + span
+    verdict = {"after": "better", "before": "worse"}.get(pair.winner or "", pair.verdict)
     return [change.table, change.encoding, where, change.before, change.after, size, str(pair.n), f"{verdict}, p = {pair.p:.3f}"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.arena.findings import claims_allowed, findings
+from whence.arena.findings import findings
 from whence.arena.table import Row, Score, Table, overall
 from whence.cli.output import duration, percent, print_table
 
@@ -38,7 +38,7 @@ def _print_one(table: Table) -> None:
         [[cell for i, cell in enumerate(row) if i not in empty] for row in cells],
         caption=table.floors(),
     )
-    for line in [*findings(table), claims_allowed(table)]:
+    for line in [*findings(table), table.heading]:
         print(f"  {line}")
     print()
 

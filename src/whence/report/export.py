@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.arena.attention import maps_of
-from whence.arena.findings import claims_allowed, findings
+from whence.arena.findings import findings
 from whence.arena.table import Score, Table
 from whence.errors import UserError
 from whence.report.page import Page
@@ -64,7 +64,7 @@ def write_csv(page: Page, path: Path) -> None:
 def write_markdown(page: Page, path: Path) -> None:
     lines = [f"# {page.title}", ""]
     for table in page.tables:
-        lines += [f"## {table.title}", "", claims_allowed(table) + ".", "", *(f"- {line}" for line in findings(table)), ""]
+        lines += [f"## {table.title}", "", table.heading + ".", "", *(f"- {line}" for line in findings(table)), ""]
         lines += ["| encoding | seeds | within % | verdict | beyond % | verdict |", "|---|---|---|---|---|---|"]
         for row in table.rows:
             within = _scored(row.within) if row.within else ""

@@ -55,7 +55,8 @@ def accuracy_over_lengths(table: Table) -> go.Figure:
     if floors:
         _add_line(figure, list(floors.items()), "floor", "length", width=1, style={"color": "#888", "dash": "dot"})
         figure.update_xaxes(type="log", tickvals=list(floors), ticktext=[str(n) for n in floors])
-    figure.add_vline(table.run.train_length, line_dash="dot", line_color="#888", annotation_text="end of training")
+    end = [(table.run.train_length, 0.0), (table.run.train_length, 1.0)]  # a line of its own: marks ignore a log axis
+    _add_line(figure, end, "end of training", "length", width=1, style={"color": "#888", "dash": "dash"})
     return figure
 
 

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 
 from whence.arena.attention import Maps
-from whence.arena.findings import claims_allowed, findings
+from whence.arena.findings import findings
 from whence.arena.table import Row, Score, Table, overall
 from whence.report.attention import MAP_SCRIPT, attention_section
 from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style
@@ -25,12 +25,12 @@ body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem } h2 { font-size: 1.25rem; margin-top: 3rem } h3 { font-size: 1rem; margin: 2rem 0 .3rem }
 table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
 th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #ddd; vertical-align: top }
-td.n { font-variant-numeric: tabular-nums; white-space: nowrap } .note { color: #555 }
+td.n { font-variant-numeric: tabular-nums; white-space: nowrap } td.cost { min-width: 6rem } .note { color: #555 }
 .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
 .badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
 .badge.solved { border-color: #009E73; color: #00654a } .badge.chance { color: #777; border-style: dashed }
 pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre { padding: .8rem; overflow-x: auto }
-code { overflow-wrap: anywhere } ul.findings li { margin: .2rem 0 } canvas { image-rendering: pixelated; max-width: 100% }
+code { overflow-wrap: anywhere } ul.findings li { margin: .2rem 0 } canvas { image-rendering: pixelated; max-width: 100%; border: 1px solid #ccc }
 .maps { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start } .maps label { display: block; margin: .3rem 0 }
 """
 
@@ -104,7 +104,7 @@ class Page:
         maps = {row.encoding: self.maps[table.title, row.encoding] for row in table.rows if (table.title, row.encoding) in self.maps}
         return [
             f"<h2>{html.escape(table.title)}</h2>",
-            f"<p class=note>{html.escape(claims_allowed(table))}</p>",
+            f"<p class=note>{html.escape(table.heading)}</p>",
             f"<ul class=findings>{found}</ul>",
             f"<p>{where} {html.escape(_floors(table))}</p>",
             "<div class=scroll><table><tr><th>encoding<th>within (%)<th>verdict<th>beyond (%)<th>verdict"
@@ -149,7 +149,7 @@ def _table_row(row: Row) -> str:
         f"<td class=n>{within}<td>{_badge(row.verdict)}{failed}<td class=n>{beyond}<td>{_badge(row.beyond_verdict)}"
         f"<td class=n>{'' if row.gap is None else f'{100 * row.gap:.1f}'}<td class=n>{exact}"
         f"<td class=n>{f'{solved} of {row.finished}' if row.within else ''}"
-        f"<td class=n>{f'{row.within.loss:.3f}' if row.within else ''}<td>{_dots(row)}<td class=n>{speed}</tr>"
+        f"<td class=n>{f'{row.within.loss:.3f}' if row.within else ''}<td>{_dots(row)}<td class=cost>{speed}</tr>"
     )
 
 

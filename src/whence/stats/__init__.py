@@ -27,7 +27,7 @@ from whence.stats.cells import (
     verdict,
     wilson,
 )
-from whence.stats.pairs import TIE_MARGIN, Comparison, Outcome, compare, seeds_needed, share_alpha
+from whence.stats.pairs import TIE_MARGIN, Comparison, Outcome, compare, seeds_needed, share_alpha, together
 from whence.stats.words import heading, sentence
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "sequential",
     "share_alpha",
     "solve_rate",
+    "together",
     "verdict",
     "wilson",
 ]

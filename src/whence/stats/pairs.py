@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from scipy import special
@@ -49,9 +49,16 @@ class Comparison:
         return {"a beats b": self.b, "b beats a": self.a}.get(self.verdict)
 
     @property
+    def decided(self) -> bool:
+        return self.winner is not None or self.verdict == "tied"
+
+    @property
     def small(self) -> bool:
         """Whether the whole interval lies where a difference does not matter."""
         return self.interval is not None and self.interval[0] >= -TIE_MARGIN and self.interval[1] <= TIE_MARGIN
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "winner": self.winner}
 
 
 def compare(
@@ -113,6 +120,15 @@ def half_widths(differences: np.ndarray, confidence: float) -> np.ndarray | None
     if n < 2:
         return None
     return special.stdtrit(n - 1, (1 + confidence) / 2) * differences.std(axis=0, ddof=1) / math.sqrt(n)
+
+
+def together(pairs: Sequence[Comparison]) -> list[Comparison]:
+    """Pairs that were compared one by one, judged as one family (Holm)."""
+    adjusted = holm([pair.p if pair.p is not None else 1.0 for pair in pairs])
+    return [
+        replace(pair, p=p, verdict="undecided" if pair.winner and p > ALPHA else pair.verdict)
+        for pair, p in zip(pairs, adjusted, strict=True)
+    ]
 
 
 def share_alpha(parts: Mapping[str, int]) -> dict[str, float]:

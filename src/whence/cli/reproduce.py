@@ -1,0 +1,74 @@
+"""`whence reproduce`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from whence.cli.options import Engine, parse_options
+from whence.cli.output import print_json, print_table, stderr
+from whence.errors import not_allowed
+
+if TYPE_CHECKING:
+    from whence.arena.claims import Claim, Judgement
+
+DESCRIPTION = """Check published claims about positional encodings: run the preset of each, and judge it by the table.
+
+  whence reproduce                        what there is to check, and what the stored runs say so far (runs nothing)
+  whence reproduce claim_even_pairs       run what is missing, then judge
+  whence reproduce --all                  all of them (see 'whence presets' for what each costs)
+
+A claim is reproduced, not reproduced, or not decidable at this size, with the reason."""
+
+
+class Reproducing(Engine):
+    """Where and how to run: none of this changes what a run is."""
+
+    all: bool = Field(default=False, description="run the presets of all claims")
+
+
+def main(arguments: list[str]) -> int:
+    options, words = parse_options(
+        Reproducing, arguments, prog="whence reproduce CLAIM…", description=DESCRIPTION, words=True
+    )
+    from whence.arena.claims import CLAIMS, judge
+    from whence.arena.kept import preset_path, read
+    from whence.arena.table import tabulate
+    from whence.cli.sweep import leave, run_specs
+    from whence.runs.store import Store
+
+    for word in words:
+        if word not in CLAIMS:
+            raise not_allowed("claim", word, list(CLAIMS))
+    store, code = Store(options.store), 0
+    found: dict[str, Judgement] = {}
+    for name, claim in CLAIMS.items():
+        spec = read(preset_path(name))
+        runs = spec.plan()
+        if name in words or options.all:
+            stderr.print(f"{name}: {len(runs)} runs", highlight=False)
+            store, outcome = run_specs(runs, options)
+            code = max(code, leave(outcome))
+            if outcome.interrupted:
+                return code
+        found[name] = judge(claim, tabulate(runs, store, tuned=spec.tuned))
+    if options.json_:
+        print_json([_document(CLAIMS[name], judgement) for name, judgement in found.items()])
+        return code
+    print_table(
+        "published claims",
+        ["claim", "who", "says", "here", "because"],
+        [[n, CLAIMS[n].who, CLAIMS[n].says, judgement.outcome, judgement.reason] for n, judgement in found.items()],
+    )
+    return code
+
+
+def _document(claim: Claim, judgement: Judgement) -> dict[str, str]:
+    return {
+        "claim": claim.preset,
+        "who": claim.who,
+        "says": claim.says,
+        "outcome": judgement.outcome,
+        "reason": judgement.reason,
+    }
