@@ -1,9 +1,9 @@
-"""Every label against a solver that shares no code with the task; every floor against a baseline that has it."""
+"""What every task must keep to. A new file in the folder is tested by it with no edit here."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+import inspect
+import re
 
 import pytest
 import torch
@@ -11,127 +11,237 @@ import torch
 from whence.tasks import TASKS
 from whence.tasks.base import Batch, Task
 
-
-def k_back(inputs: list[int], task: Task) -> list[int | None]:
-    return [None if i < task.k else inputs[i - task.k] for i in range(len(inputs))]  # type: ignore[attr-defined]
-
-
-def running_sum(inputs: list[int], task: Task) -> list[int | None]:
-    return [None if i == 0 else sum(inputs[:i]) % task.base for i in range(len(inputs))]  # type: ignore[attr-defined]
-
-
-def first_is_last(inputs: list[int], _: Task) -> int:
-    return int(inputs[0] == inputs[-1])
-
-
-def distance(inputs: list[int], task: Task) -> float:
-    first, second = (i for i, symbol in enumerate(inputs) if symbol == task.distractors)  # type: ignore[attr-defined]
-    return (second - first) / task.unit  # type: ignore[attr-defined]
-
-
-SOLVERS: dict[str, Callable[..., object]] = {
-    "k_back_recall": k_back,
-    "modular_sum": running_sum,
-    "long_range_match": first_is_last,
-    "marker_distance": distance,
+FURTHER_OPTIONS = {
+    "associative_recall": ["keys=40,values=2"],
+    "copy": ["letters=2"],
+    "k_back": ["k=1,symbols=3", "k=5"],
+    "k_back_recall": ["k=1,symbols=2"],
+    "long_range_match": ["symbols=3", "ask=location,symbols=3"],
+    "marker_distance": ["distractors=1"],
+    "modular_arithmetic": ["base=2", "base=7,operators=+-"],
+    "needle": ["letters=2", "letters=50"],
+    "own_position": ["places=40"],
+    "repeat_copy": ["times=1", "letters=2"],
+    "reverse": ["letters=2"],
+    "shift_invariant_pattern": ["pattern=2,slack=1,others=1", "pattern=6,slack=4", "ask=location,pattern=2"],
+    "sort": ["letters=2"],
 }
+"""Beyond the defaults and the options of a task's own examples."""
+
+CHOICES = [
+    str(choice)
+    for name in TASKS.names()
+    for choice in dict.fromkeys(
+        TASKS.choose(f"{name}:{options}")
+        for options in ["", *(example[0] for example in TASKS[name].examples), *FURTHER_OPTIONS.get(name, [])]
+    )
+]
+every_choice = pytest.mark.parametrize("choice", CHOICES)
+every_name = pytest.mark.parametrize("name", TASKS.names())
 
 
-def draw(name: str, batch: int, length: int, seed: int = 0) -> tuple[Task, Batch]:
-    task = TASKS.choose(name).build()
-    return task, task.sample(torch.Generator().manual_seed(seed), batch, length)
+def build(choice: str) -> Task:
+    return TASKS.choose(choice).build()
 
 
-def test_every_task_has_a_solver() -> None:
-    assert set(SOLVERS) == set(TASKS.names())
+def lengths(task: Task) -> list[int]:
+    wanted = {task.shortest, task.shortest + 1, 17, 40}
+    return sorted(n for n in wanted if task.shortest <= n <= (task.longest or n))
 
 
-@pytest.mark.parametrize("name", TASKS.names())
-@pytest.mark.parametrize("length", [4, 5, 17, 40])
-def test_labels(name: str, length: int) -> None:
-    task, batch = draw(name, 50, length)
-    assert batch.inputs.shape == (50, length)
-    assert batch.positions.tolist() == [list(range(length))]
-    assert batch.inputs.min() >= 0
-    assert batch.inputs.max() < task.symbols
-    for row in range(50):
-        answer = SOLVERS[name](batch.inputs[row].tolist(), task)
-        targets, scored = batch.targets[row].tolist(), batch.scored[row].tolist()
-        if isinstance(answer, list):
-            assert scored == [a is not None for a in answer]
-            assert [t for t, s in zip(targets, scored, strict=True) if s] == [a for a in answer if a is not None]
-        elif task.goal == "regression":
-            assert targets == pytest.approx([answer])
+def draw(task: Task, rows: int, length: int, seed: int = 0) -> Batch:
+    return task.sample(torch.Generator().manual_seed(seed), rows, length)
+
+
+@every_name
+def test_examples_are_solved_as_worked_by_hand(name: str) -> None:
+    assert TASKS[name].examples, "no example"
+    for options, inputs, answers in TASKS[name].examples:
+        task = build(f"{name}:{options}")
+        assert task.solve(inputs) == answers
+        assert max(inputs) < task.symbols
+        if task.per == "token":
+            assert len(answers) == len(inputs)
+
+
+@every_choice
+def test_labels_are_the_truth(choice: str) -> None:
+    task = build(choice)
+    for length in lengths(task):
+        batch = draw(task, 100, length, seed=length)
+        for row, inputs in enumerate(batch.inputs.tolist()):
+            answers, targets = task.solve(inputs), batch.targets[row].reshape(-1).tolist()
+            if task.per == "token":
+                assert batch.scored[row].tolist() == [answer is not None for answer in answers]
+            known = [(target, answer) for target, answer in zip(targets, answers, strict=True) if answer is not None]
+            assert [target for target, _ in known] == pytest.approx([answer for _, answer in known])
+
+
+@every_choice
+def test_batches_are_of_the_declared_kind(choice: str) -> None:
+    task = build(choice)
+    for length in lengths(task):
+        batch, tokens = draw(task, 30, length), task.tokens(length)
+        assert batch.inputs.shape == (30, tokens)
+        assert batch.inputs.dtype == torch.long
+        assert batch.inputs.min() >= 0
+        assert batch.inputs.max() < task.symbols
+        assert batch.positions.tolist() == [list(range(tokens))]
+        assert batch.scored.dtype == torch.bool
+        assert batch.scored.shape == {"token": (30, tokens), "sequence": (30,), "place": (30, task.outputs)}[task.per]
+        assert batch.scored.flatten(1 if batch.scored.ndim > 1 else 0).any(-1).all(), "a sequence that asks nothing"
+        assert 0 <= batch.prompt <= tokens
+        if task.goal == "regression":
+            assert batch.targets.shape == (*batch.scored.shape, task.outputs)
+            assert batch.targets.is_floating_point()
+            assert batch.targets.isfinite().all()
         else:
-            assert targets == answer
-    if task.goal == "classification":
-        assert batch.targets.max() < task.outputs
+            assert batch.targets.shape == batch.scored.shape
+            assert batch.targets.dtype == torch.long
+            assert batch.targets.min() >= 0
+            assert batch.targets.max() < (tokens if task.per == "place" else task.outputs)
 
 
-@pytest.mark.parametrize("name", TASKS.names())
-def test_equal_generators_give_equal_data(name: str) -> None:
-    one, two, other = (draw(name, 4, 12, seed)[1] for seed in (3, 3, 4))
+@every_choice
+def test_every_input_and_every_answer_occurs(choice: str) -> None:
+    """Rows of the embedding or of the head that nothing trains would be a mistake in the task's numbers."""
+    task = build(choice)
+    length = min(40, task.longest or 40)
+    batches = [draw(task, 500, length, seed) for seed in range(3)]
+    unused = set(range(task.symbols)) - set(torch.cat([batch.inputs for batch in batches]).unique().tolist())
+    assert len(unused) <= int(task.feeds_answers), unused  # the blank that stands where no answer is fed
+    if task.goal == "classification" and task.per != "place":
+        answers = torch.cat([batch.targets[batch.scored] for batch in batches]).unique()
+        assert answers.tolist() == list(range(task.outputs))
+
+
+@every_choice
+def test_equal_generators_give_equal_data(choice: str) -> None:
+    task = build(choice)
+    length = lengths(task)[-1]
+    one, two, other = (draw(task, 16, length, seed) for seed in (3, 3, 4))
     assert torch.equal(one.inputs, two.inputs)
     assert torch.equal(one.targets, two.targets)
+    assert torch.equal(one.scored, two.scored)
     assert not torch.equal(one.inputs, other.inputs)
+    state = torch.random.get_rng_state()
+    generator = torch.Generator().manual_seed(3)
+    first, second = task.sample(generator, 16, length), task.sample(generator, 16, length)
+    assert torch.equal(first.inputs, one.inputs)
+    assert not torch.equal(first.inputs, second.inputs)
+    assert torch.equal(state, torch.random.get_rng_state()), "drawn from elsewhere than the generator"
 
 
-@pytest.mark.parametrize("name", TASKS.names())
-def test_the_shortest_length_works_and_worked_examples_are_there(name: str) -> None:
-    task = TASKS.choose(name).build()
-    batch = task.sample(torch.Generator().manual_seed(0), 8, max(task.shortest, 2))
-    assert batch.scored.any()
-    assert (type(task).__doc__ or "").count("\n") >= 2, "no worked example"
+@every_choice
+def test_shortcuts_have_the_shape_of_scored(choice: str) -> None:
+    task = build(choice)
+    for length in lengths(task):
+        batch = draw(task, 20, length)
+        for name, feature in task.shortcuts(batch).items():
+            assert name == name.strip() != ""
+            assert feature.shape == batch.scored.shape, name
+            assert feature.dtype == torch.long, name
 
 
-def accuracy(guesses: list[int], answers: list[int]) -> float:
-    return sum(g == a for g, a in zip(guesses, answers, strict=True)) / len(answers)
+@every_choice
+def test_floors_are_shares(choice: str) -> None:
+    task = build(choice)
+    floors = task.floors(task.shortest)
+    assert floors
+    assert all(isinstance(name, str) and 0 <= value <= 1 for name, value in floors.items())
+    again = build(choice).floors(task.shortest)
+    assert again == floors
+    again.clear()  # a copy: what one reader does to it is not seen by the next
+    assert task.floors(task.shortest) == floors
 
 
-def test_floor_of_k_back_recall_is_what_the_shortcut_scores() -> None:
-    task, batch = draw("k_back_recall", 400, 32, seed=9)
-    guesses, answers = [], []
-    for row in batch.inputs.tolist():
-        for i in range(3, 32):
-            counts = Counter(row[:i])
-            guesses.append(min(counts, key=lambda s: (-counts[s], s)))
-            answers.append(row[i - 3])
-    floor = task.floors(32)["most frequent symbol so far"]
-    assert accuracy(guesses, answers) == pytest.approx(floor, abs=0.012)
-    assert floor == pytest.approx(0.21, abs=0.02)
-    assert task.floors(64, first=32)["most frequent symbol so far"] < floor
+@every_name
+def test_shortcuts_do_not_solve_the_task(name: str) -> None:
+    task = build(name)
+    floors = task.floors(task.train_length)
+    assert max(floors.values()) < 0.95, max(floors, key=lambda shortcut: floors[shortcut])
+    if task.goal == "classification":
+        assert floors["uniform guess"] <= max(floors.values())
 
 
-def test_floor_of_modular_sum() -> None:
-    task, batch = draw("modular_sum", 4000, 20, seed=9)
-    copies = (batch.targets[:, 1:] == batch.inputs[:, :-1]).float().mean().item()
-    assert copies == pytest.approx(task.floors(20)["copy of the previous number"], abs=0.006)
-    beyond = (batch.targets[:, 10:] == batch.inputs[:, 9:-1]).float().mean().item()
-    assert beyond == pytest.approx(task.floors(20, first=10)["copy of the previous number"], abs=0.006)
+@every_name
+def test_default_lengths_are_possible(name: str) -> None:
+    task = build(name)
+    wanted = [task.train_length, *task.lengths_beyond(task.train_length)]
+    assert wanted == sorted(set(wanted))
+    for length in wanted:
+        assert task.shortest <= length <= (task.longest or length)
+        assert draw(task, 2, length).inputs.shape == (2, task.tokens(length))
+    tokens = [task.tokens(length) for length in range(task.shortest, task.shortest + 5)]
+    assert tokens == sorted(set(tokens)), "longer problems take more tokens"
 
 
-def test_long_range_match_gives_nothing_to_bags_and_counts() -> None:
-    """Whatever can be said of the symbols without their places has the same distribution under both answers."""
-    task, batch = draw("long_range_match", 60_000, 12, seed=9)
-    last = batch.inputs[:, -1:]
-    seen = (batch.inputs[:, :-1] == last).sum(1)
-    yes, no = seen[batch.targets == 1], seen[batch.targets == 0]
-    assert seen.min() >= 1, "never having been seen would give the answer away"
-    for count in range(1, 4):
-        assert (yes == count).float().mean().item() == pytest.approx((no == count).float().mean().item(), abs=0.012)
-    by_count = max(((seen >= c) == (batch.targets == 1)).float().mean().item() for c in range(1, 6))
-    assert by_count == pytest.approx(task.floors(12)["count of symbols"], abs=0.01)
-    assert batch.targets.float().mean().item() == pytest.approx(0.5, abs=0.01)
-    recent = (batch.inputs[:, 6:-1] == last).sum(1)
-    by_recent = max(((recent < c) == (batch.targets == 1)).float().mean().item() for c in range(1, 6))
-    assert by_recent == pytest.approx(task.floors(12)["count of symbols in the recent half"], abs=0.02)
+@every_choice
+def test_tasks_are_equal_if_their_options_are(choice: str) -> None:
+    one, two = build(choice), build(choice)
+    assert one is not two
+    assert one == two
+    assert hash(one) == hash(two)
+    others = [build(other) for other in CHOICES if other != choice]
+    assert one not in others
+    assert len({one, two, *others}) == len(CHOICES)
 
 
-def test_floor_of_marker_distance() -> None:
-    task, batch = draw("marker_distance", 40_000, 20, seed=9)
-    found = Counter((batch.targets * task.unit).round().int().flatten().tolist())  # type: ignore[attr-defined]
-    best = max(found.values()) / 40_000
-    assert best == pytest.approx(task.floors(20)["the commonest distance (1)"], abs=0.006)
-    right = task.correct(batch.targets + 0.4 / task.unit, batch.targets)  # type: ignore[attr-defined]
-    assert right.all()
-    assert not task.correct(batch.targets + 0.6 / task.unit, batch.targets).any()  # type: ignore[attr-defined]
+@every_name
+def test_options_are_described(name: str) -> None:
+    for option, field in TASKS.choices[name].model_fields.items():
+        assert option == "name" or field.description, option
+    assert all(p.kind is p.KEYWORD_ONLY for p in inspect.signature(TASKS[name]).parameters.values())
+
+
+@every_name
+def test_docstrings_have_a_worked_example(name: str) -> None:
+    text = inspect.cleandoc(TASKS[name].__doc__ or "")
+    summary, *rest = text.split("\n\n")
+    assert "\n" not in summary
+    worked = [part for part in rest if re.search(r"→|inputs", part)]
+    assert worked, "no paragraph with `inputs … targets …` or `question → answer`"
+
+
+@every_choice
+def test_fed_answers_come_one_place_late(choice: str) -> None:
+    task = build(choice)
+    if not task.feeds_answers:
+        return
+    for length in lengths(task):
+        batch = draw(task, 20, length)
+        assert task.per == "token"
+        assert batch.prompt > 0
+        assert torch.equal(batch.inputs[:, batch.prompt :], batch.targets[:, batch.prompt - 1 : -1])
+        assert batch.scored[:, batch.prompt - 1 :].all()
+        assert not batch.scored[:, : batch.prompt - 1].any()
+
+
+@every_choice
+def test_right_answers_are_counted_as_right(choice: str) -> None:
+    task = build(choice)
+    batch = draw(task, 20, lengths(task)[-1])
+    if task.goal == "regression":
+        right, wrong = batch.targets, batch.targets + 1e6
+    else:
+        kinds = task.tokens(lengths(task)[-1]) if task.per == "place" else task.outputs
+        right = torch.nn.functional.one_hot(batch.targets, kinds).float()
+        right = right.transpose(1, 2) if task.per == "place" else right
+        wrong = -right
+    assert task.correct(right, batch.targets).shape == batch.scored.shape
+    assert task.correct(right, batch.targets).all()
+    assert not task.correct(wrong, batch.targets).any()
+
+
+@every_choice
+def test_counted_answers_lie_beyond_where_that_is_asked(choice: str) -> None:
+    task = build(choice)
+    length = lengths(task)[-1]
+    batch = draw(task, 4, length)
+    counted = task.counted(batch, length // 2)
+    if task.dense and task.per == "token":
+        assert not counted[:, : length // 2].any()
+        assert torch.equal(counted[:, length // 2 :], batch.scored[:, length // 2 :])
+    else:
+        assert torch.equal(counted, batch.scored)
+    assert torch.equal(task.counted(batch, 0), batch.scored)

@@ -12,7 +12,9 @@ from whence.tasks.base import Answer, Batch, Task, line
 
 Feed = Annotated[
     Literal["fed", "blank"],
-    Field(description="fed: earlier answers are inputs, as in a language model; blank: nothing is, all are given at once"),
+    Field(
+        description="fed: earlier answers are inputs, as in a language model; blank: nothing is, all are given at once"
+    ),
 ]
 Alphabet = Annotated[int, Field(ge=2, description="size of the alphabet")]
 

@@ -58,7 +58,7 @@ class Task(Variant, abc.ABC):
     train_length: ClassVar[int] = 32
     stretch: ClassVar[tuple[int, ...]] = (2, 4)
     """Lengths beyond training, as multiples of the training length, unless the user names others."""
-    examples: ClassVar[list[tuple[str, list[int], list[Answer]]]] = []
+    examples: ClassVar[tuple[tuple[str, list[int], list[Answer]], ...]] = ()
     """Worked by hand: (options as a user writes them, inputs, what `solve` must say)."""
     symbols: int
     outputs: int
@@ -69,7 +69,7 @@ class Task(Variant, abc.ABC):
 
     @abc.abstractmethod
     def solve(self, inputs: list[int]) -> list[Answer]:
-        """The answers to one sequence, from the inputs alone, in plain Python: the truth that labels are tested against.
+        """The answers to one sequence, from the inputs alone, in plain Python: the truth that labels are held to.
 
         One per token (None where none is asked), or one, or one per place.
         """
@@ -127,4 +127,3 @@ def _measured_floors(task: Task, length: int, first: int) -> dict[str, float]:
 def line(length: int) -> Tensor:
     """The positions 0 … length−1 of a plain sequence, shape (1, length)."""
     return torch.arange(length)[None]
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -23,7 +24,7 @@ class KBack(Task):
     """
 
     dense = True
-    examples = [("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 0, 1])]
+    examples = (("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 0, 1]),)
 
     def __init__(
         self,
@@ -41,11 +42,13 @@ class KBack(Task):
         lure = torch.randint(1, k + 2, (length, batch), generator=generator)
         lure += lure >= k  # one of the last k + 2 places, but not the one that is asked about
         tempting_at = (torch.arange(length)[:, None] - lure).clamp_(min=0) * batch + torch.arange(batch)
-        flat = inputs.view(-1)
+        # step by step, as each symbol depends on those before; through NumPy's view, whose small operations cost less
+        symbols, flat, jump = inputs.numpy(), inputs.view(-1).numpy(), step.numpy()
+        matched, tempting_place = match.numpy(), tempting_at.numpy()
         for place in range(k, length):
-            asked, tempting = inputs[place - k], flat[tempting_at[place]]
-            differs = torch.where(tempting == asked, (asked + step[place]).remainder_(self.symbols), tempting)
-            torch.where(match[place], asked, differs, out=inputs[place])
+            asked, tempting = symbols[place - k], flat[tempting_place[place]]
+            differs = np.where(tempting == asked, (asked + jump[place]) % self.symbols, tempting)
+            symbols[place] = np.where(matched[place], asked, differs)
         inputs = inputs.T.contiguous()
         targets = torch.zeros_like(inputs)
         targets[:, k:] = inputs[:, k:] == inputs[:, :-k]

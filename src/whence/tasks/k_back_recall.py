@@ -20,7 +20,7 @@ class KBackRecall(Task):
     """
 
     dense = True
-    examples = [("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 2, 1])]
+    examples = (("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 2, 1]),)
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.tasks._floors import count_before
-from whence.tasks.base import Answer, Batch, Task, line
+from whence.tasks.base import Answer, Batch, Per, Task, line
 
 
 class LongRangeMatch(Task):
@@ -24,13 +24,13 @@ class LongRangeMatch(Task):
     For location, blanks separate symbols that are all different but for one pair.
     """
 
-    per: Literal["sequence", "place"] = "sequence"
+    per: Per = "sequence"
     shortest = 4
-    examples = [
+    examples = (
         ("", [1, 0, 2, 1, 3, 1], [1]),
         ("", [0, 1, 2, 1, 3, 1], [0]),
         ("ask=location,symbols=6", [0, 1, 6, 2, 3, 6, 4, 5, 1], [1, 8]),
-    ]
+    )
 
     def __init__(
         self,

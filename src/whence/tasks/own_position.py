@@ -22,7 +22,7 @@ class OwnPosition(Task):
     shortest = 2
     dense = True
     stretch = ()
-    examples = [("", [3, 0, 0, 2], [0, 1, 2, 3])]
+    examples = (("", [3, 0, 0, 2], [0, 1, 2, 3]),)
 
     def __init__(
         self,

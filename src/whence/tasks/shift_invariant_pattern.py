@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks.base import Answer, Batch, Task, line
+from whence.tasks.base import Answer, Batch, Per, Task, line
 
 
 class ShiftInvariantPattern(Task):
@@ -24,12 +24,12 @@ class ShiftInvariantPattern(Task):
     under both answers: only order and adjacency together tell. Location is asked of sequences that hold the pattern.
     """
 
-    per: Literal["sequence", "place"] = "sequence"
-    examples = [
+    per: Per = "sequence"
+    examples = (
         ("", [3, 0, 1, 2, 4, 0, 5, 2, 1], [1]),
         ("", [3, 0, 4, 1, 2, 3, 1, 0, 2], [0]),
         ("ask=location", [3, 0, 1, 2, 4, 0, 5, 2, 1], [3]),
-    ]
+    )
 
     def __init__(
         self,

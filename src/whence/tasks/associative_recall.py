@@ -1,0 +1,66 @@
+"""What was said of whom?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.tasks._content import commonest
+from whence.tasks.base import Answer, Batch, Task, line
+
+
+class AssociativeRecall(Task):
+    """Pairs of a key and its value, then the keys again in random order: name the value of each.
+
+    inputs  K 3 M 1 N 3 | M N K        (the bar is not a token)
+    targets . . . . . . | 1 3 3
+
+    The length is the number of pairs. No key is shown twice, and the order of the questions has nothing to do with the
+    order of the pairs, so a value is found only through the key beside it. To know that a value was shown at all is
+    worth something while pairs are few: that is the floor.
+    """
+
+    shortest = 2
+    train_length = 8
+    examples = (("keys=4,values=5", [0, 7, 2, 5, 3, 7, 2, 3, 0], [None, None, None, None, None, None, 1, 3, 3]),)
+
+    def __init__(
+        self,
+        *,
+        keys: Annotated[int, Field(ge=2, description="different keys, and so the most pairs there can be")] = 64,
+        values: Annotated[int, Field(ge=2, description="different values")] = 16,
+    ) -> None:
+        self.keys = self.longest = keys
+        self.values = self.outputs = values
+        self.symbols = keys + values  # numbered in this order
+
+    def tokens(self, length: int) -> int:
+        return 3 * length
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        keys = torch.rand(batch, self.keys, generator=generator).topk(length).indices
+        values = torch.randint(self.values, (batch, length), generator=generator)
+        order = torch.rand(batch, length, generator=generator).argsort(1)
+        pairs = torch.stack([keys, values + self.keys], 2).flatten(1)
+        inputs = torch.cat([pairs, keys.gather(1, order)], 1)
+        targets = torch.cat([torch.zeros_like(pairs), values.gather(1, order)], 1)
+        scored = (line(3 * length) >= 2 * length).expand(batch, -1)
+        return Batch(inputs, line(3 * length), targets, scored, prompt=2 * length)
+
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        shown = 2 * (len(inputs) // 3)
+        value_of = {inputs[place]: inputs[place + 1] - self.keys for place in range(0, shown, 2)}
+        return [*[None] * shown, *[value_of[key] for key in inputs[shown:]]]
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        inputs, shown = batch.inputs, batch.prompt
+        values = inputs[:, 1:shown:2] - self.keys
+        return {
+            "the commonest value shown": commonest(values, self.values).expand_as(inputs),
+            "the latest value shown": values[:, -1:].expand_as(inputs),
+            "the value at the same place in the order": torch.cat([inputs[:, :shown], values], 1),
+            "the key alone": inputs,
+        }

@@ -1,0 +1,45 @@
+"""How often does it change?"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from whence.tasks._floors import count_before
+from whence.tasks.base import Answer, Batch, Task, line
+
+
+class EvenPairs(Task):
+    """Is the number of neighbours that differ, 01 and 10 together, even?
+
+    0 1 1 0 → 1 (01, 10)        0 1 0 0 1 → 0 (01, 10, 01)
+
+    It is even exactly if the first bit is the last: who sees that need not count, who counts must not miss one. The
+    bits between say nothing. The floors are what bags know (the last bit is likelier to be the first if it is the
+    commoner one) and what a rough count of such pairs is worth.
+    """
+
+    per = "sequence"
+    shortest = 3
+    symbols = outputs = 2
+    examples = (("", [0, 1, 1, 0], [1]), ("", [0, 1, 0, 0, 1], [0]))
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        inputs = torch.randint(2, (batch, length), generator=generator)
+        same = (inputs[:, 0] == inputs[:, -1]).long()
+        return Batch(inputs, line(length), same, torch.ones(batch, dtype=torch.bool))
+
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        changes = [pair for pair in itertools.pairwise(inputs) if pair in ((0, 1), (1, 0))]
+        return [int(len(changes) % 2 == 0)]
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        inputs, length = batch.inputs, batch.inputs.shape[1]
+        return {
+            "the last two bits": 2 * inputs[:, -2] + inputs[:, -1],
+            "the number of ones": inputs.sum(1),
+            "how often the last bit occurred": count_before(inputs, length)[:, -1],
+            "the number of such pairs, give or take one": (inputs[:, 1:] != inputs[:, :-1]).sum(1) // 2,
+        }

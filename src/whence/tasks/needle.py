@@ -1,0 +1,54 @@
+"""One thing in a heap."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.tasks._content import counts_of
+from whence.tasks.base import Answer, Batch, Task, line
+
+
+class Needle(Task):
+    """Somewhere a marker stands, and once more at the end: which letter followed it?
+
+    B A # C A D B C # → C
+
+    All letters occur equally often, but for one more or less where they do not divide the length, and any of them may
+    be the one that is asked for: neither counting nor any fixed place finds it better than a blind pick from the heap.
+    """
+
+    per = "sequence"
+    shortest = 4
+    examples = (("letters=4", [1, 0, 4, 2, 0, 3, 1, 2, 4], [2]), ("letters=4", [4, 3, 1, 4], [3]))
+
+    def __init__(
+        self, *, letters: Annotated[int, Field(ge=2, description="size of the alphabet of answers and heap")] = 16
+    ) -> None:
+        self.letters = self.outputs = letters
+        self.symbols = letters + 1  # and the marker
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        order = torch.rand(batch, length - 2, generator=generator).argsort(1)
+        heap = (order + torch.randint(self.letters, (batch, 1), generator=generator)) % self.letters
+        marked = torch.randint(length - 2, (batch, 1), generator=generator)
+        places = line(length - 2)
+        inputs = torch.full((batch, length), self.letters)  # markers, until the heap is put around one of them
+        inputs.scatter_(1, places + (places >= marked), heap)
+        answer = heap.gather(1, marked).squeeze(1)
+        return Batch(inputs, line(length), answer, torch.ones(batch, dtype=torch.bool))
+
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        return [inputs[inputs.index(self.letters) + 1]]
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        inputs = batch.inputs
+        return {
+            "the commonest letter": counts_of(inputs, self.symbols)[:, : self.letters].argmax(1),
+            "the latest letter": inputs[:, -2],
+            "the first letter": torch.where(inputs[:, 0] == self.letters, inputs[:, 1], inputs[:, 0]),
+            "the letter in the middle": inputs[:, inputs.shape[1] // 2],
+        }

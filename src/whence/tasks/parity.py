@@ -1,0 +1,41 @@
+"""Odd or even?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from whence.tasks.base import Answer, Batch, Task, line
+
+
+class Parity(Task):
+    """Is the number of ones odd?
+
+    1 0 1 1 → 1        1 0 1 0 → 0
+
+    Every bit counts and none can be left out: any part of the sequence is silent about the answer. Where the ones
+    stand does not matter. What a rough count is worth, one that may be off by one, is in the floors.
+    """
+
+    per = "sequence"
+    shortest = 2
+    symbols = outputs = 2
+    examples = (("", [1, 0, 1, 1], [1]), ("", [1, 0, 1, 0], [0]))
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        inputs = torch.randint(2, (batch, length), generator=generator)
+        return Batch(inputs, line(length), inputs.sum(1) % 2, torch.ones(batch, dtype=torch.bool))
+
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        odd = False
+        for bit in inputs:
+            odd = odd != bool(bit)
+        return [int(odd)]
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        recent = batch.inputs[:, -min(8, batch.inputs.shape[1] // 2) :]
+        return {
+            "the last bit": batch.inputs[:, -1],
+            "the last bits, up to eight or half of all": (recent << line(recent.shape[1])).sum(1),
+            "the number of ones, give or take one": batch.inputs.sum(1) // 2,
+        }

@@ -1,0 +1,66 @@
+"""Say it again, several times."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.tasks._content import commonest, commonest_left, continued
+from whence.tasks._prompted import Alphabet, Feed, Prompted
+from whence.tasks.base import Answer, Batch
+
+
+class RepeatCopy(Prompted):
+    """Name the question's letters in their order, and begin again, so many times over.
+
+    times = 2:  inputs  C A | C A C
+                targets . . C A C A
+
+    Where a round ends, only place tells. Elsewhere, with answers fed, the previous letters go some way, as in copying:
+    what followed them in the question (after its last letter, its first) is in the floors.
+    """
+
+    shortest = 2
+    examples = (
+        ("times=2", [2, 0, 8, 2, 0, 2], [None, None, 2, 0, 2, 0]),
+        ("answers=blank", [2, 0, 8, 9, 9, 9, 9, 9], [None, None, 2, 0, 2, 0, 2, 0]),
+    )
+
+    def __init__(
+        self,
+        *,
+        times: Annotated[int, Field(ge=1, description="how often to say it")] = 3,
+        letters: Alphabet = 8,
+        answers: Feed = "fed",
+    ) -> None:
+        super().__init__(letters, answers)
+        self.times = times
+
+    def tokens(self, length: int) -> int:
+        return (1 + self.times) * length
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        question = torch.randint(self.letters, (batch, length), generator=generator)
+        return self.lay_out(question, question.repeat(1, self.times))
+
+    def solve(self, inputs: list[int]) -> list[Answer]:
+        question = self.question_of(inputs)
+        rounds = len(inputs) // len(question) - 1
+        return self.unasked(question, [letter for _ in range(rounds) for letter in question])
+
+    def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        asked = batch.prompt - 1
+        question, answer = batch.inputs[:, :asked], batch.targets[:, asked:]
+        names = {"the commonest letter of the question": commonest(question, self.letters).expand_as(batch.inputs)}
+        if not self.feeds_answers:
+            return names
+        one, two = continued(torch.cat([question, question[:, :2]], 1), batch.inputs, self.symbols)
+        left = commonest_left(question, answer, self.letters)
+        return names | {
+            "the commonest letter that this round still lacks": torch.cat([question, left], 1),
+            "what followed the previous letter in the question": one,
+            "what followed the previous two letters in the question": two,
+        }
