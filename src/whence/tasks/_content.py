@@ -30,16 +30,9 @@ def commonest_left(question: Tensor, answer: Tensor, kinds: int) -> Tensor:
     return guesses
 
 
-def latest(keys: Tensor, values: Tensor, asked: Tensor, otherwise: Tensor) -> Tensor:
-    """For everything asked, the value at the latest place where that key stands, or `otherwise` where none does."""
-    found = otherwise
-    for key, value in zip(keys.unbind(1), values.unbind(1), strict=True):
-        found = torch.where(key[:, None] == asked, value[:, None], found)
+def continued(shown: Tensor, inputs: Tensor) -> Tensor:
+    """At every input, what came next in `shown` after the latest such letter; −1 after a letter that is not there."""
+    found = torch.full_like(inputs, -1)
+    for letter, following in zip(shown[:, :-1].unbind(1), shown[:, 1:].unbind(1), strict=True):
+        found = torch.where(letter[:, None] == inputs, following[:, None], found)
     return found
-
-
-def continued(shown: Tensor, inputs: Tensor, symbols: int) -> tuple[Tensor, Tensor]:
-    """At every input, what came next in `shown` after the latest such letter, and after the latest such two letters."""
-    one = latest(shown[:, :-1], shown[:, 1:], inputs, torch.full_like(inputs, symbols))
-    pairs = shown[:, :-2] * symbols + shown[:, 1:-1]
-    return one, latest(pairs, shown[:, 2:], inputs.roll(1, 1) * symbols + inputs, one)

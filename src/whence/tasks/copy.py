@@ -17,8 +17,8 @@ class Copy(Prompted):
             targets . . . C A B                targets . . . C A B
 
     With answers fed, content goes some way: look the previous letter up in the question and say what followed. Letters
-    are few, so that it stands there several times over; one and two letters of context are in the floors. Longer
-    contexts find the place nearly always: copying with answers fed does not need position, with blanks it does.
+    are few, so that it stands there several times over: that is in the floors. Two letters of context find the place
+    four times in five, longer ones nearly always: copying with answers fed does not need position, with blanks it does.
     """
 
     shortest = 2
@@ -47,10 +47,9 @@ class Copy(Prompted):
         names = {"the commonest letter of the question": commonest(question, self.letters).expand_as(batch.inputs)}
         if not self.feeds_answers:
             return names
-        one, two = continued(question, batch.inputs, self.symbols)
+        followed = continued(question, batch.inputs)
         left = commonest_left(question, answer, self.letters)
         return names | {
             "the commonest letter that is still missing": torch.cat([question, left], 1),
-            "what followed the previous letter in the question": one,
-            "what followed the previous two letters in the question": two,
+            "what followed the previous letter in the question": followed,
         }

@@ -19,8 +19,8 @@ class RepeatCopy(Prompted):
     times = 2:  inputs  C A | C A C
                 targets . . C A C A
 
-    Where a round ends, only place tells. Elsewhere, with answers fed, the previous letters go some way, as in copying:
-    what followed them in the question (after its last letter, its first) is in the floors.
+    Where a round ends, only place tells. Elsewhere, with answers fed, the previous letter goes some way, as in copying:
+    what followed it in the question (after its last letter, its first) is in the floors.
     """
 
     shortest = 2
@@ -57,10 +57,9 @@ class RepeatCopy(Prompted):
         names = {"the commonest letter of the question": commonest(question, self.letters).expand_as(batch.inputs)}
         if not self.feeds_answers:
             return names
-        one, two = continued(torch.cat([question, question[:, :2]], 1), batch.inputs, self.symbols)
+        followed = continued(torch.cat([question, question[:, :1]], 1), batch.inputs)
         left = commonest_left(question, answer, self.letters)
         return names | {
             "the commonest letter that this round still lacks": torch.cat([question, left], 1),
-            "what followed the previous letter in the question": one,
-            "what followed the previous two letters in the question": two,
+            "what followed the previous letter in the question": followed,
         }

@@ -17,7 +17,7 @@ class Reverse(Prompted):
             targets . . . B A C                targets . . . B A C
 
     The distance to the letter that is asked for grows by two with every answer: no fixed offset helps. With answers
-    fed, what stood before the previous letter, or before the previous two, goes some way: that is in the floors.
+    fed, what stood before the previous letter goes some way: that is in the floors.
     """
 
     shortest = 2
@@ -49,10 +49,9 @@ class Reverse(Prompted):
         }
         if not self.feeds_answers:
             return names
-        one, two = continued(question.flip(1), batch.inputs, self.symbols)
+        followed = continued(question.flip(1), batch.inputs)
         left = commonest_left(question, answer, self.letters)
         return names | {
             "the commonest letter that is still missing": torch.cat([question, left], 1),
-            "what stood before the previous letter in the question": one,
-            "what stood before the previous two letters in the question": two,
+            "what stood before the previous letter in the question": followed,
         }
