@@ -103,7 +103,7 @@ def build(
     )
     count = LAYERS if ENCODINGS[encoding] is Gated else 1
     encodings = [ENCODINGS[encoding]() for _ in range(count)]
-    model = SequenceModel(spec, encodings, inputs, outputs, per or ("sequence" if pool else "token"), continuous=continuous)
+    model = SequenceModel(spec, encodings, inputs, outputs, "sequence" if pool else "token", continuous=continuous)
     initialise(model, seed)
     return model
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from whence import stats
+from whence.arena.score import PARTS, Part
 from whence.arena.spec import ArenaSpec
-from whence.arena.table import PARTS, Part, Row, Table
+from whence.arena.table import Row, Table
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whence import stats
+from whence.arena.score import Part
 from whence.arena.table import Row, Table
 
 Outcome = Literal["reproduced", "not reproduced", "not decidable at this size"]
@@ -34,11 +35,9 @@ def _row(table: Table, encoding: str) -> Row | None:
     return next((row for row in table.rows if row.encoding == encoding and row.within), None)
 
 
-def _percent(row: Row, part: Literal["id", "ood"] = "id", exact: bool = False) -> str:
+def _percent(row: Row, part: Part = "id") -> str:
     score = row.score(part)
-    assert score is not None
-    values = score.exact if exact else score.per_seed
-    return f"{row.encoding} {100 * sum(values) / len(values):.1f} %"
+    return f"{row.encoding} {100 * score.accuracy:.1f} %" if score else f"{row.encoding} not measured"
 
 
 def _missing(tables: Sequence[Table]) -> Judgement | None:
@@ -63,24 +62,24 @@ def _order_without_encoding(tables: Sequence[Table]) -> Judgement:
     return Judgement("not reproduced", words)
 
 
+HELD, FELL = ("none", "t5"), ("rope", "sinusoidal")
+"""Encodings that copied beyond training in the paper, and encodings that did not at all."""
+
+
 def _copying(tables: Sequence[Table]) -> Judgement:
-    """Of the encodings that learned to copy, do those that the paper saw generalise beat those it did not?"""
-    table = tables[0]
-    rows = [row for row in table.rows if row.mastered]
-    told = ", ".join(_percent(row, "ood", exact=True) for row in rows) or "none"
-    words = f"whole answers right beyond training, of those that mastered it within: {told}"
-    if not {"none", "t5"} & {row.encoding for row in rows} or not {"rope", "sinusoidal"} & {row.encoding for row in rows}:
+    """Of those that mastered it: are more whole answers right beyond training for those that held in the paper?"""
+    rows = {row.encoding: row for row in tables[0].rows if row.mastered and row.beyond}
+    exact = {name: row.beyond.exact for name, row in rows.items() if row.beyond}
+    told = ", ".join(f"{name} {100 * sum(values) / len(values):.1f} %" for name, values in exact.items())
+    missed = ", ".join(_percent(row) for row in tables[0].rows if row.within and not row.mastered)
+    words = f"whole answers right beyond training: {told or 'nobody mastered it'}"
+    words += f" (not mastered within: {missed})" if missed else ""
+    if not set(HELD) & set(exact) or not set(FELL) & set(exact):
         return Judgement("not decidable at this size", f"too few mastered it within training; {words}")
-    found = table.comparisons["ood"] if "ood" in table.comparisons else {}
-    held, fell = ("none", "t5"), ("rope", "sinusoidal")
-    pairs = [c for c in found.values() if {c.a, c.b} & set(held) and {c.a, c.b} & set(fell)]
-    right = [c for c in pairs if c.winner in held]
-    wrong = [c for c in pairs if c.winner in fell]
-    at_chance = [row.encoding for row in rows if row.beyond_verdict == "at chance"]
-    held_up = [row.encoding for row in rows if row.encoding in held and row.encoding not in at_chance]
-    if wrong:
-        return Judgement("not reproduced", f"{wrong[0].winner} beats {wrong[0].loser} beyond training; {words}")
-    if right or (held_up and set(fell) & {row.encoding for row in rows} <= set(at_chance)):
+    pairs = [c for c in stats.compare(exact).values() if {c.a, c.b} & set(HELD) and {c.a, c.b} & set(FELL)]
+    if any(c.winner in FELL for c in pairs):
+        return Judgement("not reproduced", words)
+    if any(c.winner in HELD for c in pairs):
         return Judgement("reproduced", words)
     return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
 
@@ -88,11 +87,13 @@ def _copying(tables: Sequence[Table]) -> Judgement:
 def _stays_at_chance(tables: Sequence[Table]) -> Judgement:
     """Whoever mastered it within training is at its floor beyond."""
     rows = [row for table in tables for row in table.rows if row.mastered and row.beyond]
-    told = ", ".join(f"{_percent(row)} within and {_percent(row, 'ood').rsplit(' ', 2)[1]} % beyond" for row in rows)
+    told = ", ".join(f"{_percent(row)} within, {100 * row.beyond.accuracy:.1f} % beyond" for row in rows if row.beyond)
     if not rows:
         learned = ", ".join(_percent(row) for table in tables for row in table.rows if row.within)
         return Judgement("not decidable at this size", f"nobody mastered it within training ({learned})")
-    above = [row.encoding for row in rows if row.beyond and row.beyond.verdict != "at chance" and row.beyond.accuracy > 0.9]
+    above = [
+        row.encoding for row in rows if row.beyond and row.beyond.verdict != "at chance" and row.beyond.accuracy > 0.9
+    ]
     if above:
         return Judgement("not reproduced", f"{', '.join(above)} above 90 % beyond training; {told}")
     return Judgement("reproduced", f"nobody holds beyond training: {told}")
@@ -132,7 +133,8 @@ def _state_runs_full(tables: Sequence[Table]) -> Judgement:
         gaps[pairs] = [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
     growth = stats.compare({"many pairs": gaps[many], "few pairs": gaps[few]})["many pairs", "few pairs"]
     words = "; ".join(
-        f"{pairs} pairs: " + ", ".join(f"{name} {100 * row.within.accuracy:.1f} %" for name, row in rows.items() if row.within)
+        f"{pairs} pairs: "
+        + ", ".join(f"{name} {100 * row.within.accuracy:.1f} %" for name, row in rows.items() if row.within)
         for pairs, rows in sorted(found.items())
     )
     if growth.winner:

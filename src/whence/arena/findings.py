@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from whence import stats
-from whence.arena.table import Part, Table
+from whence.arena.score import Part
+from whence.arena.table import Table
 
 
 def findings(table: Table) -> list[str]:
@@ -46,5 +47,3 @@ def _sentences(table: Table, part: Part) -> list[str]:
 
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-

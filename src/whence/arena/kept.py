@@ -68,7 +68,11 @@ def find(text: str, store: Store) -> Comparison:
     elif Path(text).suffix in CONFIGS and Path(text).is_file():
         path = Path(text)
     else:
-        matches = [path for path in kept(store) if text and path.stem.removeprefix("arena-").startswith(text.removeprefix("arena-"))]
+        matches = [
+            path
+            for path in kept(store)
+            if text and path.stem.removeprefix("arena-").startswith(text.removeprefix("arena-"))
+        ]
         if len(matches) != 1:
             known = [path.stem for path in matches or kept(store)]
             what = "is ambiguous" if matches else "is not known"
@@ -86,4 +90,6 @@ def read(path: Path) -> ArenaSpec:
         text = path.read_text()
         return ArenaSpec.read(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text) or {})
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"comparison: {str(path)!r} cannot be read ({' '.join(str(error).split())}).", field="comparison") from None
+        raise UserError(
+            f"comparison: {str(path)!r} cannot be read ({' '.join(str(error).split())}).", field="comparison"
+        ) from None

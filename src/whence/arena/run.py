@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from whence.arena.tally import Tally, pool
 from whence.errors import UserError
+from whence.mixers.base import Mixer
 from whence.models.init import initialise
 from whence.models.losses import loss
-from whence.mixers.base import Mixer
 from whence.models.sequence import ModelSpec, SequenceModel, count_parameters
 from whence.runs.spec import Job, RunSpec
 from whence.runs.streams import Streams, generator
@@ -33,7 +33,9 @@ def _no_longer_ones(value: Any) -> Any:
 class Lengths(Spec):
     """How long sequences are, in training and in tests. What is left open, each task fills in."""
 
-    train_length: int | None = Field(default=None, ge=2, description="longest sequence in training; none: the task's own")
+    train_length: int | None = Field(
+        default=None, ge=2, description="longest sequence in training; none: the task's own"
+    )
     min_length: int | None = Field(
         default=None,
         ge=1,
@@ -41,7 +43,7 @@ class Lengths(Spec):
     )
     test_lengths: Annotated[tuple[int, ...] | None, BeforeValidator(_no_longer_ones)] = Field(
         default=None,
-        description="lengths beyond training, scored on what lies beyond alone; none: the task's own; 0: no longer ones",
+        description="lengths beyond training, scored on what lies beyond alone; none: the task's own; 0: no such",
     )
     test_sequences: int = Field(default=256, ge=1, le=100_000, description="sequences in each frozen evaluation set")
 
@@ -104,11 +106,13 @@ class Run(RunSpec):
                 raise _refusal("test_lengths", length, f"more than train_length={train_length}")
         batch = task.sample(torch.Generator(), 1, train_length)
         if self.model.attention == "prefix" and not batch.prompt:
-            raise _refusal("attention", "prefix", f"causal, bidirectional ({self.task} has no question to look ahead in)")
+            raise _refusal(
+                "attention", "prefix", f"causal, bidirectional ({self.task} has no question to look ahead in)"
+            )
         if task.feeds_answers and self.mixer.looks_ahead(self.model.attention):
             raise UserError(
-                f"task: {self.task} has earlier answers among its inputs, and this model would simply read them ahead of "
-                f"time. Allowed: a model that does not look ahead, or the task with answers=blank.",
+                f"task: {self.task} has earlier answers among its inputs, and this model would simply read them "
+                f"there. Allowed: a model that does not look ahead, or the task with answers=blank.",
                 field="task",
             )
         try:
@@ -179,7 +183,9 @@ class ArenaJob(Job):
         return {"headline": headline, **pooled, "lengths": {str(run.train_length): within, **beyond}}
 
     def _score(self, streams: Streams, purpose: str, length: int) -> dict[str, Any]:
-        tally = Tally(self.task, self.task.tokens(length), first=self.run.train_length if length > self.run.train_length else 0)
+        tally = Tally(
+            self.task, self.task.tokens(length), first=self.run.train_length if length > self.run.train_length else 0
+        )
         for batch in frozen_batches(self.run, streams, purpose, length):
             batch = batch.to(self.device)
             tally.add(batch, answers(self.model, batch).float())

@@ -42,7 +42,9 @@ class Fight(Engine):
     resume: bool = Field(
         default=False, description="go on with the latest comparison of the store (any comparison goes on by itself)"
     )
-    minutes: float | None = Field(default=None, gt=0, description="add no more seeds to --until-decided after this long")
+    minutes: float | None = Field(
+        default=None, gt=0, description="add no more seeds to --until-decided after this long"
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -101,7 +103,9 @@ def _latest_if_resumed(arguments: list[str]) -> list[str]:
     place = next((a.removeprefix("--store=") for a in arguments if a.startswith("--store=")), place)
     latest = kept(Store(place))
     if not latest:
-        raise UserError(f"resume: {Store(place).root} keeps no comparison yet. See 'whence arena --help'.", field="resume")
+        raise UserError(
+            f"resume: {Store(place).root} keeps no comparison yet. See 'whence arena --help'.", field="resume"
+        )
     stderr.print(f"going on with {latest[0].stem}", highlight=False)
     return ["--config", str(latest[0]), *arguments]
 

@@ -71,7 +71,16 @@ def _cells(change: Change) -> list[str]:
     span = f" [{percent(pair.interval[0])}, {percent(pair.interval[1])}]" if pair.interval else ""
     size = percent(pair.difference) + span
     verdict = {"after": "better", "before": "worse"}.get(pair.winner or "", pair.verdict)
-    return [change.table, change.encoding, where, change.before, change.after, size, str(pair.n), f"{verdict}, p = {pair.p:.3f}"]
+    return [
+        change.table,
+        change.encoding,
+        where,
+        change.before,
+        change.after,
+        size,
+        str(pair.n),
+        f"{verdict}, p = {pair.p:.3f}",
+    ]
 
 
 def _shown(value: object) -> str:

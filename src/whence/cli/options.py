@@ -75,7 +75,9 @@ def parse(
         if preset and config:
             raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
         config = str(preset_path(preset)) if preset else config
-        description += "\n\n--preset NAME starts from a comparison that comes with whence ('whence presets'); flags win."
+        description += (
+            "\n\n--preset NAME starts from a comparison that comes with whence ('whence presets'); flags win."
+        )
     spec = spec_class.read(_read_config(config)) if config else spec_class()
     description += "\n\n--config FILE reads any of these fields from YAML or JSON first; flags win."
     values, chosen, words = _ask_tyro(spec, options_class(), arguments, prog, description)

@@ -13,9 +13,7 @@ DESCRIPTION = """Comparisons that come with whence: what each is, what it costs,
 
 
 def main(arguments: list[str]) -> int:
-    options, words = parse_options(
-        Output, arguments, prog="whence presets NAME…", description=DESCRIPTION, words=True
-    )
+    options, words = parse_options(Output, arguments, prog="whence presets NAME…", description=DESCRIPTION, words=True)
     from whence.arena.kept import about_preset, preset_names, preset_path, read
 
     for word in words:

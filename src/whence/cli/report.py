@@ -34,9 +34,7 @@ class Reporting(Stored):
 
 
 def main(arguments: list[str]) -> int:
-    options, words = parse_options(
-        Reporting, arguments, prog="whence report RUN…", description=DESCRIPTION, words=True
-    )
+    options, words = parse_options(Reporting, arguments, prog="whence report RUN…", description=DESCRIPTION, words=True)
     from whence.report.export import WRITERS, page_of
     from whence.runs.store import Store
 
@@ -107,17 +105,19 @@ def stored_runs(spec: Any, store: Store) -> list[Any]:
 def _list(store: Store, as_json: bool) -> int:
     from whence.arena.kept import kept, read
 
-    found = [
-        {
-            "name": path.stem,
-            "tasks": [str(task) for task in (spec := read(path)).tasks],
-            "encodings": [str(encoding) for encoding in spec.encodings],
-            "mixer": str(spec.model.mixer),
-            "seeds": spec.seeds,
-            "sweep": spec.sweep,
-        }
-        for path in kept(store)
-    ]
+    found = []
+    for path in kept(store):
+        spec = read(path)
+        found.append(
+            {
+                "name": path.stem,
+                "tasks": [str(task) for task in spec.tasks],
+                "encodings": [str(encoding) for encoding in spec.encodings],
+                "mixer": str(spec.model.mixer),
+                "seeds": spec.seeds,
+                "sweep": spec.sweep,
+            }
+        )
     if as_json:
         print_json(found)
         return 0

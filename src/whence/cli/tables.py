@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.arena.findings import findings
-from whence.arena.table import Row, Score, Table, overall
+from whence.arena.score import Score
+from whence.arena.table import Row, Table, overall
 from whence.cli.output import duration, percent, print_table
 
 

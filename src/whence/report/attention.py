@@ -19,7 +19,8 @@ for (const box of document.querySelectorAll('.maps')) {
     const m = data.encodings[pick('encoding').value];
     const key = pick('encoding').value;
     bytes[key] ??= Uint8Array.from(atob(m.weights), c => c.charCodeAt(0));
-    const at = ((+pick('layer').value * data.examples + +pick('example').value) * data.heads + +pick('head').value) * size * size;
+    const [layer, example, head] = ['layer', 'example', 'head'].map(name => +pick(name).value);
+    const at = ((layer * data.examples + example) * data.heads + head) * size * size;
     shown = bytes[key].subarray(at, at + size * size);
     const image = new ImageData(size, size);
     for (let i = 0; i < size * size; i++) {
@@ -27,8 +28,7 @@ for (const box of document.querySelectorAll('.maps')) {
       image.data.set([255 - 255 * w, 255 - 141 * w, 255 - 77 * w, 255], 4 * i);
     }
     canvas.getContext('2d').putImageData(image, 0, 0);
-    const far = m.distance[+pick('layer').value][+pick('head').value];
-    says.textContent = `looks ${far.toFixed(1)} places away on average`;
+    says.textContent = `looks ${m.distance[layer][head].toFixed(1)} places away on average`;
   };
   canvas.addEventListener('mousemove', e => {
     const r = canvas.getBoundingClientRect(), at = v => Math.min(size - 1, Math.max(0, Math.floor(v * size)));
@@ -76,8 +76,8 @@ def attention_section(name: str, maps: Mapping[str, Maps]) -> str:
     )
     document = json.dumps(data).replace("</", "<\\/")
     return (
-        "<h3>Where attention goes</h3><p class=note>One seed, on test sequences of the training length. Rows look, columns "
-        "are looked at; darker is more (the square root of the weight is drawn).</p>"
+        "<h3>Where attention goes</h3><p class=note>One seed, on test sequences of the training length. Rows look, "
+        "columns are looked at; darker is more (the square root of the weight is drawn).</p>"
         f'<div class=maps id="maps-{name}"><canvas width={tokens} height={tokens} style="width:22rem;height:22rem" '
         f'role=img aria-label="attention map"></canvas><div>{selects}<p><output></output></p>{_distances(maps)}</div>'
         f"<script type=application/json>{document}</script></div>"
@@ -89,7 +89,10 @@ def _distances(maps: Mapping[str, Maps]) -> str:
     layers, heads = next(iter(maps.values())).distance.shape
     head = "".join(f"<th>{layer + 1}.{number + 1}" for layer in range(layers) for number in range(heads))
     rows = "".join(
-        f"<tr><td>{html.escape(encoding)}" + "".join(f"<td class=n>{v:.1f}" for v in m.distance.flatten().tolist()) + "</tr>"
+        f"<tr><td>{html.escape(encoding)}"
+        + "".join(f"<td class=n>{v:.1f}" for v in m.distance.flatten().tolist())
+        + "</tr>"
         for encoding, m in maps.items()
     )
-    return f"<p class=note>Mean attention distance in places, by layer and head:</p><table><tr><th>{head}</tr>{rows}</table>"
+    words = "Mean attention distance in places, by layer and head:"
+    return f"<p class=note>{words}</p><table><tr><th>{head}</tr>{rows}</table>"

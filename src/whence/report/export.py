@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from whence.arena.attention import maps_of
 from whence.arena.findings import findings
-from whence.arena.table import Score, Table
+from whence.arena.score import Score
+from whence.arena.table import Table
 from whence.errors import UserError
 from whence.report.page import Page
 from whence.runs.files import write_atomically
@@ -40,25 +41,39 @@ def write_json(page: Page, path: Path) -> None:
 
 def write_csv(page: Page, path: Path) -> None:
     """One line per run and length."""
-    columns = ["table", "task", "mixer", "encoding", "seed", "length", "part", "correct", "total", "accuracy", "floor"]
-    columns += ["exact", "loss", "run", "seconds", "tokens"]
+    lines = [line for table in page.tables for line in _lines(table)]
     text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    for table in page.tables:
-        floors = {n: max(table.run.floors(n).values()) for n in (table.run.train_length, *table.run.test_lengths)}
-        for row in table.rows:
-            for member in row.members:
-                for length, floor in floors.items():
-                    counts = member.metrics["lengths"][str(length)]
-                    part = "id" if length == table.run.train_length else "ood"
-                    accuracy, exact = counts["correct"] / counts["total"], counts["exact"] / counts["sequences"]
-                    writer.writerow(
-                        [table.title, table.task, str(table.run.model.mixer), row.encoding, member.run.seed, length, part]
-                        + [counts["correct"], counts["total"], accuracy, floor, exact, counts["loss"]]
-                        + [member.run.id, member.status["seconds"], member.status["tokens"]]
-                    )
+    writer = csv.DictWriter(text, list(lines[0]) if lines else ["table"])
+    writer.writeheader()
+    writer.writerows(lines)
     write_atomically(path, text.getvalue().encode())
+
+
+def _lines(table: Table) -> Iterator[dict[str, Any]]:
+    run = table.run
+    floors = {n: max(run.floors(n).values()) for n in (run.train_length, *run.test_lengths)}
+    for row in table.rows:
+        for member in row.members:
+            for length, floor in floors.items():
+                counts = member.metrics["lengths"][str(length)]
+                yield {
+                    "table": table.title,
+                    "task": table.task,
+                    "mixer": str(run.model.mixer),
+                    "encoding": row.encoding,
+                    "seed": member.run.seed,
+                    "length": length,
+                    "part": "id" if length == run.train_length else "ood",
+                    "correct": counts["correct"],
+                    "total": counts["total"],
+                    "accuracy": counts["correct"] / counts["total"],
+                    "floor": floor,
+                    "exact": counts["exact"] / counts["sequences"],
+                    "loss": counts["loss"],
+                    "run": member.run.id,
+                    "seconds": member.status["seconds"],
+                    "tokens": member.status["tokens"],
+                }
 
 
 def write_markdown(page: Page, path: Path) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from whence.arena.table import Score, Table, accuracy_by_length, accuracy_by_position, learning_curve
+from whence.arena.curves import accuracy_by_position, learning_curve
+from whence.arena.score import Score
+from whence.arena.table import Table
 
 # Okabe and Ito's palette: told apart with any kind of colour vision; the dash tells the rest apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D1F", "#5B5B5B")
@@ -46,7 +48,7 @@ def accuracy_over_lengths(table: Table) -> go.Figure:
     figure = _figure("length", "accuracy (%)")
     floors: dict[int, float] = {}
     for row in table.rows:
-        by_length = accuracy_by_length(row)
+        by_length = row.by_length
         floors = floors or {n: max(table.run.floors(n).values()) for n in by_length}
         dots = [(n, value) for n, values in by_length.items() for value in values]
         _add_line(figure, dots, row.encoding, "length", width=0, legend=False, mode="markers")

@@ -14,7 +14,8 @@ from plotly.io import to_html
 
 from whence.arena.attention import Maps
 from whence.arena.findings import findings
-from whence.arena.table import Row, Score, Table, overall
+from whence.arena.score import Score
+from whence.arena.table import Row, Table, overall
 from whence.report.attention import MAP_SCRIPT, attention_section
 from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style
 from whence.runs.files import addressed_name, digest, write_atomically
@@ -30,8 +31,10 @@ td.n { font-variant-numeric: tabular-nums; white-space: nowrap } td.cost { min-w
 .badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
 .badge.solved { border-color: #009E73; color: #00654a } .badge.chance { color: #777; border-style: dashed }
 pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre { padding: .8rem; overflow-x: auto }
-code { overflow-wrap: anywhere } ul.findings li { margin: .2rem 0 } canvas { image-rendering: pixelated; max-width: 100%; border: 1px solid #ccc }
-.maps { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start } .maps label { display: block; margin: .3rem 0 }
+code { overflow-wrap: anywhere } ul.findings li { margin: .2rem 0 } 
+canvas { image-rendering: pixelated; max-width: 100%; border: 1px solid #ccc }
+.maps { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start }
+.maps label { display: block; margin: .3rem 0 }
 """
 
 
@@ -101,7 +104,11 @@ class Page:
             "Accuracy by position": accuracy_over_positions(table),
         }
         drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
-        maps = {row.encoding: self.maps[table.title, row.encoding] for row in table.rows if (table.title, row.encoding) in self.maps}
+        maps = {
+            row.encoding: self.maps[table.title, row.encoding]
+            for row in table.rows
+            if (table.title, row.encoding) in self.maps
+        }
         return [
             f"<h2>{html.escape(table.title)}</h2>",
             f"<p class=note>{html.escape(table.heading)}</p>",

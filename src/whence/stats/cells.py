@@ -130,6 +130,10 @@ def normalised(accuracy: float, floor: float) -> float:
     return (accuracy - floor) / (1 - floor)
 
 
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
 def iqm(values: Sequence[float]) -> float:
     """Interquartile mean: of the middle half; a value that straddles a quartile counts with the part inside."""
     if not values:

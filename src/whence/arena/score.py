@@ -1,0 +1,106 @@
+"""One cell: an encoding's accuracy over seeds, beside what needs no skill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whence import stats
+from whence.arena.run import Run
+
+Part = str
+"""`id` within training, `ood` beyond it."""
+PARTS: tuple[Part, ...] = ("id", "ood")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One finished run of a row."""
+
+    run: Run
+    status: dict[str, Any]
+    evaluations: list[dict[str, Any]]
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        return self.status["latest"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Over seeds: the accuracy of each, the floors, and the verdict once the table is known."""
+
+    per_seed: tuple[float, ...]
+    effective: float
+    """Independent answers that one evaluation set is worth: answers within a sequence depend on each other."""
+    floors: Mapping[str, float]
+    loss: float
+    exact: tuple[float, ...] = ()
+    """Share of sequences answered without any mistake, per seed; empty where a sequence has one answer."""
+    verdict: stats.Verdict = "at chance"
+
+    @property
+    def accuracy(self) -> float:
+        return sum(self.per_seed) / len(self.per_seed)
+
+    @property
+    def floor(self) -> float:
+        return max(self.floors.values())
+
+    @property
+    def floor_name(self) -> str:
+        return max(self.floors, key=lambda name: self.floors[name])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return stats.over_seeds(self.per_seed, self.effective)
+
+    @property
+    def p_value(self) -> float:
+        return stats.p_above(self.per_seed, self.effective, self.floor)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "accuracy": self.accuracy,
+            "interval": list(self.interval),
+            "per_seed": list(self.per_seed),
+            "best": max(self.per_seed),
+            "solve_rate": stats.solve_rate(self.per_seed),
+            "exact": sum(self.exact) / len(self.exact) if self.exact else None,
+            "loss": self.loss,
+            "floor": self.floor,
+            "floor_name": self.floor_name,
+            "floors": dict(self.floors),
+            "verdict": self.verdict,
+        }
+
+
+def score_of(members: Sequence[Member], part: Part) -> Score | None:
+    parts = [member.metrics[part] for member in members if part in member.metrics]
+    if not parts:
+        return None
+    run = members[0].run
+    lengths = (run.train_length,) if part == "id" else run.test_lengths
+    several = any(p["total"] > p["sequences"] for p in parts)
+    return Score(
+        per_seed=tuple(p["correct"] / p["total"] for p in parts),
+        effective=min(_effective([m.metrics["lengths"][str(n)] for n in lengths]) for m in members),
+        floors=_pooled_floors(run, {n: members[0].metrics["lengths"][str(n)]["total"] for n in lengths}),
+        loss=stats.mean([p["loss"] for p in parts]),
+        exact=tuple(p["exact"] / p["sequences"] for p in parts) if several else (),
+    )
+
+
+def _effective(sets: Sequence[Mapping[str, Any]]) -> float:
+    """Independent answers that the evaluation sets of one run are worth together."""
+    names = ("correct", "total", "sequences", "squares")
+    return stats.pooled((counts["total"], stats.effective(**{name: counts[name] for name in names})) for counts in sets)
+
+
+def _pooled_floors(run: Run, totals: Mapping[int, int]) -> dict[str, float]:
+    """What each shortcut would have scored on the same answers."""
+    floors = {length: run.floors(length) for length in totals}
+    names = floors[next(iter(totals))]
+    whole = sum(totals.values())
+    return {name: sum(floors[n][name] * totals[n] for n in totals) / whole for name in names}
