@@ -36,6 +36,8 @@ bench: $(VENV)/installed
 	$(BIN)/python bench/loop.py
 	$(BIN)/python bench/store.py
 	$(BIN)/python bench/scan.py
+	$(BIN)/python bench/tasks.py
+	$(BIN)/python bench/arena.py
 
 clean:
 	rm -rf $(VENV)

@@ -1,12 +1,43 @@
-"""Seeds until every comparison is decided, or the budget is spent."""
+"""From a spec to its tables: run what it plans and, if asked, seed after seed until all comparisons are decided."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
-from whence.arena.table import Table, setting_of
+from whence.arena.table import Table, setting_of, tabulate
+from whence.runs.engines.local import Outcome
+from whence.runs.store import Store
+
+
+def settle(
+    spec: ArenaSpec,
+    store: Store,
+    run: Callable[[Sequence[Run]], Outcome],
+    *,
+    minutes: float | None = None,
+    tell: Callable[[str], None] = lambda words: None,
+) -> tuple[list[Table], Outcome]:
+    """`run` runs what it is given. After `minutes`, no seeds are added any more."""
+    started = time.monotonic()
+    runs = spec.plan()
+    ends: dict[str, str] = {}
+    while True:
+        ends |= run([planned for planned in runs if planned.id not in ends]).ends
+        outcome = Outcome(ends)
+        tables = tabulate(runs, store, ends, tuned=spec.tuned, looks=spec.looks)
+        seed = 1 + max(planned.seed for planned in runs)
+        spent = seed - spec.first_seed >= spec.max_seeds
+        late = minutes is not None and time.monotonic() - started > 60 * minutes
+        if not spec.until_decided or outcome.interrupted or spent or late:
+            return tables, outcome
+        more = more_runs(spec, tables, seed)
+        if not more:
+            return tables, outcome
+        tell(f"not decided yet: {len(more)} more runs, seed {seed}")
+        runs += more
 
 
 def more_runs(spec: ArenaSpec, tables: Sequence[Table], seed: int) -> list[Run]:

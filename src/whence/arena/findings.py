@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from whence import stats
 from whence.arena.score import Part
-from whence.arena.table import Table
+
+if TYPE_CHECKING:
+    from whence.arena.table import Table
 
 
 def findings(table: Table) -> list[str]:

@@ -9,6 +9,7 @@ import pydantic
 from pydantic import BeforeValidator, Field
 
 from whence.arena.grid import apply, parse_grid, unfold
+from whence.arena.ranking import Looks
 from whence.arena.run import Lengths, Run
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
@@ -71,6 +72,10 @@ class ArenaSpec(Spec):
         if twice := set(swept) & set(tuned):
             raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.", field="tune")
         return self
+
+    @property
+    def looks(self) -> Looks:
+        return "often" if self.until_decided else "once"
 
     @property
     def tuned(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whence import stats
+from whence.arena.findings import findings
 from whence.arena.ranking import Comparisons, Looks, judge, rank
 from whence.arena.run import Run
 from whence.arena.score import Member, Part, Score, score_of
@@ -119,6 +120,11 @@ class Table:
         return min((row.finished for row in self.rows), default=0)
 
     @property
+    def findings(self) -> list[str]:
+        """In words, from the verdicts alone."""
+        return findings(self)
+
+    @property
     def heading(self) -> str:
         """What a table of so many seeds may claim."""
         levels = stats.share_alpha({part: len(pairs) for part, pairs in self.comparisons.items()})
@@ -145,6 +151,7 @@ class Table:
             "task": self.task,
             "seeds": self.seeds,
             "heading": self.heading,
+            "findings": self.findings,
             "rows": [row.to_json() for row in self.rows],
             "comparisons": [
                 {"part": part, **c.to_json()} for part, pairs in self.comparisons.items() for c in pairs.values()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -12,11 +11,9 @@ from whence.cli.options import Engine, parse
 from whence.cli.output import print_json, stderr
 
 if TYPE_CHECKING:
-    from whence.arena.run import Run
     from whence.arena.spec import ArenaSpec
     from whence.arena.table import Table
     from whence.runs.engines.local import Outcome
-    from whence.runs.store import Store
 
 DESCRIPTION = """Compare positional encodings on tasks, within the training length and beyond it.
 
@@ -49,9 +46,11 @@ class Fight(Engine):
 
 def main(arguments: list[str]) -> int:
     from whence.arena.attention import maps_of
+    from whence.arena.decide import settle
     from whence.arena.kept import keep, preset_path
     from whence.arena.spec import ArenaSpec
-    from whence.cli.sweep import leave
+    from whence.cli.report import elsewhere
+    from whence.cli.sweep import leave, prepared, run_specs
     from whence.cli.tables import print_tables
     from whence.report.page import Page
 
@@ -63,9 +62,16 @@ def main(arguments: list[str]) -> int:
         spec.plan()
         print_json(spec.model_dump(mode="json"))
         return 0
-    store, tables, outcome = _fight(spec, engine)
-    elsewhere = ["--store", engine.store] if engine.store else []
-    again = shlex.join(["whence", "arena", "--config", str(keep(spec, store)), *elsewhere])
+    spec.plan()  # refuses what cannot be before anything is written
+    store = prepared(engine)
+    again = shlex.join(["whence", "arena", "--config", str(keep(spec, store)), *elsewhere(store)])
+    tables, outcome = settle(
+        spec,
+        store,
+        lambda runs: run_specs(runs, engine)[1],
+        minutes=engine.minutes,
+        tell=lambda words: stderr.print(words),
+    )
     report = None
     if any(row.finished for table in tables for row in table.rows):
         report = Page(tables, spec.model_dump(mode="json"), again, maps_of(tables, store)).write(store.reports)
@@ -108,36 +114,6 @@ def _latest_if_resumed(arguments: list[str]) -> list[str]:
         )
     stderr.print(f"going on with {latest[0].stem}", highlight=False)
     return ["--config", str(latest[0]), *arguments]
-
-
-def _fight(spec: ArenaSpec, engine: Fight) -> tuple[Store, list[Table], Outcome]:
-    """Run what was asked for; with --until-decided, seed after seed while something is open."""
-    from whence.arena.decide import more_runs
-    from whence.arena.kept import keep
-    from whence.arena.table import tabulate
-    from whence.cli.sweep import prepared, run_specs
-
-    started = time.monotonic()
-    store = prepared(engine)
-    runs: list[Run] = spec.plan()
-    keep(spec, store)  # before any work: a comparison that was interrupted must be found again
-    ends: dict[str, str] = {}
-    while True:
-        outcome = run_specs([run for run in runs if run.id not in ends], engine)[1]
-        ends |= outcome.ends
-        outcome.ends = ends
-        tables = tabulate(runs, store, ends, tuned=spec.tuned, looks="often" if spec.until_decided else "once")
-        seed = 1 + max(run.seed for run in runs)
-        spent = seed - spec.first_seed >= spec.max_seeds or (
-            engine.minutes is not None and time.monotonic() - started > 60 * engine.minutes
-        )
-        if not spec.until_decided or outcome.interrupted or spent:
-            return store, tables, outcome
-        more = more_runs(spec, tables, seed)
-        if not more:
-            return store, tables, outcome
-        stderr.print(f"not decided yet: {len(more)} runs with seed {seed}", highlight=False)
-        runs += more
 
 
 def _budget(spec: ArenaSpec, tables: list[Table], outcome: Outcome) -> str:

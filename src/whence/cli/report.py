@@ -63,12 +63,13 @@ def main(arguments: list[str]) -> int:
 
 def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     """Tables of the runs and comparisons that are named, what they were made of, and how to make the report again."""
-    from whence.arena.kept import find
+    from whence.arena.kept import find, preset_names
     from whence.arena.run import Run
     from whence.arena.table import tabulate
     from whence.runs.spec import load_run_spec
 
     runs: list[Run] = []
+    again: list[str] = []
     documents: list[Any] = []
     tables: list[Table] = []
     ids = store.ids()
@@ -79,17 +80,25 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
                 raise UserError(f"run: {word!r} is not a run of the arena.", field="run")
             runs.append(run)
         else:
-            spec = find(word, store).spec
+            comparison = find(word, store)
+            spec = comparison.spec
+            named = ["--preset", word] if word in preset_names() else ["--config", str(comparison.path)]
+            again.append(shlex.join(["whence", "arena", *named, *elsewhere(store)]))
             documents.append(spec.model_dump(mode="json"))
-            looks = "often" if spec.until_decided else "once"
-            planned = stored_runs(spec, store)
-            tables += tabulate(planned, store, tuned=spec.tuned, looks=looks)
+            tables += tabulate(stored_runs(spec, store), store, tuned=spec.tuned, looks=spec.looks)
     if runs:
         distinct = {run.id: run for run in runs}
         documents += [run.document() for run in distinct.values()]
         tables = tabulate(list(distinct.values()), store) + tables
-    document = documents[0] if len(documents) == 1 else documents
-    return tables, document, shlex.join(["whence", "report", *words])
+        again.append(shlex.join(["whence", "report", *distinct, *elsewhere(store)]))
+    return tables, documents[0] if len(documents) == 1 else documents, "\n".join(again)
+
+
+def elsewhere(store: Store) -> list[str]:
+    """The option that leads back to this store, where it is not the one that would be taken anyhow."""
+    from whence.runs.store import Store
+
+    return [] if Store().root == store.root else ["--store", str(store.root)]
 
 
 def stored_runs(spec: Any, store: Store) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.arena.findings import findings
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.cli.output import duration, percent, print_table
@@ -39,7 +38,7 @@ def _print_one(table: Table) -> None:
         [[cell for i, cell in enumerate(row) if i not in empty] for row in cells],
         caption=table.floors(),
     )
-    for line in [*findings(table), table.heading]:
+    for line in [*table.findings, table.heading]:
         print(f"  {line}")
     print()
 

@@ -2,45 +2,91 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import TYPE_CHECKING, Any
+
 from whence.cli.encodings import options_of, shown
 from whence.cli.options import Output, parse_options
 from whence.cli.output import percent, print_json, print_table
+from whence.errors import UserError
+
+if TYPE_CHECKING:
+    from whence.tasks.base import Task
 
 DESCRIPTION = """Tasks: what a model is asked, and the floors: what each shortcut scores without the skill in question.
 
+  whence tasks                       all of them, in one line each
+  whence tasks k_back_recall:k=5     one: worked example, options, lengths, a sequence drawn from it, floors
+
 Write one as NAME:OPTION=VALUE wherever a task is asked for:  k_back_recall:k=5"""
-LENGTH = 32
 
 
 def main(arguments: list[str]) -> int:
-    options, _ = parse_options(Output, arguments, prog="whence tasks", description=DESCRIPTION)
+    options, words = parse_options(Output, arguments, prog="whence tasks NAME…", description=DESCRIPTION, words=True)
+    from pydantic import ValidationError
+
+    from whence.errors import from_validation
     from whence.tasks import TASKS
 
-    tasks = [
-        {
-            "name": task.name,
-            "summary": task.summary(),
-            "answers": f"{task.goal} per {task.per}",
-            "options": options_of(TASKS, task.name),
-            "floors": TASKS.choose(task.name).build().floors(LENGTH),
-        }
-        for task in TASKS
-    ]
+    try:
+        chosen = [TASKS.choose(word) for word in words] or [TASKS.choose(name) for name in TASKS.names()]
+    except ValidationError as error:
+        raise from_validation(error, lambda path: TASKS.names()) from None
+    try:
+        tasks = [{"name": str(choice), **_facts(choice.name, choice.build())} for choice in chosen]
+    except ValueError as error:
+        raise UserError(f"task: {error}", field="task") from None
     if options.json_:
-        print_json({"length": LENGTH, "tasks": tasks})
-        return 0
-    print_table(
-        "Tasks",
-        ["name", "what is asked", "answers", "options", f"floors in % at length {LENGTH}"],
-        [
+        print_json({"tasks": tasks})
+    elif words:
+        for task in tasks:
+            _print_one(task)
+    else:
+        print_table(
+            "Tasks",
+            ["name", "what is asked", "answer", "trained to", "options", "highest floor in %"],
             [
-                task["name"],
-                task["summary"],
-                task["answers"],
-                shown(task["options"]),
-                ", ".join(f"{name} {percent(value)}" for name, value in task["floors"].items()),
-            ]
-            for task in tasks
-        ],
-    )
+                [t["name"], t["summary"], t["answers"], str(t["train_length"]), shown(t["options"]), _highest(t)]
+                for t in tasks
+            ],
+        )
     return 0
+
+
+def _facts(name: str, task: Task) -> dict[str, Any]:
+    import torch
+
+    from whence.tasks import TASKS
+
+    length = task.train_length if task.longest is None else min(task.train_length, task.longest)
+    batch = task.sample(torch.Generator().manual_seed(0), 1, max(task.shortest, min(8, length)))
+    inputs = batch.inputs[0].tolist()
+    return {
+        "summary": type(task).summary(),
+        "about": inspect.cleandoc(type(task).__doc__ or ""),
+        "answers": f"per {task.per}" + (", regression" if task.goal == "regression" else ""),
+        "options": options_of(TASKS, name),
+        "train_length": length,
+        "test_lengths": list(task.lengths_beyond(length)),
+        "example": {"inputs": inputs, "answers": task.solve(inputs)},
+        "floors": task.floors(length),
+    }
+
+
+def _highest(task: dict[str, Any]) -> str:
+    name, value = max(task["floors"].items(), key=lambda item: item[1])
+    return f"{percent(value)} ({name})"
+
+
+def _print_one(task: dict[str, Any]) -> None:
+    answers = ["." if answer is None else f"{answer:g}" for answer in task["example"]["answers"]]
+    beyond = ", ".join(map(str, task["test_lengths"])) or "none"
+    print(f"{task['name']}: {task['about']}\n")
+    print(f"options   {shown(task['options'])}")
+    print(f"lengths   trained to {task['train_length']}, beyond: {beyond}")
+    print(f"drawn     inputs  {' '.join(map(str, task['example']['inputs']))}")
+    print(f"          answers {' '.join(answers)}")
+    print(f"floors    in % at length {task['train_length']}:")
+    for name, value in sorted(task["floors"].items(), key=lambda item: -item[1]):
+        print(f"          {percent(value):>5}  {name}")
+    print()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from whence.arena.attention import maps_of
-from whence.arena.findings import findings
 from whence.arena.score import Score
 from whence.arena.table import Table
 from whence.errors import UserError
@@ -79,7 +78,7 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
 def write_markdown(page: Page, path: Path) -> None:
     lines = [f"# {page.title}", ""]
     for table in page.tables:
-        lines += [f"## {table.title}", "", table.heading + ".", "", *(f"- {line}" for line in findings(table)), ""]
+        lines += [f"## {table.title}", "", table.heading + ".", "", *(f"- {line}" for line in table.findings), ""]
         lines += ["| encoding | seeds | within % | verdict | beyond % | verdict |", "|---|---|---|---|---|---|"]
         for row in table.rows:
             within = _scored(row.within) if row.within else ""

@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 
 from whence.arena.attention import Maps
-from whence.arena.findings import findings
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.report.attention import MAP_SCRIPT, attention_section
@@ -97,7 +96,7 @@ class Page:
         where = f"Trained on lengths up to {run.train_length}; " + (
             f"beyond training scored at {beyond}, on what lies beyond alone." if beyond else "nothing scored beyond it."
         )
-        found = "".join(f"<li>{html.escape(line)}</li>" for line in findings(table))
+        found = "".join(f"<li>{html.escape(line)}</li>" for line in table.findings)
         figures = {
             "Learning curves": learning_curves(table),
             "Accuracy by length": accuracy_over_lengths(table) if run.test_lengths else None,

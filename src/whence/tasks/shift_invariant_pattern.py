@@ -92,17 +92,14 @@ class ShiftInvariantPattern(Task):
         return [int(bool(ends))] if self.ask == "detection" else list(ends)
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
-        inputs = batch.inputs
+        inputs, places = batch.inputs, line(batch.inputs.shape[1])
         first, last = inputs == 0, inputs == self.pattern - 1
-        pairs = torch.triu(first[:, :, None] & last[:, None, :], 1)
-        names = {
-            "symbols at the end of the sequence": inputs[:, -1],
-            "the first symbol somewhere before the last": pairs.sum((1, 2)),
-        }
-        if self.ask == "detection":
-            return names
-        places = torch.where(last, line(inputs.shape[1]), -1)
+        if self.ask == "location":
+            return {
+                "the last symbol's later place": torch.where(last, places, -1).amax(1, keepdim=True),
+                "the last symbol's earlier place": torch.where(last, places, len(places[0])).amin(1, keepdim=True),
+            }
         return {
-            "the last symbol's later place": places.amax(1, keepdim=True),
-            "the last symbol's earlier place": torch.where(last, line(inputs.shape[1]), 1 << 30).amin(1, keepdim=True),
+            "symbols at the end of the sequence": inputs[:, -1],
+            "the first symbol somewhere before the last": (first.cumsum(1) * last).sum(1),
         }
