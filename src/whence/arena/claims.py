@@ -85,18 +85,17 @@ def _copying(tables: Sequence[Table]) -> Judgement:
 
 
 def _stays_at_chance(tables: Sequence[Table]) -> Judgement:
-    """Whoever mastered it within training is at its floor beyond."""
-    rows = [row for table in tables for row in table.rows if row.mastered and row.beyond]
-    told = ", ".join(f"{_percent(row)} within, {100 * row.beyond.accuracy:.1f} % beyond" for row in rows if row.beyond)
+    """Of those who mastered it within training, nobody gets half-way from the floor to 100 % beyond it."""
+    rows = [(row, row.beyond) for table in tables for row in table.rows if row.mastered and row.beyond]
     if not rows:
         learned = ", ".join(_percent(row) for table in tables for row in table.rows if row.within)
         return Judgement("not decidable at this size", f"nobody mastered it within training ({learned})")
-    above = [
-        row.encoding for row in rows if row.beyond and row.beyond.verdict != "at chance" and row.beyond.accuracy > 0.9
-    ]
+    told = ", ".join(f"{_percent(row)} within, {100 * beyond.accuracy:.1f} % beyond" for row, beyond in rows)
+    told += f"; the floor beyond is {100 * rows[0][1].floor:.1f} %"
+    above = [row.encoding for row, beyond in rows if stats.normalised(beyond.accuracy, beyond.floor) >= 0.5]
     if above:
-        return Judgement("not reproduced", f"{', '.join(above)} above 90 % beyond training; {told}")
-    return Judgement("reproduced", f"nobody holds beyond training: {told}")
+        return Judgement("not reproduced", f"{', '.join(above)} more than half-way to 100 % beyond training: {told}")
+    return Judgement("reproduced", f"nobody gets half-way from the floor to 100 % beyond training: {told}")
 
 
 def _randomised_wins(tables: Sequence[Table]) -> Judgement:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from whence import stats
 from whence.arena.score import Member, Part
-from whence.arena.table import Row
+
+if TYPE_CHECKING:
+    from whence.arena.table import Row
 
 
 def accuracy_by_position(row: Row, length: int) -> list[tuple[int, float]]:
@@ -19,3 +24,22 @@ def accuracy_by_position(row: Row, length: int) -> list[tuple[int, float]]:
 def learning_curve(member: Member, part: Part = "id") -> list[tuple[int, float]]:
     headlines = ((e["step"], e["metrics"]["headline"]) for e in member.evaluations)
     return [(step, values[part]) for step, values in headlines if part in values]
+
+
+def learned_positions(row: Row, length: int) -> tuple[list[int], list[int]] | None:
+    """Of the positions asked about, those above their floor and the others; None where positions are not single.
+
+    Exact tests, Holm-corrected over the positions; the mean over seeds counts as one evaluation.
+    """
+    found = [member.metrics["lengths"][str(length)].get("positions") for member in row.members]
+    if not found or found[0] is None or found[0]["width"] > 1:
+        return None
+    floors = row.members[0].run.task.build().floors_by_position(length)
+    places = [place for place in floors if found[0]["total"][place]]
+    p_values = [
+        stats.p_above([f["correct"][at] / f["total"][at] for f in found], found[0]["total"][at], floors[at])
+        for at in places
+    ]
+    adjusted = dict(zip(places, stats.holm(p_values), strict=True))
+    above = [place for place in places if adjusted[place] < stats.ALPHA]
+    return above, [place for place in places if place not in above]

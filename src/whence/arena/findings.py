@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whence import stats
+from whence.arena.curves import learned_positions
 from whence.arena.score import Part
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ def findings(table: Table) -> list[str]:
     """One sentence each: who learned it, who holds beyond training, which differences are real."""
     lines = [
         *_verdicts(table, "id"),
+        *_where_it_is_learned(table),
         *_sentences(table, "id"),
         *(_verdicts(table, "ood") if any(row.beyond and row.mastered for row in table.rows) else []),
         *_sentences(table, "ood"),
@@ -47,6 +49,33 @@ def _sentences(table: Table, part: Part) -> list[str]:
     still_open = [f"{c.a} and {c.b}" for c in pairs if c.verdict == "undecided"]
     where = "within" if part == "id" else "beyond"
     return told + ([f"Undecided {where} training: {'; '.join(still_open)}."] if still_open else [])
+
+
+def _where_it_is_learned(table: Table) -> list[str]:
+    """An accuracy between floor and mastery may be all of one position and nothing of the others: say which."""
+    told: dict[str, list[str]] = {}
+    for row in table.rows:
+        found = learned_positions(row, table.run.train_length) if row.verdict == "learning" else None
+        if found and found[1]:
+            above, rest = found
+            where = (
+                f"above the floor at position{'s' * (len(above) > 1)} {ranges(above)} only"
+                if above
+                else "above the floor at no position"
+            )
+            told.setdefault(f"{where}; the rest ({ranges(rest)}) sits at its floor", []).append(row.encoding)
+    return [f"{_listed(encodings)}: {where}." for where, encodings in told.items()]
+
+
+def ranges(places: list[int]) -> str:
+    """`[1, 2, 3, 7]` → `1–3, 7`."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _listed(names: list[str]) -> str:

@@ -117,6 +117,8 @@ def _latest_if_resumed(arguments: list[str]) -> list[str]:
 
 
 def _budget(spec: ArenaSpec, tables: list[Table], outcome: Outcome) -> str:
+    if not any(pairs for table in tables for pairs in table.comparisons.values()):
+        return "nothing to decide: in no table may two encodings be ranked"
     if all(table.decided for table in tables):
         return "decided: every comparison of encodings that may be ranked"
     if outcome.interrupted:

@@ -15,11 +15,8 @@ def print_tables(tables: Sequence[Table]) -> None:
     across = overall(tables)
     if across:
         rows = [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in across.items()]
-        print_table(
-            "across tasks, within training: (accuracy − floor)/(1 − floor), interquartile mean; not a ranking",
-            ["encoding", "score", "runs"],
-            rows,
-        )
+        print("across tasks, within training: (accuracy − floor)/(1 − floor), interquartile mean; not a ranking")
+        print_table("", ["encoding", "score", "runs"], rows)
         print()
 
 

@@ -75,7 +75,8 @@ def accuracy_over_positions(table: Table) -> go.Figure | None:
     end = table.run.train_length if task.dense else None
     if end is not None:
         figure.add_vline(end, line_dash="dot", line_color="#888", annotation_text="end of training")
-    figure.add_hline(100 / task.outputs, line_dash="dot", line_color="#888", annotation_text="uniform guess")
+    floors = list(task.floors_by_position(length).items())
+    _add_line(figure, floors, "floor", "position", width=1, style={"color": "#888", "dash": "dot"})
     return figure
 
 

@@ -52,7 +52,7 @@ def sequential(differences: Mapping[Key, Sequence[float]], alpha: float = ALPHA)
         if len(decided):
             at = int(decided[0])
             winning: Outcome = "a beats b" if ahead[i, at] > behind[i, at] else "b beats a"
-            outcome = winning if beaten[i, at] else "tied"
+            outcome = "tied" if tied[i, at] else winning
         row = table[i, :n]
         mean = float(row.mean()) if n else 0.0
         half = half_widths(row[:, None], 1 - float(spent(np.array(n), alpha)))

@@ -52,11 +52,6 @@ class Comparison:
     def decided(self) -> bool:
         return self.winner is not None or self.verdict == "tied"
 
-    @property
-    def small(self) -> bool:
-        """Whether the whole interval lies where a difference does not matter."""
-        return self.interval is not None and self.interval[0] >= -TIE_MARGIN and self.interval[1] <= TIE_MARGIN
-
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "winner": self.winner}
 
@@ -94,10 +89,10 @@ def compare(
         outcome: Outcome = "undecided"
         if n < SEEDS_TO_DECIDE:
             outcome = "exploratory"
+        elif interval and interval[0] >= -TIE_MARGIN and interval[1] <= TIE_MARGIN:
+            outcome = "tied"  # whatever p says: a difference that is sure and does not matter makes no winner
         elif p <= alpha:
             outcome = "a beats b" if mean > 0 else "b beats a"
-        elif interval and interval[0] >= -TIE_MARGIN and interval[1] <= TIE_MARGIN:
-            outcome = "tied"
         pair = names[a], names[b]
         found[pair] = Comparison(*pair, n, mean, interval, int(wins[i]), int(losses[i]), outcome, p=p)
     return found

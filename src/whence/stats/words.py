@@ -53,10 +53,7 @@ def sentence(comparison: Comparison, part: str) -> str:
     if c.winner:
         ahead = c.wins if c.winner == c.a else c.losses
         size = abs(c.difference)
-        little = f", a difference within ±{_points(TIE_MARGIN, 0)}" if c.small else ""
-        return (
-            f"{c.winner} beats {c.loser} {where} by {_points(size)} points ({ahead} of {c.n} seeds{evidence}){little}"
-        )
+        return f"{c.winner} beats {c.loser} {where} by {_points(size)} points ({ahead} of {c.n} seeds{evidence})"
     span = f", [{_points(c.interval[0])}, {_points(c.interval[1])}]" if c.interval else ""
     difference = f"difference {_points(c.difference)} points{span}"
     if c.verdict == "tied":

@@ -97,6 +97,10 @@ class Task(Variant, abc.ABC):
         """What the best use of each shortcut alone scores on answers from position `first` on. Measured, once."""
         return dict(_measured_floors(self, length, first))
 
+    def floors_by_position(self, length: int) -> dict[int, float]:
+        """The highest floor at each position that is scored, for tasks with an answer per token. Measured, once."""
+        return dict(_measured_by_position(self, length))
+
     def certain_floors(self, length: int) -> dict[str, float]:
         """Floors that are known without measuring."""
         chances = self.tokens(length) if self.per == "place" else self.outputs
@@ -111,17 +115,33 @@ class Task(Variant, abc.ABC):
 
 @functools.lru_cache(maxsize=1024)
 def _measured_floors(task: Task, length: int, first: int) -> dict[str, float]:
-    sequences = max(64, FLOOR_TOKENS // task.tokens(length))
-    if task.per != "token":
-        sequences = max(4096, min(sequences, 16384))
-    batch = task.sample(torch.Generator().manual_seed(0), sequences, length)
+    batch, features = _drawn(task, length)
     counted = task.counted(batch, first)
-    features = {"the commonest answer": torch.zeros_like(batch.targets), **task.shortcuts(batch)}
     row = torch.arange(len(counted)).reshape(-1, *[1] * (counted.ndim - 1)).expand_as(counted)[counted]
     measured = {
         name: best_guess(feature[counted], batch.targets[counted], row % 2 == 0) for name, feature in features.items()
     }
     return task.certain_floors(length) | measured
+
+
+@functools.lru_cache(maxsize=256)
+def _measured_by_position(task: Task, length: int) -> dict[int, float]:
+    batch, features = _drawn(task, length)
+    learn = torch.arange(len(batch.inputs)) % 2 == 0
+    certain = max(task.certain_floors(length).values())
+    return {
+        place: max(certain, *(best_guess(f[:, place], batch.targets[:, place], learn) for f in features.values()))
+        for place in batch.scored.all(0).nonzero().flatten().tolist()
+    }
+
+
+def _drawn(task: Task, length: int) -> tuple[Batch, dict[str, Tensor]]:
+    """Sequences to measure floors on, and the features of their shortcuts."""
+    sequences = max(64, FLOOR_TOKENS // task.tokens(length))
+    if task.per != "token":
+        sequences = max(4096, min(sequences, 16384))
+    batch = task.sample(torch.Generator().manual_seed(0), sequences, length)
+    return batch, {"the commonest answer": torch.zeros_like(batch.targets), **task.shortcuts(batch)}
 
 
 def line(length: int) -> Tensor:
