@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from whence import stats
 from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
 from whence.arena.table import Table, setting_of, tabulate
@@ -22,6 +23,8 @@ def settle(
 ) -> tuple[list[Table], Outcome]:
     """`run` runs what it is given. After `minutes`, no seeds are added any more."""
     started = time.monotonic()
+    if spec.until_decided:  # fewer could not decide anything
+        spec = spec.model_copy(update={"seeds": max(spec.seeds, min(stats.SEEDS_TO_DECIDE, spec.max_seeds))})
     runs = spec.plan()
     ends: dict[str, str] = {}
     while True:

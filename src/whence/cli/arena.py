@@ -79,6 +79,7 @@ def main(arguments: list[str]) -> int:
         print_json(
             {
                 "tables": [table.to_json() for table in tables],
+                "until_decided": _budget(spec, tables, outcome) if spec.until_decided else None,
                 "runs": outcome.ends,
                 "report": str(report) if report else None,
                 "again": again,

@@ -107,7 +107,7 @@ def stored_runs(spec: Any, store: Store) -> list[Any]:
     if spec.until_decided:
         most = spec.model_copy(update={"seeds": max(spec.seeds, spec.max_seeds)}).plan()
         there = set(store.ids())
-        runs = [run for run in most if run.id in there or run.seed < spec.first_seed + spec.seeds]
+        runs = [run for run in most if run.id in there] or runs
     return runs
 
 
