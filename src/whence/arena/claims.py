@@ -10,7 +10,7 @@ from whence import stats
 from whence.arena.score import Part
 from whence.arena.table import Row, Table
 
-Outcome = Literal["reproduced", "not reproduced", "not decidable at this size"]
+Outcome = Literal["reproduced", "not reproduced", "not decidable at this size", "not run"]
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ def _percent(row: Row, part: Part = "id") -> str:
 
 def _missing(tables: Sequence[Table]) -> Judgement | None:
     """A verdict needs every run, and enough seeds."""
+    finished, planned = (sum(n) for n in zip(*((r.finished, len(r.runs)) for t in tables for r in t.rows), strict=True))
+    if finished < planned:
+        return Judgement("not run", f"{finished} of {planned} runs have finished")
     for table in tables:
-        for row in table.rows:
-            if not row.finished or row.finished < len(row.runs):
-                return Judgement("not decidable at this size", f"{row.encoding}: not all of its runs have finished")
         if table.seeds < stats.SEEDS_TO_DECIDE:
             return Judgement("not decidable at this size", f"{table.seeds} seeds; {stats.SEEDS_TO_DECIDE} are needed")
-    return None if tables else Judgement("not decidable at this size", "nothing has been run")
+    return None
 
 
 def _order_without_encoding(tables: Sequence[Table]) -> Judgement:
