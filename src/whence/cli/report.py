@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from whence.cli.options import Stored, parse_options
-from whence.cli.output import print_json
+from whence.cli.output import print_json, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def main(arguments: list[str]) -> int:
         path = Path(options.out)
         if not path.parent.is_dir():
             raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
-        WRITERS[ending](page, path)
+        try:
+            WRITERS[ending](page, path)
+        except OSError as error:
+            raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).", field="out") from None
     else:
         path = page.write(store.reports)
     print_json({"report": str(path), "tables": [t.to_json() for t in tables]}) if options.json_ else print(path)
@@ -72,7 +76,7 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     documents: list[Any] = []
     tables: list[Table] = []
     ids = store.ids()
-    for word in words:
+    for word in dict.fromkeys(words):
         if any(run_id.startswith(word) for run_id in ids):
             run = load_run_spec(store.find(word).spec_document())
             if not isinstance(run, Run):
@@ -83,11 +87,15 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
             documents.append(spec.model_dump(mode="json"))
             looks = "often" if spec.until_decided else "once"
             planned = stored_runs(spec, store)
-            tables += tabulate(planned, store, tuned=spec.tuned, looks=looks)
+            named = tabulate(planned, store, tuned=spec.tuned, looks=looks)
+            known = {table.title for table in tables}
+            tables += [replace(t, title=f"{t.title} · {word}") if t.title in known else t for t in named]
     if runs:
         distinct = {run.id: run for run in runs}
         documents += [run.document() for run in distinct.values()]
-        tables = tabulate(list(distinct.values()), store) + tables
+        known = {table.title for table in tables}
+        alone = tabulate(list(distinct.values()), store)
+        tables = [replace(t, title=f"{t.title} · single runs") if t.title in known else t for t in alone] + tables
     document = documents[0] if len(documents) == 1 else documents
     return tables, document, shlex.join(["whence", "report", *words])
 
@@ -107,7 +115,11 @@ def _list(store: Store, as_json: bool) -> int:
 
     found = []
     for path in kept(store):
-        spec = read(path)
+        try:
+            spec = read(path)
+        except UserError as error:  # of another version, or damaged: the others can still be listed
+            stderr.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
+            continue
         found.append(
             {
                 "name": path.stem,
