@@ -67,5 +67,29 @@ def tiny() -> Callable[..., Any]:
 
 
 @pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
+    from dataclasses import replace
+
+    from whence.cli import sweep
+    from whence.runs.engines.local import ENDS, Outcome
+    from whence.runs.execute import Conditions, execute
+
+    def run_all(specs: Any, store: Any, *, conditions: Conditions, on_event: Any, workers: Any = None) -> Outcome:
+        ends: dict[str, str] = {}
+
+        def heard(event: dict[str, Any]) -> None:
+            if event["event"] in ENDS:
+                ends[event["run"]] = event["event"]
+            on_event(event)
+
+        for spec in specs:
+            execute(spec, store, replace(conditions, threads=1), heard)
+        return Outcome(ends)
+
+    monkeypatch.setattr(sweep, "run_all", run_all)
+
+
+@pytest.fixture
 def source() -> Path:
     return Path(__file__).parents[1] / "src"

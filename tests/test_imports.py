@@ -52,7 +52,19 @@ def test_the_test_itself_can_fail() -> None:
     assert imported(ast.parse("from whence.cli import main\nimport whence.runs.store"), "x") == {"cli", "runs"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["runs", "list", "--help"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["runs", "--help"],
+        ["runs", "list", "--help"],
+        ["report", "--help"],
+        ["compare", "--help"],
+        ["presets", "--help"],
+        ["reproduce", "--help"],
+        ["nonsense"],
+    ],
+)
 def test_help_does_not_import_torch(arguments: list[str]) -> None:
     code = (
         f"import sys; from whence.cli import run\ntry: run({arguments!r})\nexcept SystemExit: pass\n"

@@ -81,13 +81,16 @@ def test_adding_and_deleting_one_file(copy: Path) -> None:
     assert "kerple" not in collected
 
 
-@pytest.mark.parametrize("file", ["encodings/rope.py", "tasks/k_back_recall.py"])
-def test_even_a_default_can_be_deleted(copy: Path, file: str) -> None:
-    (copy / "src" / "whence" / file).unlink()
+@pytest.mark.parametrize(
+    "files", [("encodings/rope.py", "encodings/none.py"), ("tasks/k_back_recall.py", "tasks/modular_sum.py")]
+)
+def test_even_a_default_can_be_deleted(copy: Path, files: tuple[str, ...]) -> None:
+    for file in files:
+        (copy / "src" / "whence" / file).unlink()
     for verb in ("train", "arena"):
         shown = python(copy, "-m", "whence", verb, "--print-spec")
         assert shown.returncode == 0, shown.stderr
-        assert Path(file).stem not in shown.stdout
+        assert not any(f'"{Path(file).stem}"' in shown.stdout.replace('"scaling": "none"', "") for file in files)
 
 
 def test_a_file_must_hold_exactly_one_variant(copy: Path) -> None:

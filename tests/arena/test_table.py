@@ -2,111 +2,344 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.arena.made import TASK, fail, finish, finish_all, row, spec
+from whence import stats
+from whence.arena.findings import findings
+from whence.arena.ranking import judge, rank
+from whence.arena.score import Score
 from whence.arena.spec import ArenaSpec
-from whence.arena.table import Row, Score, _judge, floors_of, seeds_in, tabulate
-from whence.report.page import keep_spec, write_report
+from whence.arena.table import Row, Table, overall, tabulate
 from whence.runs.execute import Conditions, execute
-from whence.runs.files import check_addressed
 from whence.runs.store import Store
 
 
-def row(within: list[float] | None, beyond: list[float] | None = None, failed: int = 0) -> Row:
-    scores = [None if part is None else Score(tuple(part), 500, 0.25, "majority") for part in (within, beyond)]
-    ids = tuple(str(i) for i in range(len(within or []) + failed))
-    failures = {str(i): "it <b>broke</b>" for i in range(failed)}
-    return Row("task", "rope", ids, len(within or []), failures, scores[0], scores[1], 1.0, 10, [])
+def one(tables: list[Table]) -> Table:
+    (table,) = tables
+    return table
 
 
 def test_verdicts_of_rows() -> None:
-    rows = _judge(
-        [row([1.0, 1.0], [0.26, 0.25]), row([0.26], [0.9]), row([0.6, 0.7], [0.6, 0.7]), row(None), row(None, failed=2)]
+    rows = judge(
+        [
+            row("rope", [1.0, 1.0], [0.26, 0.25]),
+            row("alibi", [0.26], [0.9]),
+            row("t5", [0.6, 0.7], [0.6, 0.7]),
+            row("none", None),
+            row("fire", None, failed=2),
+        ]
     )
     assert [r.verdict for r in rows] == ["solved", "at chance", "learning", "not run", "failed"]
     assert [r.beyond_verdict for r in rows] == ["at chance", "not learned", "not learned", "", ""]
     assert rows[1].to_json()["ood"] == "not learned"
     assert rows[0].to_json()["ood"]["verdict"] == "at chance"
-    assert seeds_in(rows[:1]) == 2
-    assert seeds_in(rows) == 0
-    assert "25.0 %" in floors_of(rows)
+    assert rows[0].gap == pytest.approx(0.745)
+    assert rows[1].gap is None, "nothing was there to be lost"
 
 
 def test_cells_that_are_not_shown_do_not_weaken_the_rest() -> None:
     """Beyond training is tested only where it is claimed: Holm must not count the others."""
-    just = Score((0.305,), 500, 0.25, "majority")
+    just = Score((0.305,), 500, {"majority": 0.25}, loss=1.0)
     assert 0.001 < just.p_value < 0.05 / 2
-    alone = _judge([row([0.305])])[0]
-    crowded = _judge([row([0.305], [0.9]), row([0.26], [0.26])])[0]
+    alone = judge([row("rope", [0.305])])[0]
+    crowded = judge([row("rope", [0.305], [0.9]), row("alibi", [0.26], [0.26])])[0]
     assert alone.verdict == crowded.verdict == "learning"
 
 
-@pytest.fixture
-def swept(tiny: Callable[..., Any], tmp_path: Path) -> tuple[ArenaSpec, list[Any], Store]:
-    base = tiny(training={"steps": 4, "evaluations": 2})
-    spec = ArenaSpec.read(
-        {
-            "tasks": [str(base.task), "marker_distance", "long_range_match"],
-            "encodings": ["rope", "shifted:reach=3+t5"],
-            "seeds": 2,
-            "model": {"d_model": 16, "heads": 2, "layers": 1},
-            "lengths": base.lengths.model_dump(),
-            "training": base.training.model_dump(),
-        }
+def test_the_highest_floor_is_the_one_that_counts() -> None:
+    floors = {"uniform guess": 0.1, "a shortcut": 0.55}
+    score = Score((0.56, 0.57), 500, floors, loss=1.0)
+    assert (score.floor, score.floor_name) == (0.55, "a shortcut")
+    low, high = row("rope", [0.56, 0.57], floor=0.1), row("alibi", [0.56, 0.57], floor=0.55)
+    assert [r.verdict for r in judge([low, high])] == ["learning", "at chance"]
+
+
+@pytest.mark.parametrize("looks", ["once", "often"])
+def test_whoever_is_at_chance_is_in_no_comparison(looks: Any) -> None:
+    """Many made-up tables, with seeds that differ wildly around the floor."""
+    chance = random.Random(0)
+    ranked = left_out = 0
+    for _ in range(60):
+        rows = []
+        for name in ("rope", "alibi", "t5", "none"):
+            centre = chance.choice([0.25, 0.25, 0.27, 0.6, 0.97])
+            beyond = chance.choice([0.2, 0.25, 0.5, 0.97])
+            spread = chance.choice([0.005, 0.1])
+            scores = [[min(1, max(0, chance.gauss(c, spread))) for _ in range(8)] for c in (centre, beyond)]
+            rows.append(row(name, *scores))
+        rows = judge(rows)
+        by_name = {r.encoding: r for r in rows}
+        for part, pairs in rank(rows, looks).items():
+            for pair in pairs.values():
+                for name in (pair.a, pair.b):
+                    r = by_name[name]
+                    assert r.verdict != "at chance"
+                    if part == "ood":
+                        assert r.mastered
+                        assert r.beyond_verdict in ("learning", "solved")
+                ranked += 1
+        left_out += sum(r.verdict == "at chance" for r in rows)
+    assert min(ranked, left_out) > 20
+
+
+def test_a_failed_row_and_one_at_chance_leave_the_others_comparable() -> None:
+    """And the heading must not say that nothing is ranked while a finding ranks."""
+    rows = judge(
+        [
+            row("rope", [0.9, 0.91, 0.92, 0.9, 0.91, 0.92, 0.9]),
+            row("alibi", [0.6] * 7),
+            row("t5", [0.25, 0.26]),
+            row("none", None, failed=3),
+        ]
     )
-    store, runs = Store(tmp_path / "store"), spec.plan()
-    store.prepare()
-    for run in runs[:-1]:
+    table = Table("t", TASK, "", rows[0].members[0].run, tuple(rows), rank(rows, "once"))
+    assert table.comparisons["id"]["rope", "alibi"].winner == "rope"
+    assert list(table.comparisons["id"]) == [("rope", "alibi")]
+    told = " ".join(findings(table))
+    assert "rope beats alibi" in told
+    assert "t5 at chance, not ranked" in told
+    assert "none (3)" in told
+    assert table.seeds == 7
+    assert "nothing is ranked" not in table.heading
+    assert "exploratory" not in table.heading
+
+
+def test_comparisons_use_the_seeds_that_both_have() -> None:
+    mine = dict(zip(range(8), [0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.9, 0.8], strict=True))
+    theirs = {seed: value - 0.1 for seed, value in mine.items() if seed != 3} | {11: 0.3, 12: 0.3}
+    rows = judge([row(name, list(s.values()), seeds=list(s)) for name, s in (("rope", mine), ("alibi", theirs))])
+    for looks in ("once", "often"):
+        pair = rank(rows, looks)["id"]["rope", "alibi"]
+        assert pair.n == 7
+        assert pair.difference == pytest.approx(0.1)
+        assert (pair.wins, pair.losses) == (7, 0)
+    strangers = judge([row("rope", [0.9, 0.9], seeds=[0, 1]), row("alibi", [0.6, 0.6], seeds=[2, 3])])
+    assert not rank(strangers, "once")
+
+
+def test_looking_often_is_paid_for_by_all_pairs() -> None:
+    """Also by those that are not shown: which pairs are asked must not depend on the scores."""
+    scores = {
+        "rope": [0.9, 0.91, 0.92, 0.93, 0.9, 0.91, 0.92, 0.93, 0.9],
+        "alibi": [0.6] * 9,
+        "none": [0.25, 0.24, 0.26, 0.25, 0.24, 0.26, 0.25, 0.24, 0.26],
+        "t5": [0.26, 0.25, 0.25, 0.26, 0.25, 0.25, 0.26, 0.24, 0.25],
+    }
+    rows = judge([row(name, values) for name, values in scores.items()])
+    shown = rank(rows, "often")["id"]
+    assert list(shown) == [("rope", "alibi")]
+    every = {
+        ("id", a, b): [x - y for x, y in zip(scores[a], scores[b], strict=True)]
+        for a, b in itertools.combinations(scores, 2)
+    }
+    assert shown["rope", "alibi"] == stats.sequential(every)["id", "rope", "alibi"]
+    cheap = stats.sequential({("id", "rope", "alibi"): every["id", "rope", "alibi"]})["id", "rope", "alibi"]
+    assert cheap.e != shown["rope", "alibi"].e
+
+
+def test_few_seeds_decide_nothing(store: Store) -> None:
+    plan = spec("rope", "alibi", seeds=5).plan()
+    finish_all(store, plan, {"rope": [1.0] * 5, "alibi": [0.8] * 5})
+    table = one(tabulate(plan, store))
+    assert not table.decided
+    assert {c.verdict for pairs in table.comparisons.values() for c in pairs.values()} == {"exploratory"}
+    assert "exploratory" in table.heading
+    assert not any(" beats " in line for line in findings(table))
+
+
+def test_runs_are_grouped_by_setting_and_titles_name_what_varies(store: Store) -> None:
+    plan = spec(sweep="layers=1,2;lr=0.001,0.01").plan()
+    tables = tabulate(plan, store)
+    assert [t.title for t in tables] == [
+        f"{TASK} · attention · layers={n} · lr={lr}" for n in (1, 2) for lr in (0.001, 0.01)
+    ]
+    assert all([r.encoding for r in t.rows] == ["rope", "alibi"] for t in tables)
+    assert all(len(r.runs) == 2 for t in tables for r in t.rows)
+    assert sorted(i for t in tables for r in t.rows for i in r.runs) == sorted(run.id for run in plan)
+    assert len({t.setting for t in tables}) == 4
+    plain = tabulate(
+        spec(tasks=["copy", "reverse"], lengths={"train_length": None, "test_lengths": None}).plan(), store
+    )
+    assert [t.title for t in plain] == ["copy · attention", "reverse · attention"], "a task's own lengths are no sweep"
+    lengths = tabulate(
+        spec("rope", tasks=["copy"], sweep="train_length=4,8", lengths={"test_lengths": 0}).plan(), store
+    )
+    assert [t.title for t in lengths] == ["copy · attention · train_length=4", "copy · attention · train_length=8"]
+    options = tabulate(spec("rope", sweep="k=1,2").plan(), store)
+    assert [t.task for t in options] == ["k_back_recall:k=1,symbols=4", "k_back_recall:k=2,symbols=4"]
+    mixers = tabulate(spec("learned", sweep="mixer=attention,mamba:state=4").plan(), store)
+    assert [t.title for t in mixers] == [f"{TASK} · attention", f"{TASK} · mamba:state=4"]
+
+
+def test_an_encoding_and_its_transform_share_a_table(store: Store) -> None:
+    table = one(tabulate(spec("rope", "randomized:span=64+rope").plan(), store))
+    assert [r.encoding for r in table.rows] == ["rope", "randomized:span=64+rope"]
+    assert [r.verdict for r in table.rows] == ["not run", "not run"]
+    assert table.seeds == 0
+    assert table.floors() == ""
+
+
+def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
+    plan = spec("rope", "alibi", "t5", seeds=3).plan()
+    by_name = {(run.model.contender, run.seed): run for run in plan}
+    finish(store, by_name["rope", 0], 0.8)
+    fail(store, by_name["rope", 1], "the loss is NaN")
+    for seed, value in enumerate((0.5, 0.6, 0.7)):
+        finish(store, by_name["alibi", seed], value)
+    damaged = store.folder(by_name["alibi", 2].id).path / "status.json"
+    damaged.write_bytes(damaged.read_bytes().replace(b'"seed":2', b'"seed":3'))
+    torn = store.folder(by_name["alibi", 1].id).path / "metrics.jsonl"
+    torn.write_bytes(torn.read_bytes().replace(b'"step":4', b'"step":5'))
+    table = one(tabulate(plan, store, {by_name["t5", 0].id: "crashed", by_name["t5", 1].id: "busy"}))
+    rope, alibi, t5 = table.rows
+    assert rope.within is not None
+    assert (rope.finished, rope.within.per_seed) == (1, (0.8,))
+    assert rope.failed == {by_name["rope", 1].id: "the loss is NaN"}
+    assert alibi.within is not None
+    assert alibi.within.per_seed == (0.5,)
+    assert "checksum" in alibi.failed[by_name["alibi", 2].id]
+    assert "chain" in alibi.failed[by_name["alibi", 1].id]
+    assert (t5.verdict, t5.within) == ("failed", None)
+    assert list(t5.failed) == [by_name["t5", 0].id]
+    assert "process died" in t5.failed[by_name["t5", 0].id]
+    assert "rope (1), alibi (2) and t5 (1)" in " ".join(findings(table)).replace("alibi (2), t5", "alibi (2) and t5")
+
+
+def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
+    comparison = spec("rope", "alibi", tune="lr=0.001,0.01")
+    plan = comparison.plan()
+    for run in plan:
+        low = run.training.lr == 0.001
+        good_on_validation = low if run.model.contender == "rope" else not low
+        finish(
+            store,
+            run,
+            0.6 if good_on_validation else 0.9,  # the test disagrees
+            0.5 if good_on_validation else 0.99,
+            validation=0.8 if good_on_validation else 0.7,
+        )
+    table = one(tabulate(plan, store, tuned=comparison.tuned))
+    rope, alibi = table.rows
+    assert (rope.chosen, alibi.chosen) == ({"lr": 0.001}, {"lr": 0.01})
+    for r in table.rows:
+        assert r.within is not None
+        assert r.within.accuracy == pytest.approx(0.6, abs=0.001)
+        assert len(r.runs) == r.finished == 2
+        assert {m.run.training.lr for m in r.members} == {r.chosen["lr"]}
+    assert "lr" not in table.title
+
+
+def test_an_unfinished_setting_cannot_win_by_its_lucky_seeds(store: Store) -> None:
+    comparison = spec("rope", tune="lr=0.001,0.01")
+    plan = comparison.plan()
+    for run in plan:
+        if run.training.lr == 0.001:
+            finish(store, run, 0.6, validation=0.6)
+        elif run.seed == 0:
+            finish(store, run, 0.9, validation=0.9)
+        else:
+            fail(store, run, "diverged")
+    r = one(tabulate(plan, store, tuned=comparison.tuned)).rows[0]
+    assert r.chosen == {"lr": 0.001}
+    assert r.finished == 2
+
+
+def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
+    plan = spec("rope", "alibi", "t5", seeds=7).plan()
+    wiggle = [0.0, 0.002, 0.004, 0.001, 0.003, 0.002, 0.001]
+    finish_all(
+        store,
+        plan,
+        {
+            "rope": [(0.97 + w, 0.5 + w) for w in wiggle],
+            "alibi": [(0.96 + w, 0.9 + w) for w in wiggle],
+            "t5": [(0.9 + w, 1.0) for w in wiggle],
+        },
+    )
+    table = one(tabulate(plan, store))
+    assert list(table.comparisons["ood"]) == [("rope", "alibi")]
+    assert table.comparisons["ood"]["rope", "alibi"].winner == "alibi"
+    assert len(table.comparisons["id"]) == 3
+    t5 = table.rows[2]
+    assert (t5.beyond_verdict, t5.to_json()["ood"], t5.gap) == ("not learned", "not learned", None)
+    told = " ".join(findings(table))
+    assert "alibi beats rope beyond training" in told
+    assert "t5 not judged (not mastered within)" in told
+    assert not any("t5" in line and "beyond" in line.lower() and "beats" in line for line in findings(table))
+
+
+def test_scores_across_tasks(store: Store) -> None:
+    tasks = [TASK, "long_range_match"]
+    plan = spec("rope", "alibi", "t5", tasks=tasks).plan()
+    given = {"rope": [0.9, 0.8], "alibi": [0.7, 0.6]}
+    finish_all(store, [run for run in plan if run.model.contender != "t5"], given)
+    finish(store, next(run for run in plan if run.model.contender == "t5"), 1.0)
+    tables = tabulate(plan, store)
+    found = overall(tables)
+    assert list(found) == ["rope", "alibi"], "t5 lacks a task"
+    for name, values in given.items():
+        floors = [max(t.run.floors(8).values()) for t in tables]
+        normal = sorted(
+            (round(a * n) / n - f) / (1 - f) for f, n in zip(floors, (1400, 200), strict=True) for a in values
+        )
+        value, count = found[name]
+        assert count == 4
+        assert value == pytest.approx(sum(normal[1:3]) / 2), "the middle half of four"
+    assert overall(tables[:1]) == {}, "one task is no average over tasks"
+    assert overall([]) == {}
+
+
+def test_everything_can_be_written_as_json(store: Store) -> None:
+    plan = spec("rope", "alibi", "t5", seeds=7).plan()
+    finish_all(store, [r for r in plan if r.model.contender != "t5"], {"rope": [1.0] * 7, "alibi": [(0.97, 0.3)] * 7})
+    fail(store, next(run for run in plan if run.model.contender == "t5"), "NaN")
+    for looks in ("once", "often"):
+        table = one(tabulate(plan, store, looks=looks))
+        document = json.loads(json.dumps(table.to_json(), allow_nan=False))
+        assert [r["encoding"] for r in document["rows"]] == ["rope", "alibi", "t5"]
+        assert document["rows"][0]["seeds"] == list(range(7))
+        assert document["rows"][0]["by_length"] == {"8": 1.0, "16": 1.0}
+        assert document["rows"][1]["ood"]["verdict"] == table.rows[1].beyond_verdict
+        assert {c["part"] for c in document["comparisons"]} >= {"id"}
+        assert all({"a", "b", "n", "difference", "verdict", "winner"} <= set(c) for c in document["comparisons"])
+
+
+def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
+    plan = spec("rope", "shifted:reach=3+t5", tasks=[TASK, "marker_distance", "long_range_match"]).plan()
+    for run in plan[:-1]:
         execute(run, store, Conditions(threads=1))
-    return spec, runs, store
-
-
-def test_a_table_of_real_runs_and_its_page(swept: tuple[ArenaSpec, list[Any], Store]) -> None:
-    spec, runs, store = swept
-    rows = tabulate(runs, store, {runs[-1].id: "crashed"})
-    assert len(rows) == 6
+    tables = tabulate(plan, store, {plan[-1].id: "crashed"})
+    rows: list[Row] = [r for table in tables for r in table.rows]
     assert [r.finished for r in rows] == [2, 2, 2, 2, 2, 1]
     assert "process died" in next(iter(rows[-1].failed.values()))
     for r in rows:
         assert r.within is not None
         assert len(r.within.per_seed) == r.finished
         assert r.within.interval[0] <= r.within.accuracy <= r.within.interval[1]
-        assert len(r.curves) == r.finished
+        assert set(r.by_length) == {8, 16}
+        assert [len(m.evaluations) for m in r.members] == [3] * r.finished
     assert rows[0].within is not None
-    assert rows[0].within.floor == max(runs[0].task.build().floors(8).values())
-    page = write_report(spec, rows, store, "whence arena --config <x>")
-    check_addressed(page)
-    text = page.read_text()
-    assert "&lt;x&gt;" in text
-    assert all(run.id in text for run in runs)
-    assert ArenaSpec.read(json.loads(keep_spec(spec, store).read_text())) == spec
+    assert rows[0].within.floor == max(plan[0].task.build().floors(8).values())
+    assert bool(rows[0].within.exact)
+    assert rows[-1].within is not None
+    assert not rows[-1].within.exact, "one answer per sequence: nothing to be right as a whole"
 
 
-def test_a_corrupt_run_is_a_failed_cell_not_a_crash(swept: tuple[ArenaSpec, list[Any], Store]) -> None:
-    _, runs, store = swept
-    (store.folder(runs[0].id).path / "status.json").write_text("{}")
-    rows = tabulate(runs, store)
-    assert rows[0].finished == 1
-    assert "checksum" in rows[0].failed[runs[0].id]
-
-
-def test_failures_are_escaped_in_the_page(swept: tuple[ArenaSpec, list[Any], Store]) -> None:
-    spec, _, store = swept
-    text = write_report(spec, _judge([row(None, failed=2)]), store, "again").read_text()
-    assert "&lt;b&gt;broke" in text
-    assert "<b>broke" not in text
-
-
-def test_plans_are_paired_and_seeds_vary_slowest(swept: tuple[ArenaSpec, list[Any], Store]) -> None:
-    spec, runs, _ = swept
-    assert [run.seed for run in runs] == [0] * 6 + [1] * 6
-    assert len({run.id for run in runs}) == 12
-    more = spec.model_copy(update={"seeds": 3}).plan()
-    assert [run.id for run in more[:12]] == [run.id for run in runs]
-    one = ArenaSpec.read({"encodings": "randomized:span=64+rope:base=1e+5"})
-    assert str(one.encodings[0]) == "randomized:span=64+rope:base=100000"
+def test_plans_are_paired_and_seeds_vary_slowest() -> None:
+    comparison = spec("rope", "t5", tasks=[TASK, "marker_distance"])
+    plan = comparison.plan()
+    assert [run.seed for run in plan] == [0] * 4 + [1] * 4
+    assert len({run.id for run in plan}) == 8
+    more = comparison.model_copy(update={"seeds": 3}).plan()
+    assert [run.id for run in more[:8]] == [run.id for run in plan]
+    later = comparison.model_copy(update={"seeds": 1, "first_seed": 2}).plan()
+    assert [run.id for run in later] == [run.id for run in more[8:]]
+    mixed = ArenaSpec.read({"encodings": "randomized:span=64+rope:base=1e+5"})
+    assert str(mixed.encodings[0]) == "randomized:span=64+rope:base=100000"

@@ -77,14 +77,16 @@ def test_tasks(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     arguments = [*ARENA, "--seeds", "2", "--steps", "400", "--lr", "0.01", "--dropout", "0"]
     found = document(arguments, capsys)
-    assert [row["encoding"] for row in found["rows"]] == ["rope", "randomized:span=64+alibi"]
-    rope = found["rows"][0]
+    (table,) = found["tables"]
+    assert [row["encoding"] for row in table["rows"]] == ["rope", "randomized:span=64+alibi"]
+    rope = table["rows"][0]
     assert rope["finished"] == 2
     assert rope["id"]["accuracy"] > 0.9
     assert rope["id"]["verdict"] in ("learning", "solved")
     assert len(rope["id"]["per_seed"]) == 2
     assert rope["id"]["interval"][0] <= rope["id"]["accuracy"] <= rope["id"]["interval"][1]
-    assert "exploratory" in found["heading"]
+    assert "exploratory" in table["heading"]
+    assert all(pair["winner"] is None for pair in table["comparisons"]), "two seeds decide nothing"
     assert set(found["runs"].values()) == {"finished"}
     page = Path(found["report"]).read_text()
     assert "rope" in page
@@ -93,18 +95,18 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
 
     again = document(arguments, capsys)
     assert set(again["runs"].values()) == {"skipped"}
-    assert again["rows"] == found["rows"]
+    assert again["tables"] == found["tables"]
     assert again["report"] == found["report"], "the same results make the same page"
 
     more = document([*arguments, "--seeds", "3"], capsys)
     assert sorted(more["runs"].values()) == ["finished"] * 2 + ["skipped"] * 4
 
     from_file = document(found["again"].split()[1:], capsys)
-    assert from_file["rows"] == found["rows"]
+    assert from_file["tables"] == found["tables"]
 
-    table = output(arguments, capsys)
-    assert "●●" in table
-    assert "report  whence-runs/reports/arena-" in table
+    printed = output(arguments, capsys)
+    assert "●●" in printed
+    assert "report  whence-runs/reports/arena-" in printed
 
     rows = document(["runs", "list"], capsys)
     assert len(rows) == 6
@@ -169,9 +171,12 @@ def test_train(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_failed_run_is_shown_as_failed_and_enters_no_average(capsys: pytest.CaptureFixture[str]) -> None:
     broken = [*ARENA, "--steps", "5", "--seeds", "1", "--lr", "1e38", "--clip", "1e30", "--warmup", "0"]
     found = document([*broken, "--schedule", "constant"], capsys, code=1)
-    assert [row["finished"] for row in found["rows"]] == [0, 0]
-    assert [row["id"] for row in found["rows"]] == [None, None]
-    assert all("non-finite" in message for row in found["rows"] for message in row["failed"].values())
+    rows = found["tables"][0]["rows"]
+    assert [row["finished"] for row in rows] == [0, 0]
+    assert [row["id"] for row in rows] == [None, None]
+    assert [row["verdict"] for row in rows] == ["failed", "failed"]
+    assert all("non-finite" in message for row in rows for message in row["failed"].values())
+    assert found["report"] is None
     assert "✕" in output([*broken, "--schedule", "constant"], capsys, code=1)
 
 

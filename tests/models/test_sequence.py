@@ -129,6 +129,66 @@ def test_output_shapes(pool, continuous):
     assert model(inputs, torch.arange(7)[None]).shape == ((3, 2) if pool else (3, 7, 2))
 
 
+def pointing(pool="last", attention="bidirectional", places=2, encoding="embed"):
+    plain = build(encoding, attention=attention, pool=pool)
+    model = SequenceModel(plain.spec, list(plain.encodings), VOCAB, places, "place")
+    initialise(model, 0)
+    return model
+
+
+@pytest.mark.parametrize("pool", ["last", "mean", "first"])
+@pytest.mark.parametrize("length", [1, 7, 12])
+def test_places_are_named_among_as_many_tokens_as_there_are(pool, length):
+    tokens, positions = batch(length=length)
+    said = pointing(pool, places=3)(tokens, positions)
+    assert said.shape == (3, 3, length)
+    assert said.isfinite().all()
+
+
+@pytest.mark.parametrize("pool", ["last", "mean", "first"])
+def test_padding_is_never_pointed_at(pool):
+    model, (tokens, positions), valid = pointing(pool), batch(), masks("bidirectional", padded=True)["valid"]
+    said = model(tokens, positions, valid=valid)
+    assert (said.isneginf() == ~valid[:, None].expand_as(said)).all()
+    assert valid.gather(1, said.argmax(-1)).all()
+    other = torch.where(valid, tokens, (tokens + 1) % VOCAB)
+    torch.testing.assert_close(model(other, positions, valid=valid), said, **EXACT)
+    alone = model(tokens[:1, :-2], positions[:1, :-2])
+    torch.testing.assert_close(said[:1, :, :-2], alone, **CLOSE)
+    targets = valid.int().argmax(1)[:, None].expand(-1, 2)
+    error = loss("classification", said, targets, torch.ones(3, 2, dtype=torch.bool))
+    assert error.isfinite()
+    error.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_every_place_has_a_question_of_its_own_and_all_of_it_is_trained():
+    model, (tokens, positions) = pointing(), batch()
+    said = model(tokens, positions)
+    assert not torch.allclose(said[:, 0], said[:, 1], atol=1e-3)
+    loss("classification", said, torch.tensor([[0, 6], [1, 5], [2, 4]])).backward()
+    for name, parameter in model.named_parameters():
+        if name != "head.key.bias":  # the same for all tokens: it moves no share
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
+
+
+def test_a_pointer_learns():
+    """Where does symbol 0 stand?"""
+    torch.manual_seed(0)
+    model = pointing(places=1, encoding="none")
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        tokens, where = torch.randint(1, VOCAB, (32, 8)), torch.randint(8, (32, 1))
+        tokens.scatter_(1, where, 0)
+        said = model(tokens, torch.arange(8)[None])
+        error = loss("classification", said, where)
+        optimiser.zero_grad()
+        error.backward()
+        optimiser.step()
+    assert (said.argmax(-1) == where).float().mean() > 0.95
+
+
 def test_pooling_counts_valid_tokens_only():
     x = torch.arange(2 * 4 * 1.0).view(2, 4, 1)
     valid = torch.tensor([[True, True, False, False], [False, True, True, True]])

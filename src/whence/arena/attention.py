@@ -15,7 +15,8 @@ from whence.arena.table import Table
 from whence.models.taps import taps
 from whence.runs.files import Corrupt, file_digest
 from whence.runs.store import RunFolder, Store
-from whence.runs.streams import Streams
+from whence.runs.streams import Streams, ambient_kept
+from whence.seeds import derive
 from whence.tasks.base import Batch
 
 LONGEST_MAP = 96
@@ -48,10 +49,13 @@ def attention_maps(run: Run, folder: RunFolder, examples: int = 3) -> Maps | Non
     """None for a model without attention, or one whose sequences are too long to look at."""
     if run.task.build().tokens(run.train_length) > LONGEST_MAP:
         return None
-    batch: Batch = next(frozen_batches(run, Streams.of(run.seed), "test", run.train_length))
-    model = load_model(run, folder)
-    with torch.no_grad(), taps(model, hidden=()) as seen:
-        answers(model, batch)
+    streams = Streams.of(run.seed)
+    batch: Batch = next(frozen_batches(run, streams, "test", run.train_length))
+    with torch.no_grad(), ambient_kept():
+        model = load_model(run, folder)
+        torch.manual_seed(derive(streams.evaluation, "model"))  # positions that are drawn, as in an evaluation
+        with taps(model, hidden=()) as seen:
+            answers(model, batch)
     layers = [weights for weights in seen.attention.values() if isinstance(weights, Tensor)]
     if not layers:
         return None

@@ -17,9 +17,14 @@ GROUPS = {"model": Architecture, "lengths": Lengths, "training": Training}
 
 
 def parse_grid(field: str, text: str, tasks: Sequence[Choice]) -> Grid:
-    """Fields and the values to try, from the text that a user wrote."""
+    """Fields and the values to try, from the text that a user wrote.
+
+    Tuning is of the model and its training alone: whoever could choose the task would choose the easiest.
+    """
     options = {option for task in tasks for option in task.options()}
     known = [name for spec in GROUPS.values() for name in spec.model_fields] + sorted(options)
+    if field == "tune":
+        known = [name for spec in (Architecture, Training) for name in spec.model_fields]
     grid: Grid = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, equals, values = (piece.strip() for piece in part.partition("="))

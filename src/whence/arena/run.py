@@ -25,9 +25,11 @@ from whence.tasks.base import Batch, Task
 EVALUATION_BATCH = 64
 
 
-def _no_longer_ones(value: Any) -> Any:
-    """`0` alone means: score nothing beyond training."""
-    return () if value in (0, "0", [0], ["0"], (0,), ("0",)) else value
+def _listed(value: Any) -> Any:
+    """One length may stand for a list of one; `0` alone means: score nothing beyond training."""
+    if value in (0, "0", [0], ["0"], (0,), ("0",)):
+        return ()
+    return (value,) if isinstance(value, int | str) else value
 
 
 class Lengths(Spec):
@@ -41,7 +43,7 @@ class Lengths(Spec):
         ge=1,
         description="shortest in training; none: full length for tasks asked at every position, else every length",
     )
-    test_lengths: Annotated[tuple[int, ...] | None, BeforeValidator(_no_longer_ones)] = Field(
+    test_lengths: Annotated[tuple[int, ...] | None, BeforeValidator(_listed)] = Field(
         default=None,
         description="lengths beyond training, scored on what lies beyond alone; none: the task's own; 0: no such",
     )
@@ -51,7 +53,8 @@ class Lengths(Spec):
         """With nothing left open."""
         train = self.train_length or task.train_length
         beyond = task.lengths_beyond(train) if self.test_lengths is None else self.test_lengths
-        return self.model_copy(update={"train_length": train, "test_lengths": beyond})
+        filled = dict(self) | {"train_length": train, "test_lengths": beyond}
+        return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known
 
 
 class Run(RunSpec):
@@ -101,7 +104,9 @@ class Run(RunSpec):
             raise _refusal(field, longest, f"{task.longest} or less for {self.task}")
         if self.lengths.min_length is not None and self.lengths.min_length > train_length:
             raise _refusal("min_length", self.lengths.min_length, f"at most train_length={train_length}")
-        for length in self.test_lengths:
+        for place, length in enumerate(self.test_lengths):
+            if length in self.test_lengths[:place]:
+                raise _refusal("test_lengths", length, "each length once: twice the same answers are no new evidence")
             if length <= train_length:
                 raise _refusal("test_lengths", length, f"more than train_length={train_length}")
         batch = task.sample(torch.Generator(), 1, train_length)

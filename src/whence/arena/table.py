@@ -116,8 +116,9 @@ class Table:
 
     @property
     def seeds(self) -> int:
-        """How many paired seeds the whole table rests on."""
-        return min((row.finished for row in self.rows), default=0)
+        """How many paired seeds its comparisons rest on; where nothing is compared, how many every row has."""
+        paired = [c.n for pairs in self.comparisons.values() for c in pairs.values()]
+        return min(paired or [row.finished for row in self.rows], default=0)
 
     @property
     def findings(self) -> list[str]:

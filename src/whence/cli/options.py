@@ -168,10 +168,14 @@ def _read_config(name: str) -> dict[str, Any]:
 
 
 def _twin(spec: BaseModel, *groups: tuple[str, Any]) -> Any:
-    """A dataclass instance that mirrors a spec: nested specs stay groups, every other value becomes text."""
+    """A dataclass instance that mirrors a spec: nested specs stay groups, every other value becomes text.
+
+    What nobody has set is shown as it is by default, not as the spec filled it in: what a task or a mixer brings along
+    must follow the task and the mixer that the flags choose.
+    """
     fields: list[tuple[str, Any, Any]] = []
     for name, info in type(spec).model_fields.items():
-        value, flag, about = getattr(spec, name), name.rstrip("_"), info.description or ""
+        value, flag, about = _as_set(spec, name), name.rstrip("_"), info.description or ""
         if _is_group(value):
             inner = _twin(value)
             fields.append((flag, type(inner), dataclasses.field(default=inner)))
@@ -191,15 +195,23 @@ def _twin(spec: BaseModel, *groups: tuple[str, Any]) -> Any:
 
 
 def _untwin(values: Any, spec: BaseModel) -> dict[str, Any]:
-    document = {}
+    """What was set, by a file or by a flag; the rest stays open."""
+    document, untouched = {}, _twin(spec)
     for name, info in type(spec).model_fields.items():
-        value, before = getattr(values, name.rstrip("_")), getattr(spec, name)
-        optional = type(None) in get_args(info.annotation)
+        flag, before = name.rstrip("_"), _as_set(spec, name)
+        value, optional = getattr(values, flag), type(None) in get_args(info.annotation)
         if _is_group(before):
             document[name] = _untwin(value, before)
-        else:
-            document[name] = None if optional and value in ("none", ()) else value
+        elif value != getattr(untouched, flag):
+            document[name] = None if optional and value in ("none", ("none",), ()) else value
+        elif name in spec.model_fields_set:
+            document[name] = before  # an empty list is not none, though their texts are alike
     return document
+
+
+def _as_set(spec: BaseModel, name: str) -> Any:
+    """A field's value if a file has set it, else its default."""
+    return getattr(spec, name) if name in spec.model_fields_set else type(spec).model_fields[name].get_default()
 
 
 def _is_group(value: Any) -> bool:

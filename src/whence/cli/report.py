@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from whence.cli.options import Stored, parse_options
-from whence.cli.output import print_json
+from whence.cli.output import print_json, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def main(arguments: list[str]) -> int:
         path = Path(options.out)
         if not path.parent.is_dir():
             raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
-        WRITERS[ending](page, path)
+        try:
+            WRITERS[ending](page, path)
+        except OSError as error:
+            raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).", field="out") from None
     else:
         path = page.write(store.reports)
     print_json({"report": str(path), "tables": [t.to_json() for t in tables]}) if options.json_ else print(path)
@@ -73,7 +77,7 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     documents: list[Any] = []
     tables: list[Table] = []
     ids = store.ids()
-    for word in words:
+    for word in dict.fromkeys(words):
         if any(run_id.startswith(word) for run_id in ids):
             run = load_run_spec(store.find(word).spec_document())
             if not isinstance(run, Run):
@@ -85,13 +89,20 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
             named = ["--preset", word] if word in preset_names() else ["--config", str(comparison.path)]
             again.append(shlex.join(["whence", "arena", *named, *elsewhere(store)]))
             documents.append(spec.model_dump(mode="json"))
-            tables += tabulate(stored_runs(spec, store), store, tuned=spec.tuned, looks=spec.looks)
+            found = tabulate(stored_runs(spec, store), store, tuned=spec.tuned, looks=spec.looks)
+            tables += _apart(found, tables, word)
     if runs:
         distinct = {run.id: run for run in runs}
         documents += [run.document() for run in distinct.values()]
-        tables = tabulate(list(distinct.values()), store) + tables
+        tables = _apart(tabulate(list(distinct.values()), store), tables, "single runs") + tables
         again.append(shlex.join(["whence", "report", *distinct, *elsewhere(store)]))
     return tables, documents[0] if len(documents) == 1 else documents, "\n".join(again)
+
+
+def _apart(found: list[Table], others: list[Table], name: str) -> list[Table]:
+    """Tables of equal titles get a name behind it."""
+    known = {table.title for table in others}
+    return [replace(t, title=f"{t.title} · {name}") if t.title in known else t for t in found]
 
 
 def elsewhere(store: Store) -> list[str]:
@@ -116,7 +127,11 @@ def _list(store: Store, as_json: bool) -> int:
 
     found = []
     for path in kept(store):
-        spec = read(path)
+        try:
+            spec = read(path)
+        except UserError as error:  # of another version, or damaged: the others can still be listed
+            stderr.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
+            continue
         found.append(
             {
                 "name": path.stem,

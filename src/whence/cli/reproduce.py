@@ -41,6 +41,9 @@ def main(arguments: list[str]) -> int:
     for word in words:
         if word not in CLAIMS:
             raise not_allowed("claim", word, list(CLAIMS))
+    if options.print_spec:
+        print_json({name: read(preset_path(name)).model_dump(mode="json") for name in words or CLAIMS})
+        return 0
     store, code = Store(options.store), 0
     found: dict[str, Judgement] = {}
     for name, claim in CLAIMS.items():

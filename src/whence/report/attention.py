@@ -45,9 +45,19 @@ for (const box of document.querySelectorAll('.maps')) {
 
 
 def attention_section(name: str, maps: Mapping[str, Maps]) -> str:
-    """Nothing, where nothing attends."""
-    if not maps:
-        return ""
+    """Nothing, where nothing attends. Models of different shapes, as tuning may choose, do not share a canvas."""
+    alike: dict[tuple[int, ...], dict[str, Maps]] = {}
+    for encoding, found in maps.items():
+        alike.setdefault(tuple(found.weights.shape), {})[encoding] = found
+    drawn = [_canvas(f"{name}-{number}", group) for number, group in enumerate(alike.values())]
+    heading = (
+        "<h3>Where attention goes</h3><p class=note>One seed, on test sequences of the training length. Rows look, "
+        "columns are looked at; darker is more (the square root of the weight is drawn).</p>"
+    )
+    return heading + "".join(drawn) if drawn else ""
+
+
+def _canvas(name: str, maps: Mapping[str, Maps]) -> str:
     layers, examples, heads, tokens, _ = next(iter(maps.values())).weights.shape
     data = {
         "tokens": tokens,
@@ -74,10 +84,8 @@ def attention_section(name: str, maps: Mapping[str, Maps]) -> str:
         + "</select></label>"
         for field, options in choices.items()
     )
-    document = json.dumps(data).replace("</", "<\\/")
+    document = json.dumps(data).replace("<", "\\u003c")
     return (
-        "<h3>Where attention goes</h3><p class=note>One seed, on test sequences of the training length. Rows look, "
-        "columns are looked at; darker is more (the square root of the weight is drawn).</p>"
         f'<div class=maps id="maps-{name}"><canvas width={tokens} height={tokens} style="width:22rem;height:22rem" '
         f'role=img aria-label="attention map"></canvas><div>{selects}<p><output></output></p>{_distances(maps)}</div>'
         f"<script type=application/json>{document}</script></div>"

@@ -1,0 +1,114 @@
+"""Finished runs written by hand: what a table says can then be compared with what was put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.conftest import TINY, merged
+from whence.arena.run import Run
+from whence.arena.score import Member, Score
+from whence.arena.spec import ArenaSpec
+from whence.arena.table import Row
+from whence.arena.tally import pool
+from whence.runs.files import ChainWriter, write_sealed
+from whence.runs.store import Store
+
+TASK = TINY["task"]
+
+
+def spec(*encodings: str, **changes: Any) -> ArenaSpec:
+    """A comparison of tiny models on one task, unless told otherwise."""
+    usual = {
+        "tasks": [TASK],
+        "encodings": list(encodings) or ["rope", "alibi"],
+        "seeds": 2,
+        "model": {"d_model": 16, "heads": 2, "layers": 1},
+        "lengths": TINY["lengths"],
+        "training": {**TINY["training"], "steps": 4, "evaluations": 2},
+    }
+    return ArenaSpec.read(merged(usual, changes))
+
+
+def counts(accuracy: float, sequences: int = 200, each: int = 7, exact: float = 0.0) -> dict[str, Any]:
+    """An evaluation in which every sequence has as many right answers as any other, give or take one."""
+    total = sequences * each
+    correct = round(accuracy * total)
+    share, more = divmod(correct, sequences)
+    squares = more * (share + 1) ** 2 + (sequences - more) * share**2
+    return {
+        "correct": correct,
+        "total": total,
+        "sequences": sequences,
+        "squares": squares,
+        "exact": round(exact * sequences),
+        "loss": 1 - accuracy,
+    }
+
+
+def metrics(
+    run: Run, within: float, beyond: float | None = None, validation: float | None = None, exact: float = 0.0
+) -> dict[str, Any]:
+    each = 1 if run.task.build().per == "sequence" else 7
+    inside = counts(within, each=each)
+    outside = {str(n): counts(within if beyond is None else beyond, each=each, exact=exact) for n in run.test_lengths}
+    parts = {"id": inside, "validation": counts(within if validation is None else validation, each=each)}
+    if outside:
+        parts["ood"] = pool(list(outside.values()))
+    headline = {name: parts[name]["correct"] / parts[name]["total"] for name in ("id", "ood") if name in parts}
+    return {"headline": headline, **parts, "lengths": {str(run.train_length): inside, **outside}}
+
+
+def finish(store: Store, run: Run, *scores: Any, **more: Any) -> None:
+    """The run as if it had been trained: `finish(store, run, within, beyond, validation=…, exact=…)`."""
+    found = metrics(run, *scores, **more)
+    folder = store.folder(run.id).path
+    folder.mkdir(parents=True)
+    write_sealed(folder / "spec.json", {"spec": run.document()}, durable=False)
+    status = {"id": run.id, "state": "finished", "seed": run.seed, "seconds": 2.0, "tokens": 5000, "latest": found}
+    write_sealed(folder / "status.json", status, durable=False)
+    records = ChainWriter(folder / "metrics.jsonl")
+    for step in (0, run.training.steps):
+        records.append({"step": step, "metrics": found})
+    records.close()
+
+
+def fail(store: Store, run: Run, message: str) -> None:
+    folder = store.folder(run.id).path
+    folder.mkdir(parents=True)
+    write_sealed(folder / "spec.json", {"spec": run.document()}, durable=False)
+    status = {"id": run.id, "state": "failed", "error": {"kind": "non_finite", "message": message}}
+    write_sealed(folder / "status.json", status, durable=False)
+
+
+def finish_all(store: Store, runs: Sequence[Run], by_encoding: Mapping[str, Sequence[Any]]) -> None:
+    """By encoding, for every seed in turn: within, or (within, beyond)."""
+    for run in runs:
+        scores = by_encoding[run.model.contender][run.seed - runs[0].seed]
+        finish(store, run, *(scores if isinstance(scores, tuple) else (scores,)))
+
+
+def row(
+    encoding: str,
+    within: Sequence[float] | None,
+    beyond: Sequence[float] | None = None,
+    *,
+    floor: float = 0.25,
+    effective: float = 500,
+    seeds: Sequence[int] | None = None,
+    failed: int = 0,
+) -> Row:
+    """A row of a table without any files behind it."""
+    scores = [
+        None if part is None else Score(tuple(part), effective, {"majority": floor}, loss=1.0)
+        for part in (within, beyond)
+    ]
+    numbers = range(len(within or ())) if seeds is None else seeds
+    runs = [Run.read(merged(TINY, {"seed": s, "model": {"encoding": encoding}})) for s in numbers]
+    latest = [metrics(run, value) for run, value in zip(runs, within or (), strict=True)]
+    members = tuple(
+        Member(run, {"latest": found, "seconds": 1.0, "tokens": 10}, [])
+        for run, found in zip(runs, latest, strict=True)
+    )
+    broken = {f"{i:012x}": "it <b>broke</b>" for i in range(failed)}
+    return Row(encoding, (*(run.id for run in runs), *broken), members, broken, *scores, chosen={})

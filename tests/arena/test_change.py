@@ -1,0 +1,115 @@
+"""Two comparisons side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.arena.made import TASK, finish, finish_all, spec
+from tests.conftest import TINY_FLAGS
+from whence.arena.change import changes, matched, spec_changes
+from whence.arena.kept import keep, kept
+from whence.arena.table import tabulate
+from whence.cli import run
+from whence.runs.store import Store
+
+
+def test_what_was_changed_is_named_by_its_field() -> None:
+    before = spec("rope", "alibi", training={"steps": 5})
+    assert spec_changes(before, before) == {}
+    after = spec("rope", "t5", training={"steps": 40}, model={"mixer": "mamba:state=4"}, sweep="k=1,2")
+    assert spec_changes(before, after) == {
+        "encodings": (["rope", "alibi"], ["rope", "t5"]),
+        "sweep": ("", "k=1,2"),
+        "model.mixer": ("attention", "mamba:state=4"),
+        "training.steps": (5, 40),
+    }
+
+
+def test_cells_are_paired_by_seed(store: Store) -> None:
+    """Seeds that only one of them has say nothing about the change."""
+    before, after = spec("rope", seeds=8), spec("rope", seeds=8, first_seed=1, training={"steps": 9})
+    old = {s: 0.70 + 0.02 * s for s in range(8)}
+    new = {s: 0.80 + 0.02 * s for s in range(1, 8)} | {8: 0.0}
+    for r in before.plan():
+        finish(store, r, old[r.seed])
+    for r in after.plan():
+        finish(store, r, new[r.seed])
+    (change,) = changes(*(tabulate(c.plan(), store) for c in (before, after)))[:1]
+    assert change.paired is not None
+    assert change.paired.n == 7
+    assert change.paired.difference == pytest.approx(0.1, abs=1e-3)
+    assert (change.paired.wins, change.paired.winner) == (7, "after")
+
+
+def test_a_cell_at_chance_is_not_ranked_and_what_only_one_has_is_left_out(store: Store) -> None:
+    before, after = spec("rope", "alibi", seeds=7), spec("rope", "t5", seeds=7, training={"steps": 9})
+    finish_all(store, before.plan(), {"rope": [0.3] * 7, "alibi": [0.9] * 7})
+    finish_all(store, after.plan(), {"rope": [0.9] * 7, "t5": [0.9] * 7})
+    found = changes(*(tabulate(c.plan(), store) for c in (before, after)))
+    assert {c.encoding for c in found} == {"rope"}
+    within = next(c for c in found if c.part == "id")
+    assert (within.before, within.after, within.paired) == ("at chance", "learning", None)
+    json.dumps([c.to_json() for c in found], allow_nan=False)
+
+
+def test_one_correction_over_all_cells(store: Store) -> None:
+    names = ("rope", "alibi", "t5", "none", "fire")
+    before, after = (spec(*names, seeds=6, training={"steps": n}, lengths={"test_lengths": 0}) for n in (4, 9))
+    finish_all(store, before.plan(), {name: [0.8 + 0.01 * s for s in range(6)] for name in names})
+    finish_all(store, after.plan(), {name: [0.9 + 0.01 * s for s in range(6)] for name in names})
+    found = changes(*(tabulate(c.plan(), store) for c in (before, after)))
+    assert len(found) == 5
+    p_values = [c.paired.p for c in found if c.paired and c.paired.p is not None]
+    assert p_values == pytest.approx([5 / 32] * 5), "six seeds give 1/32 alone, and five such cells are no proof"
+    assert all(c.paired and c.paired.winner is None for c in found)
+
+
+def test_tables_of_a_sweep_meet_their_like(store: Store) -> None:
+    before, after = spec("rope", sweep="k=1,2"), spec("rope", sweep="k=2,3", training={"steps": 9})
+    pairs = matched(*(tabulate(c.plan(), store) for c in (before, after)))
+    assert [(one.task, two.task) for one, two in pairs] == [("k_back_recall:k=2,symbols=4",) * 2]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHENCE_STORE", raising=False)
+    return tmp_path
+
+
+def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    assert run(arguments) == code
+    captured = capsys.readouterr()
+    return captured.err if code else captured.out
+
+
+@pytest.mark.usefixtures("here", "in_process")
+def test_more_training_seen_from_outside(capsys: pytest.CaptureFixture[str]) -> None:
+    arena = ["arena", "--tasks", TASK, "--encodings", "rope", "t5", *TINY_FLAGS, "--lr", "0.01", "--seeds", "2"]
+    names = []
+    for steps in ("5", "80"):
+        made = json.loads(output([*arena, "--steps", steps, "--json"], capsys))
+        names.append(Path(made["again"].split("--config ")[1]).stem)
+    found = json.loads(output(["compare", *names, "--json"], capsys))
+    assert found["spec"] == {"training.steps": {"before": 5, "after": 80}}
+    assert (found["before"], found["after"]) == tuple(names)
+    rope = next(c for c in found["cells"] if (c["encoding"], c["part"]) == ("rope", "id"))
+    assert rope["before"] == "at chance"
+    assert rope["after"] in ("learning", "solved")
+    printed = output(["compare", names[0][:14], names[1]], capsys)
+    assert "training.steps" in printed
+    assert "not ranked" in printed
+
+    same = output(["compare", names[1], names[1]], capsys)
+    assert "both ask for the same" in same
+    assert not any(word in same for word in ("better", "worse"))
+    assert "'nothing' is not known" in output(["compare", names[0], "nothing"], capsys, code=2)
+    assert "name two" in output(["compare", *names, names[0]], capsys, code=2)
+
+    never_run = keep(spec("rope", seeds=2), Store())
+    assert never_run in kept(Store())
+    assert "nothing to compare" in output(["compare", names[0], never_run.stem], capsys)

@@ -1,0 +1,138 @@
+"""Comparisons by name: presets, files, and what a store remembers."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.arena.made import TASK, spec
+from tests.conftest import TINY_FLAGS
+from whence.arena.claims import CLAIMS
+from whence.arena.kept import about_preset, find, keep, kept, preset_names, preset_path, read
+from whence.arena.spec import ArenaSpec
+from whence.cli import run
+from whence.errors import UserError
+from whence.runs.store import Store
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHENCE_STORE", raising=False)
+    return tmp_path
+
+
+def document(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    code = run([*arguments, "--json"])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return json.loads(captured.out)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_can_be_run_by_the_command_at_its_head(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = read(preset_path(name))
+    plan = comparison.plan()
+    assert comparison.seeds >= 6, "a preset that cannot decide anything"
+    assert len(plan) == len({run.id for run in plan})
+    about = about_preset(name)
+    command = f"whence reproduce {name}" if name in CLAIMS else f"whence arena --preset {name}"
+    assert command in about
+    assert "minutes on" in about, "what it costs"
+    shown = document(["arena", "--preset", name, "--print-spec"], capsys)
+    assert ArenaSpec.read(shown) == comparison, "the command makes other runs"
+
+
+def test_any_flag_wins_over_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--preset=claim_recall_needs_state", "--seeds", "2", "--encodings", "none", "--steps", "9"]
+    shown = document(["arena", *flags, "--print-spec"], capsys)
+    assert (shown["seeds"], shown["training"]["steps"], shown["lengths"]["test_lengths"]) == (2, 9, [])
+    assert [c["encoding"]["name"] for c in shown["encodings"]] == ["none"]
+    assert shown["sweep"] == read(preset_path("claim_recall_needs_state")).sweep
+    shown = document(["arena", *flags, "--test-lengths", "12", "16", "--print-spec"], capsys)
+    assert shown["lengths"]["test_lengths"] == [12, 16]
+
+
+def test_a_spec_that_is_printed_means_the_same_when_read(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in (["--test-lengths", "0"], ["--train-length", "12"], ["--mixer", "mamba"], ["--sweep", "k=1,2"]):
+        shown = document(["arena", "--tasks", "k_back_recall", *flags, "--print-spec"], capsys)
+        Path("again.json").write_text(json.dumps(shown))
+        assert document(["arena", "--config", "again.json", "--print-spec"], capsys) == shown
+
+
+def test_a_comparison_is_kept_once_and_found_by_name_file_and_beginning(here: Path, store: Store) -> None:
+    comparison = spec("rope", "alibi")
+    path = keep(comparison, store)
+    assert keep(comparison, store) == path
+    assert kept(store) == [path]
+    beginning = path.stem.removeprefix("arena-")[:6]
+    for text in (path.stem, path.stem[:12], beginning, str(path)):
+        assert find(text, store).spec == comparison
+        assert find(text, store).name == path.stem
+    (here / "mine.yaml").write_text(f"tasks: {TASK!r}\nencodings: rope\n")
+    assert [str(e) for e in find("mine.yaml", store).spec.encodings] == ["rope"]
+    assert find("source_k_back", store).name == "source_k_back"
+
+
+def test_names_that_are_ambiguous_or_unknown(store: Store) -> None:
+    paths = [keep(spec("rope", seeds=n), store) for n in range(1, 20)]
+    firsts = [path.stem.removeprefix("arena-")[0] for path in paths]
+    twice = next(first for first in firsts if firsts.count(first) > 1)
+    with pytest.raises(UserError, match=f"'{twice}' is ambiguous") as caught:
+        find(twice, store)
+    assert all((p.stem in str(caught.value)) == (f == twice) for p, f in zip(paths, firsts, strict=True))
+    for text in ("", "arena", "zzz", "nowhere.yaml", "../source_k_back"):
+        with pytest.raises(UserError, match=r"is ambiguous|is not known"):
+            find(text, store)
+    empty = Store(store.root / "nothing")
+    with pytest.raises(UserError, match="none yet"):
+        find("abc", empty)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", "{"),
+        ("a.yaml", "a: ["),
+        ("a.yaml", "seeds: 0"),
+        ("a.json", "[1]"),
+        ("a.yaml", "encodings: [rpoe]"),
+        ("a.yaml", "!!python/object/apply:os.system ['touch pwned']"),
+    ],
+)
+def test_files_that_are_no_comparison(name: str, text: str, here: Path, store: Store) -> None:
+    (here / name).write_text(text)
+    with pytest.raises(UserError):
+        find(name, store)
+    assert not (here / "pwned").exists()
+
+
+TINY_ARENA = ["arena", "--tasks", TASK, *TINY_FLAGS, "--steps", "3", "--seeds", "1"]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_resume_goes_on_with_the_latest_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    document([*TINY_ARENA, "--encodings", "rope"], capsys)
+    old = kept(Store())[0]
+    os.utime(old, (time.time() - 100,) * 2)
+    found = document([*TINY_ARENA, "--encodings", "alibi", "t5"], capsys)
+    latest = kept(Store())[0]
+    assert latest != old
+    removed = list(found["runs"])[1]
+    document(["runs", "rm", removed, "--yes"], capsys)
+    resumed = document(["arena", "--resume", "--workers", "1"], capsys)
+    assert resumed["runs"] == {run_id: "finished" if run_id == removed else "skipped" for run_id in found["runs"]}
+    assert resumed["again"] == found["again"]
+    assert len(kept(Store())) == 2, "going on makes no new comparison"
+    os.utime(old, (time.time() + 100,) * 2)
+    shown = document(["arena", "--resume", "--print-spec"], capsys)
+    assert [c["encoding"]["name"] for c in shown["encodings"]] == ["rope"]
+    assert document(["arena", "--resume", "--store", "whence-runs", "--print-spec"], capsys) == shown
+    assert document(["arena", "--resume", "--store=whence-runs", "--print-spec"], capsys) == shown
+    assert run(["arena", "--resume", "--store", "elsewhere"]) == 2
+    assert "elsewhere keeps no comparison yet" in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""Verbs about whole comparisons, as a user types them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.arena.made import TASK
+from tests.conftest import TINY_FLAGS
+from whence.arena.claims import CLAIMS
+from whence.arena.kept import preset_names
+from whence.cli import VERBS, run
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHENCE_STORE", raising=False)
+    return tmp_path
+
+
+def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    found = run(arguments)
+    captured = capsys.readouterr()
+    assert found == code, captured.err
+    return captured.out
+
+
+def document(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    return json.loads(output([*arguments, "--json"], capsys, code))
+
+
+def test_presets_tell_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(["presets"], capsys)
+    assert all(f"{name}\n" in text for name in preset_names())
+    one = output(["presets", "source_k_back"], capsys)
+    assert "whence arena --preset source_k_back" in one
+    assert "claim_copy" not in one
+    found = document(["presets", "claim_parity", "source_k_back"], capsys)
+    assert [preset["name"] for preset in found] == ["claim_parity", "source_k_back"]
+    assert found[1]["spec"]["first_seed"] == 1337
+    assert "Delétang" in found[0]["about"]
+
+
+def test_reproduce_lists_claims_and_runs_nothing(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    found = document(["reproduce"], capsys)
+    assert [claim["claim"] for claim in found] == list(CLAIMS)
+    assert {claim["outcome"] for claim in found} == {"not decidable at this size"}
+    assert all("finished" in claim["reason"] for claim in found)
+    text = output(["reproduce"], capsys)
+    assert all(name in text for name in CLAIMS)
+    assert list(here.iterdir()) == [], "not even a store was made"
+
+
+def test_reproduce_shows_what_it_would_run_and_stops(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    shown = document(["reproduce", "claim_parity", "--print-spec"], capsys)
+    assert list(shown) == ["claim_parity"]
+    assert shown["claim_parity"]["tasks"] == [{"name": "parity"}]
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "encodings"),
+    [
+        ([], ["sinusoidal", "learned", "rope", "alibi"]),
+        (["--mixer", "mamba"], ["none", "sinusoidal", "learned"]),
+        (["--mixer", "bimamba"], ["none", "sinusoidal", "learned"]),
+        (["--mixer", "mamba", "--encodings", "learned"], ["learned"]),
+        (["--attention", "bidirectional"], ["sinusoidal", "learned", "rope", "alibi"]),
+    ],
+)
+def test_defaults_fit_the_mixer(flags: list[str], encodings: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    shown = document(["arena", *flags, "--print-spec"], capsys)
+    assert [c["encoding"]["name"] for c in shown["encodings"]] == encodings
+    assert len(shown["tasks"]) == 4
+
+
+def test_what_a_user_names_is_never_replaced_by_what_would_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even if it is what the default would have been for another mixer."""
+    named = ["--encodings", "sinusoidal", "learned", "rope", "alibi"]
+    assert run(["arena", "--mixer", "bimamba", *named, "--print-spec"]) == 2
+    assert "rope enters through rotate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "lengths"),
+    [
+        (["--task", "copy"], (16, [32, 64])),
+        (["--task", "copy", "--train-length", "32"], (32, [64, 128])),
+        (["--task", "copy", "--test-lengths", "0"], (16, [])),
+        (["--task", "copy", "--test-lengths", "none"], (16, [32, 64])),
+        (["--task", "own_position"], (32, [])),
+        (["--task", "k_back_recall", "--test-lengths", "48"], (32, [48])),
+    ],
+)
+def test_lengths_come_from_the_task_that_was_chosen(
+    flags: list[str], lengths: tuple[int, list[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not from the task that would have been the default."""
+    shown = document(["train", *flags, "--print-spec"], capsys)["lengths"]
+    assert (shown["train_length"], shown["test_lengths"]) == lengths
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("encodings", "tasks")])  # lists
+def test_help_teaches_by_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(SystemExit):
+        assert run([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    examples = re.findall(rf"whence {verb}\b[^\n│]*", text)
+    assert len(examples) >= 2, "usage, and at least one example"
+
+
+def examples_in_help() -> list[list[str]]:
+    from whence.cli.arena import DESCRIPTION
+
+    lines = [line.split("  (")[0] for line in DESCRIPTION.splitlines() if line.startswith("  whence arena")]
+    words = [shlex.split(re.split(r"\s{3,}", line.strip())[0]) for line in lines]
+    return [arguments[1:] for arguments in words if "--resume" not in arguments]
+
+
+@pytest.mark.parametrize("arguments", examples_in_help(), ids=" ".join)
+def test_every_example_of_arena_help_is_accepted(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert document([*arguments, "--print-spec"], capsys)["seeds"] >= 1
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_tuned_sweep_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["arena", "--tasks", TASK, "--encodings", "rope", "t5", *TINY_FLAGS, "--steps", "12", "--seeds", "1"]
+    found = document([*flags, "--sweep", "k=1,2", "--tune", "heads=1,2"], capsys)
+    assert len(found["runs"]) == 8
+    assert [table["task"] for table in found["tables"]] == [
+        "k_back_recall:k=1,symbols=4",
+        "k_back_recall:k=2,symbols=4",
+    ]
+    for table in found["tables"]:
+        for row in table["rows"]:
+            assert row["chosen"]["heads"] in (1, 2)
+            assert len(row["runs"]) == 1
+    assert Path(found["report"]).is_file()
+    name = Path(found["again"].split("--config ")[1]).stem
+    assert document(["report", name], capsys)["tables"] == found["tables"]
+    text = output(["report", name, "--out", "a.md"], capsys)
+    assert text.strip() == "a.md"
+    assert "(heads=" in Path("a.md").read_text()
