@@ -42,8 +42,11 @@ def _percent(row: Row, part: Part = "id") -> str:
 
 def _missing(tables: Sequence[Table]) -> Judgement | None:
     """A verdict needs every run, and enough seeds."""
-    finished, planned = (sum(n) for n in zip(*((r.finished, len(r.runs)) for t in tables for r in t.rows), strict=True))
-    if finished < planned:
+    rows = [row for table in tables for row in table.rows]
+    finished, planned = sum(row.finished for row in rows), sum(len(row.runs) for row in rows)
+    if failed := sum(len(row.failed) for row in rows):
+        return Judgement("not decidable at this size", f"{failed} of {planned} runs failed")
+    if finished < planned or not rows:
         return Judgement("not run", f"{finished} of {planned} runs have finished")
     for table in tables:
         if table.seeds < stats.SEEDS_TO_DECIDE:
@@ -76,11 +79,11 @@ def _copying(tables: Sequence[Table]) -> Judgement:
     words += f" (not mastered within: {missed})" if missed else ""
     if not set(HELD) & set(exact) or not set(FELL) & set(exact):
         return Judgement("not decidable at this size", f"too few mastered it within training; {words}")
-    pairs = [c for c in stats.compare(exact).values() if {c.a, c.b} & set(HELD) and {c.a, c.b} & set(FELL)]
-    if any(c.winner in FELL for c in pairs):
-        return Judgement("not reproduced", words)
-    if any(c.winner in HELD for c in pairs):
-        return Judgement("reproduced", words)
+    kinds = {kind: [exact[name] for name in names if name in exact] for kind, names in (("held", HELD), ("fell", FELL))}
+    means = {kind: [stats.mean(seed) for seed in zip(*rows, strict=True)] for kind, rows in kinds.items()}
+    winner = stats.compare(means)["held", "fell"].winner
+    if winner:
+        return Judgement("reproduced" if winner == "held" else "not reproduced", words)
     return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
 
 
