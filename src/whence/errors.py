@@ -43,7 +43,7 @@ def from_validation(error: ValidationError, known_fields: Callable[[list[str]], 
 
 def _describe(item: Any, known_fields: Callable[[list[str]], list[str]]) -> tuple[str, str]:
     path = [str(part) for part in item["loc"]]
-    field, kind, context = ".".join(path), item["type"], item.get("ctx", {})
+    field, kind, context = ".".join(path) or "value", item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
         allowed = known_fields(path[:-1])
         match = nearest(path[-1], allowed)

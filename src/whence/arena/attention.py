@@ -72,7 +72,7 @@ def maps_of(tables: Iterable[Table], store: Store) -> dict[tuple[str, str], Maps
     for table in tables:
         for row in table.rows:
             for member in row.members[:1]:
-                with suppress(OSError, Corrupt):
+                with suppress(OSError, Corrupt, RuntimeError):  # gone, damaged, or of another version's model
                     maps = attention_maps(member.run, store.folder(member.run.id))
                     if maps is not None:
                         found[table.title, row.encoding] = maps

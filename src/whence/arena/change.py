@@ -76,11 +76,13 @@ def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
 
 
 def matched(before: Sequence[Table], after: Sequence[Table]) -> list[tuple[Table, Table]]:
-    """Tables of the same task; where a sweep has several of it, those in the same place."""
+    """Tables of the same task; where a sweep has several of it, those of the same title, then those in the same place."""
     pairs = []
     for task in dict.fromkeys(table.task for table in before):
         ones, twos = ([t for t in tables if t.task == task] for tables in (before, after))
-        pairs += list(zip(ones, twos, strict=False))
+        alike = [(one, two) for one in ones for two in twos if one.title == two.title]
+        left = [[t for t in tables if t.title not in {one.title for one, _ in alike}] for tables in (ones, twos)]
+        pairs += alike + list(zip(*left, strict=False))
     return pairs
 
 

@@ -60,9 +60,11 @@ def _order_without_encoding(tables: Sequence[Table]) -> Judgement:
     assert causal is not None
     assert both is not None
     words = f"causal {_percent(causal)}, bidirectional {_percent(both)}"
-    if causal.verdict != "at chance" and both.verdict == "at chance":
-        return Judgement("reproduced", words)
-    return Judgement("not reproduced", words)
+    if both.verdict != "at chance":
+        return Judgement("not reproduced", words)
+    if causal.verdict == "at chance":
+        return Judgement("not decidable at this size", f"the causal model learned nothing; {words}")
+    return Judgement("reproduced", words)
 
 
 HELD, FELL = ("none", "t5"), ("rope", "sinusoidal")
@@ -87,18 +89,27 @@ def _copying(tables: Sequence[Table]) -> Judgement:
     return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
 
 
+NEAR, FAR = 0.25, 0.5
+"""Of the way from the floor to 100 %: below the first is near chance, above the second is not."""
+
+
 def _stays_at_chance(tables: Sequence[Table]) -> Judgement:
-    """Of those who mastered it within training, nobody gets half-way from the floor to 100 % beyond it."""
+    """Of those who mastered it within training, who is still near chance beyond it, whole interval and all?"""
     rows = [(row, row.beyond) for table in tables for row in table.rows if row.mastered and row.beyond]
     if not rows:
         learned = ", ".join(_percent(row) for table in tables for row in table.rows if row.within)
         return Judgement("not decidable at this size", f"nobody mastered it within training ({learned})")
     told = ", ".join(f"{_percent(row)} within, {100 * beyond.accuracy:.1f} % beyond" for row, beyond in rows)
     told += f"; the floor beyond is {100 * rows[0][1].floor:.1f} %"
-    above = [row.encoding for row, beyond in rows if stats.normalised(beyond.accuracy, beyond.floor) >= 0.5]
-    if above:
-        return Judgement("not reproduced", f"{', '.join(above)} more than half-way to 100 % beyond training: {told}")
-    return Judgement("reproduced", f"nobody gets half-way from the floor to 100 % beyond training: {told}")
+    way = {row.encoding: [stats.normalised(end, beyond.floor) for end in beyond.interval] for row, beyond in rows}
+    held = [encoding for encoding, (low, _) in way.items() if low >= FAR]
+    between = [encoding for encoding, (_, high) in way.items() if high >= NEAR]
+    if held:
+        return Judgement("not reproduced", f"{', '.join(held)} at least half-way from the floor to 100 %: {told}")
+    if between:
+        words = f"{', '.join(between)} may be more than a quarter of the way from the floor to 100 %: {told}"
+        return Judgement("not decidable at this size", words)
+    return Judgement("reproduced", f"nobody gets a quarter of the way from the floor to 100 % beyond training: {told}")
 
 
 def _randomised_wins(tables: Sequence[Table]) -> Judgement:
@@ -114,7 +125,8 @@ def _randomised_wins(tables: Sequence[Table]) -> Judgement:
         compared = table.comparisons["ood"].values() if "ood" in table.comparisons else ()
         pair = next((c for c in compared if {c.a, c.b} == {one.encoding, other.encoding}), None)
         if pair is None:  # one of them is at chance
-            outcomes.append("wins" if one.beyond_verdict == "at chance" != other.beyond_verdict else "open")
+            fell = [row.beyond_verdict == "at chance" for row in (one, other)]
+            outcomes.append({(True, False): "wins", (False, True): "loses"}.get((fell[0], fell[1]), "open"))
         else:
             outcomes.append({other.encoding: "wins", one.encoding: "loses"}.get(pair.winner or "", "open"))
     words = "beyond training: " + "; ".join(told)

@@ -63,7 +63,9 @@ def _where_it_is_learned(table: Table) -> list[str]:
                 if above
                 else "above the floor at no position"
             )
-            told.setdefault(f"{where}; the rest ({ranges(rest)}) sits at its floor", []).append(row.encoding)
+            told.setdefault(f"{where}; the rest ({ranges(rest)}) cannot be told from its floor", []).append(
+                row.encoding
+            )
     return [f"{_listed(encodings)}: {where}." for where, encodings in told.items()]
 
 

@@ -51,8 +51,9 @@ def rank(rows: Sequence[Row], looks: Looks) -> Comparisons:
 
 
 def _compare_once(scores: Mapping[Part, SeedScores], ranked: Mapping[Part, Sequence[str]]) -> Comparisons:
-    """At a number of seeds fixed beforehand, over the seeds that all contenders have."""
-    asked = {part: {name: scores[part][name] for name in names} for part, names in ranked.items() if len(names) > 1}
+    """At a number of seeds fixed beforehand. Who lacks a seed that others have stays out, or all would lose it."""
+    asked = {part: _complete({name: scores[part][name] for name in names}) for part, names in ranked.items()}
+    asked = {part: contenders for part, contenders in asked.items() if len(contenders) > 1}
     levels = stats.share_alpha({part: len(contenders) for part, contenders in asked.items()})
     found: dict[Part, Mapping[tuple[str, str], stats.Comparison]] = {}
     for part, contenders in asked.items():
@@ -61,6 +62,13 @@ def _compare_once(scores: Mapping[Part, SeedScores], ranked: Mapping[Part, Seque
             paired = {name: [by_seed[seed] for seed in seeds] for name, by_seed in contenders.items()}
             found[part] = stats.compare(paired, levels[part])
     return found
+
+
+def _complete(contenders: SeedScores) -> SeedScores:
+    """Those with as many seeds as any, if there are two; else all, over the seeds that they share."""
+    most = max((len(by_seed) for by_seed in contenders.values()), default=0)
+    whole = {name: by_seed for name, by_seed in contenders.items() if len(by_seed) == most}
+    return whole if len(whole) > 1 else contenders
 
 
 def _compare_often(scores: Mapping[Part, SeedScores], ranked: Mapping[Part, Sequence[str]]) -> Comparisons:

@@ -56,7 +56,7 @@ class Row:
     @property
     def mastered(self) -> bool:
         """A claim beyond training needs mastery within it first."""
-        return self.within is not None and self.within.accuracy >= stats.MASTERED
+        return self.within is not None and self.within.accuracy >= stats.MASTERED > self.within.floor
 
     @property
     def beyond_verdict(self) -> str:
@@ -129,7 +129,8 @@ class Table:
     def heading(self) -> str:
         """What a table of so many seeds may claim."""
         levels = stats.share_alpha({part: len(pairs) for part, pairs in self.comparisons.items()})
-        return stats.heading(self.seeds, levels, contenders=len(self.rows), until_decided=self.looks == "often")
+        ranked = max((len({n for pair in pairs for n in pair}) for pairs in self.comparisons.values()), default=0)
+        return stats.heading(self.seeds, levels, contenders=max(2, ranked), until_decided=self.looks == "often")
 
     @property
     def decided(self) -> bool:
@@ -302,7 +303,11 @@ def overall(tables: Sequence[Table]) -> dict[str, tuple[float, int]]:
     common = set.intersection(*({row.encoding for row in table.rows if row.within} for table in tables))
     found: dict[str, tuple[float, int]] = {}
     for encoding in (row.encoding for row in tables[0].rows if row.encoding in common):
-        scores = [row.within for table in tables for row in table.rows if row.encoding == encoding and row.within]
+        cells = [row.within for table in tables for row in table.rows if row.encoding == encoding and row.within]
+        scores = [
+            score for score in cells if score.floor < 1
+        ]  # where a shortcut is always right, nothing can be learned
         values = [stats.normalised(a, score.floor) for score in scores for a in score.per_seed]
-        found[encoding] = stats.iqm(values), len(values)
+        if values:
+            found[encoding] = stats.iqm(values), len(values)
     return found

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from whence.cli.options import Engine, parse
 from whence.cli.output import print_json, stderr
+from whence.errors import UserError
 
 if TYPE_CHECKING:
     from whence.arena.spec import ArenaSpec
@@ -58,6 +59,8 @@ def main(arguments: list[str]) -> int:
     spec, engine = parse(
         ArenaSpec, Fight, arguments, prog="whence arena", description=DESCRIPTION, preset_path=preset_path
     )
+    if engine.minutes is not None and not spec.until_decided:
+        raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.", field="minutes")
     if engine.print_spec:
         spec.plan()
         print_json(spec.model_dump(mode="json"))
@@ -99,12 +102,11 @@ def main(arguments: list[str]) -> int:
 def _latest_if_resumed(arguments: list[str]) -> list[str]:
     """`--resume` without a comparison of its own means the latest one."""
     from whence.arena.kept import kept
-    from whence.errors import UserError
     from whence.runs.store import Store
 
-    named = [a for a in arguments if a.startswith("--")]
+    named = [a.partition("=")[0].replace("_", "-") for a in arguments if a.startswith("--")]
     engine = {"--" + name.rstrip("_").replace("_", "-") for name in Fight.model_fields}
-    if "--resume" not in named or any(a.partition("=")[0] not in engine for a in named):
+    if "--resume" not in named or not engine.issuperset(named):
         return arguments
     place = next((arguments[i + 1] for i, a in enumerate(arguments[:-1]) if a == "--store"), None)
     place = next((a.removeprefix("--store=") for a in arguments if a.startswith("--store=")), place)

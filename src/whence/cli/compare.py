@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     from whence.arena.table import tabulate
     from whence.cli.report import stored_runs
     from whence.runs.store import Store
+    from whence.stats import ALPHA, seeds_needed
 
     store = Store(options.store)
     if options.store:
@@ -60,6 +61,10 @@ def main(arguments: list[str]) -> int:
         return 0
     columns = ["task", "encoding", "", "before", "after", "difference", "seeds", "verdict"]
     print_table("what changed with it", columns, [_cells(change) for change in found])
+    tested = sum(change.paired is not None for change in found)
+    if tested:
+        needed = seeds_needed(ALPHA / tested)
+        print(f"{tested} cells are tested together: nothing can be told from fewer than {needed} paired seeds")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whence import stats
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.cli.output import duration, percent, print_table
@@ -53,7 +54,7 @@ def _cells(row: Row) -> list[str]:
         row.beyond_verdict,
         "" if row.gap is None else percent(row.gap),
         percent(sum(within.exact) / len(within.exact)) if within and within.exact else "",
-        f"{sum(a >= 0.99 for a in within.per_seed)}/{row.finished}" if within else "",
+        f"{sum(a >= stats.SOLVED for a in within.per_seed)}/{row.finished}" if within else "",
         duration(row.seconds),
     ]
 

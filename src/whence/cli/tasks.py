@@ -58,7 +58,7 @@ def _facts(name: str, task: Task) -> dict[str, Any]:
 
     from whence.tasks import TASKS
 
-    length = task.train_length if task.longest is None else min(task.train_length, task.longest)
+    length = max(task.shortest, min(task.train_length, task.longest or task.train_length))
     batch = task.sample(torch.Generator().manual_seed(0), 1, max(task.shortest, min(8, length)))
     inputs = batch.inputs[0].tolist()
     return {
@@ -67,7 +67,7 @@ def _facts(name: str, task: Task) -> dict[str, Any]:
         "answers": f"per {task.per}" + (", regression" if task.goal == "regression" else ""),
         "options": options_of(TASKS, name),
         "train_length": length,
-        "test_lengths": list(task.lengths_beyond(length)),
+        "test_lengths": [n for n in task.lengths_beyond(length) if task.longest is None or n <= task.longest],
         "example": {"inputs": inputs, "answers": task.solve(inputs)},
         "floors": task.floors(length),
     }

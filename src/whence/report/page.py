@@ -12,6 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.io import to_html
 
+from whence import stats
 from whence.arena.attention import Maps
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
@@ -147,7 +148,7 @@ def _table_row(row: Row) -> str:
     beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
     failed = f" · {len(row.failed)} failed, not averaged" if row.failed and row.within else ""
     chosen = "".join(f" <span class=note>{html.escape(f'{k}={v}')}</span>" for k, v in row.chosen.items())
-    solved = sum(value >= 0.99 for value in row.within.per_seed) if row.within else 0
+    solved = sum(value >= stats.SOLVED for value in row.within.per_seed) if row.within else 0
     exact = f"{100 * sum(row.within.exact) / len(row.within.exact):.1f}" if row.within and row.within.exact else ""
     speed = f"{row.seconds:.0f} s · {row.tokens / row.seconds / 1000:.1f}k tokens/s" if row.seconds else ""
     return (

@@ -53,9 +53,14 @@ def sentence(comparison: Comparison, part: str) -> str:
     if c.winner:
         ahead = c.wins if c.winner == c.a else c.losses
         size = abs(c.difference)
+        if c.e is not None:  # decided by signs, and maybe some seeds ago: the mean may say something else by now
+            mean = f"mean difference {_points(c.difference if c.winner == c.a else -c.difference)} points"
+            return f"{c.winner} beats {c.loser} {where} in {ahead} of {c.n} seeds ({mean}{evidence})"
         return f"{c.winner} beats {c.loser} {where} by {_points(size)} points ({ahead} of {c.n} seeds{evidence})"
     span = f", [{_points(c.interval[0])}, {_points(c.interval[1])}]" if c.interval else ""
     difference = f"difference {_points(c.difference)} points{span}"
+    if c.verdict == "tied" and c.decided_at and c.decided_at < c.n:
+        return f"{c.a} and {c.b} were found tied {where} at {c.decided_at} seeds (now: {difference})"
     if c.verdict == "tied":
         return f"{c.a} and {c.b} are tied {where} ({difference}, within ±{_points(TIE_MARGIN, 0)})"
     if c.verdict == "exploratory":

@@ -30,6 +30,25 @@ def commonest_left(question: Tensor, answer: Tensor, kinds: int) -> Tensor:
     return guesses
 
 
+def following_left(shown: Tensor, answer: Tensor, kinds: int) -> Tensor:
+    """At every place of the answer, what most often follows the previous letter in `shown`, without pairs already said.
+
+    Where nothing came before, the first letter shown. An answer of several rounds uses the pairs up once per round.
+    """
+    rows, size = torch.arange(len(shown)), shown.shape[1]
+    pairs = torch.zeros(len(shown), kinds * kinds, dtype=torch.long)
+    pairs.scatter_add_(1, shown[:, :-1] * kinds + shown[:, 1:], torch.ones_like(shown[:, 1:]))
+    left, guesses = pairs.clone(), torch.empty_like(answer)
+    guesses[:, 0] = shown[:, 0]
+    for place in range(1, answer.shape[1]):
+        if place % size == 0:
+            left = pairs.clone()
+        before = answer[:, place - 1]
+        guesses[:, place] = left.view(-1, kinds, kinds)[rows, before].argmax(1)
+        left[rows, before * kinds + answer[:, place]] -= 1
+    return guesses
+
+
 def continued(shown: Tensor, inputs: Tensor) -> Tensor:
     """At every input, what came next in `shown` after the latest such letter; −1 after a letter that is not there."""
     found = torch.full_like(inputs, -1)

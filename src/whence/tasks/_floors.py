@@ -14,10 +14,14 @@ def best_guess(feature: Tensor, answers: Tensor, learn: Tensor) -> float:
     """
     _, value = feature.unique(return_inverse=True)
     kinds, answer = answers.unique(return_inverse=True)
-    counts = torch.zeros(int(value.max()) + 1, len(kinds), dtype=torch.long)
-    counts.index_put_((value[learn], answer[learn]), torch.ones((), dtype=torch.long), accumulate=True)
-    guess = counts.argmax(1)[value]
-    return (guess == answer)[~learn].double().mean().item()
+    seen, times = (value * len(kinds) + answer)[learn].unique(return_counts=True)
+    seen = seen[times.argsort(stable=True)]
+    seen = seen[(seen // len(kinds)).argsort(stable=True)]  # by value, and for each value the commonest answer last
+    of, commonest = seen // len(kinds), seen % len(kinds)
+    last = of != torch.cat([of[1:], of.new_tensor([-1])])
+    guess = torch.zeros(int(value.max()) + 1, dtype=torch.long)
+    guess[of[last]] = commonest[last]
+    return (guess[value] == answer)[~learn].double().mean().item()
 
 
 def count_before(inputs: Tensor, window: int | None = None) -> Tensor:
@@ -28,14 +32,27 @@ def count_before(inputs: Tensor, window: int | None = None) -> Tensor:
         for back in range(1, min(window, length - 1) + 1):
             counts[:, back:] += inputs[:, back:] == inputs[:, :-back]
         return counts
-    ones = torch.nn.functional.one_hot(inputs)
-    return ones.cumsum(1).gather(2, inputs[..., None]).squeeze(-1) - 1
-
-
-def commonest_so_far(inputs: Tensor, symbols: int) -> Tensor:
-    """At every position, the commonest of the symbols before it."""
-    guesses = torch.empty_like(inputs)
+    counts = torch.empty_like(inputs)
     for part in range(0, len(inputs), 256):  # in pieces: the counts need symbols × length numbers per sequence
+        some = inputs[part : part + 256]
+        ones = torch.nn.functional.one_hot(some)
+        counts[part : part + 256] = ones.cumsum(1).gather(2, some[..., None]).squeeze(-1) - 1
+    return counts
+
+
+def count_of_last(inputs: Tensor, window: int | None = None) -> Tensor:
+    """How often the last symbol of each row occurred before, within the last `window` places or at all."""
+    first = 0 if window is None else max(0, inputs.shape[1] - 1 - window)
+    return (inputs[:, first:-1] == inputs[:, -1:]).sum(1)
+
+
+def commonest_so_far(inputs: Tensor, symbols: int, window: int | None = None) -> Tensor:
+    """At every position, the commonest of the symbols before it, or of the last `window` of them."""
+    guesses = torch.empty_like(inputs)
+    for part in range(0, len(inputs), 256):
         ones = torch.nn.functional.one_hot(inputs[part : part + 256], symbols)
-        guesses[part : part + 256] = (ones.cumsum(1) - ones).argmax(-1)
+        before = ones.cumsum(1) - ones
+        if window is not None:
+            before[:, window:] -= before[:, :-window].clone()
+        guesses[part : part + 256] = before.argmax(-1)
     return guesses

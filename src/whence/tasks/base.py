@@ -137,9 +137,10 @@ def _measured_by_position(task: Task, length: int) -> dict[int, float]:
 
 def _drawn(task: Task, length: int) -> tuple[Batch, dict[str, Tensor]]:
     """Sequences to measure floors on, and the features of their shortcuts."""
-    sequences = max(64, FLOOR_TOKENS // task.tokens(length))
-    if task.per != "token":
-        sequences = max(4096, min(sequences, 16384))
+    if task.per == "token":
+        sequences = max(64, FLOOR_TOKENS // task.tokens(length))
+    else:  # one answer per sequence, or a few: many sequences, as far as memory goes
+        sequences = max(512, min(16 * FLOOR_TOKENS // task.tokens(length), 16384))
     batch = task.sample(torch.Generator().manual_seed(0), sequences, length)
     return batch, {"the commonest answer": torch.zeros_like(batch.targets), **task.shortcuts(batch)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whence.tasks._content import commonest, commonest_left, continued
+from whence.tasks._content import commonest, commonest_left, continued, following_left
 from whence.tasks._prompted import Alphabet, Feed, Prompted
 from whence.tasks.base import Answer, Batch
 
@@ -49,7 +49,9 @@ class Copy(Prompted):
             return names
         followed = continued(question, batch.inputs)
         left = commonest_left(question, answer, self.letters)
+        unused = following_left(question, answer, self.letters)
         return names | {
+            "what most often followed the previous letter and is still unused": torch.cat([question, unused], 1),
             "the commonest letter that is still missing": torch.cat([question, left], 1),
             "what followed the previous letter in the question": followed,
         }

@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from whence.tasks._floors import count_before
+from whence.tasks._floors import count_of_last
 from whence.tasks.base import Answer, Batch, Task, line
 
 
@@ -37,9 +37,11 @@ class EvenPairs(Task):
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
         inputs, length = batch.inputs, batch.inputs.shape[1]
+        pairs = (inputs[:, 1:] != inputs[:, :-1]).sum(1)
         return {
             "the last two bits": 2 * inputs[:, -2] + inputs[:, -1],
             "the number of ones": inputs.sum(1),
-            "how often the last bit occurred": count_before(inputs, length)[:, -1],
-            "the number of such pairs, give or take one": (inputs[:, 1:] != inputs[:, :-1]).sum(1) // 2,
+            "how often the last bit occurred": count_of_last(inputs),
+            "the number of such pairs, give or take one": pairs // 2,
+            "whether such pairs are half of all, or more, or fewer": (pairs - (length - 1) // 2).clamp(-1, 1),
         }

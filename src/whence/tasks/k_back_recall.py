@@ -26,7 +26,7 @@ class KBackRecall(Task):
         self,
         *,
         k: Annotated[int, Field(ge=1, description="how far back")] = 3,
-        symbols: Annotated[int, Field(ge=2, description="size of the alphabet")] = 16,
+        symbols: Annotated[int, Field(ge=2, le=1000, description="size of the alphabet")] = 16,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, symbols, k + 1
 
@@ -41,4 +41,7 @@ class KBackRecall(Task):
         return [inputs[place - self.k] if place >= self.k else None for place in range(len(inputs))]
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
-        return {"most frequent symbol so far": commonest_so_far(batch.inputs, self.symbols)}
+        names = {"most frequent symbol so far": commonest_so_far(batch.inputs, self.symbols)}
+        if self.k > 1:  # with k = 1, the last k symbols are the answer
+            names[f"the commonest of the last {self.k}"] = commonest_so_far(batch.inputs, self.symbols, self.k)
+        return names

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._floors import count_before
+from whence.tasks._floors import count_of_last
 from whence.tasks.base import Answer, Batch, Per, Task, line
 
 
@@ -84,10 +84,11 @@ class LongRangeMatch(Task):
             place = torch.where(inputs != self.letters, line(length), -1)
             first = torch.where(place >= 0, place, length).amin(1)
             return {"the first and the last symbol": torch.stack([first, place.amax(1)], 1)}
-        whole = count_before(inputs, length)[:, -1]
+        whole, recent = count_of_last(inputs), count_of_last(inputs, length // 2)
         return {
             "the last symbol occurred earlier": (whole > 0).long(),
             "how often it occurred": whole,
-            "how often it occurred in the recent half": count_before(inputs, length // 2)[:, -1],
-            "how often it occurred in the middle": count_before(inputs, length - 2)[:, -1],
+            "how often it occurred in the recent half": recent,
+            "how often it occurred in either half": whole * length + recent,
+            "how often it occurred in the middle": count_of_last(inputs, length - 2),
         }

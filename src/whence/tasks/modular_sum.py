@@ -22,7 +22,9 @@ class ModularSum(Task):
     shortest = 2
     examples = (("", [3, 1, 4], [None, 3, 4]), ("base=5", [4, 4, 4, 0], [None, 4, 3, 2]))
 
-    def __init__(self, *, base: Annotated[int, Field(ge=2, description="sums are taken modulo this")] = 10) -> None:
+    def __init__(
+        self, *, base: Annotated[int, Field(ge=2, le=1000, description="sums are taken modulo this")] = 10
+    ) -> None:
         self.base = self.symbols = self.outputs = base
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:

@@ -33,9 +33,11 @@ class Parity(Task):
         return [int(odd)]
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
+        ones = batch.inputs.sum(1)
         recent = batch.inputs[:, -min(8, batch.inputs.shape[1] // 2) :]
         return {
             "the last bit": batch.inputs[:, -1],
             "the last bits, up to eight or half of all": (recent << line(recent.shape[1])).sum(1),
-            "the number of ones, give or take one": batch.inputs.sum(1) // 2,
+            "the number of ones, give or take one": ones // 2,
+            "whether ones are half of all, or more, or fewer": (ones - batch.inputs.shape[1] // 2).clamp(-1, 1),
         }

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._content import commonest, commonest_left, continued
+from whence.tasks._content import commonest, commonest_left, continued, following_left
 from whence.tasks._prompted import Alphabet, Feed, Prompted
 from whence.tasks.base import Answer, Batch
 
@@ -59,7 +59,9 @@ class RepeatCopy(Prompted):
             return names
         followed = continued(torch.cat([question, question[:, :1]], 1), batch.inputs)
         left = commonest_left(question, answer, self.letters)
+        unused = following_left(torch.cat([question, question[:, :1]], 1), answer, self.letters)
         return names | {
+            "what most often followed the previous letter and is still unused": torch.cat([question, unused], 1),
             "the commonest letter that this round still lacks": torch.cat([question, left], 1),
             "what followed the previous letter in the question": followed,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whence.tasks._content import commonest, commonest_left, continued
+from whence.tasks._content import commonest, commonest_left, continued, following_left
 from whence.tasks._prompted import Alphabet, Feed, Prompted
 from whence.tasks.base import Answer, Batch
 
@@ -51,7 +51,9 @@ class Reverse(Prompted):
             return names
         followed = continued(question.flip(1), batch.inputs)
         left = commonest_left(question, answer, self.letters)
+        unused = following_left(question.flip(1), answer, self.letters)
         return names | {
+            "what most often stood before the previous letter and is still unused": torch.cat([question, unused], 1),
             "the commonest letter that is still missing": torch.cat([question, left], 1),
             "what stood before the previous letter in the question": followed,
         }
