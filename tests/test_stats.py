@@ -531,7 +531,13 @@ def test_sentences() -> None:
     assert stats.sentence(few, "ood") == words
     assert "[" not in stats.sentence(replace(few, n=1, interval=None), "ood")
     growing = replace(c, p=None, e=28.444, decided_at=8, n=8, wins=8)
-    assert stats.sentence(growing, "id") == "rope beats alibi within training by 40.2 points (8 of 8 seeds, e = 28.4)"
+    assert stats.sentence(growing, "id") == (
+        "rope beats alibi within training in 8 of 8 seeds (mean difference 40.2 points, e = 28.4)"
+    )
+    later = replace(growing, n=16, wins=12, losses=4, difference=-0.162)
+    assert "12 of 16 seeds (mean difference −16.2 points" in stats.sentence(later, "id")
+    once = replace(tied, p=None, e=0.1, decided_at=6, n=9)
+    assert stats.sentence(once, "id").startswith("rope and learned were found tied within training at 6 seeds (")
 
 
 def test_headings() -> None:

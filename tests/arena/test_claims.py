@@ -79,7 +79,7 @@ def order(causal: float, both: float) -> Callable[[Run], Scores]:
 
 @pytest.mark.parametrize(
     ("scores", "outcome"),
-    [(order(0.6, 0.035), "reproduced"), (order(0.6, 0.2), "not reproduced"), (order(0.03, 0.03), "not reproduced")],
+    [(order(0.6, 0.035), "reproduced"), (order(0.6, 0.2), "not reproduced"), (order(0.03, 0.03), UNDECIDABLE)],
 )
 def test_order_without_encoding(scores: Any, outcome: str, store: Store) -> None:
     assert judged("claim_order_without_encoding", store, scores).outcome == outcome
@@ -104,7 +104,7 @@ def copying(held: float, fell: float, mastered: str = "all") -> Callable[[Run], 
         (copying(0.4, 0.05, "none t5"), UNDECIDABLE),
         (copying(0.4, 0.05, "rope alibi"), UNDECIDABLE),
         (copying(0.4, 0.05, ""), UNDECIDABLE),
-        (copying(0.4, 0.05, "t5 sinusoidal"), "reproduced"),
+        (copying(0.4, 0.05, "none rope"), "reproduced"),
     ],
 )
 def test_copying(name: str, scores: Any, outcome: str, store: Store) -> None:

@@ -174,8 +174,38 @@ def test_what_a_bag_of_the_question_tells(choice: str) -> None:
         return commonest(list(left.elements()))
 
     assert looked_up(batch, all_in_all) == pytest.approx(floors["the commonest letter of the question"], abs=0.02)
-    missing = next(name for name in floors if "still" in name)
+    missing = next(name for name in floors if name.startswith("the commonest letter that"))
     assert looked_up(batch, still_missing) == pytest.approx(floors[missing], abs=0.02)
+
+
+@pytest.mark.parametrize("choice", ["copy", "reverse", "repeat_copy:letters=4"])
+def test_pairs_that_are_still_unused(choice: str) -> None:
+    """What follows the previous letter most often in the question, each pair used once per round."""
+    task, batch = draw(choice, 500, 16)
+    floors = task.floors(16)
+    right = total = 0
+    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        question, answer = row[:16], targets[16:]
+        shown = question[::-1] if choice == "reverse" else question
+        shown = shown + shown[:1] if choice.startswith("repeat") else shown
+        for place, letter in enumerate(answer):
+            if place % len(shown) == 0:
+                left = Counter(itertools.pairwise(shown))
+            if place == 0:
+                guess = shown[0]
+            else:
+                followers = {b: n for (a, b), n in left.items() if a == answer[place - 1]}
+                guess = min(followers, key=lambda b: (-followers[b], b), default=0)
+                left[answer[place - 1], letter] -= 1
+            right, total = right + (guess == letter), total + 1
+    unused = next(name for name in floors if "unused" in name)
+    assert right / total == pytest.approx(floors[unused], abs=0.025)
+
+
+def test_the_commonest_of_the_last_k() -> None:
+    task, batch = draw("k_back_recall", 500, 32)
+    known = looked_up(batch, lambda row, place: commonest(row[place - 3 : place]))
+    assert known == pytest.approx(task.floors(32)["the commonest of the last 3"], abs=0.02)
 
 
 @pytest.mark.parametrize("name", ["copy", "reverse", "repeat_copy"])

@@ -76,7 +76,7 @@ def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
 
 
 def matched(before: Sequence[Table], after: Sequence[Table]) -> list[tuple[Table, Table]]:
-    """Tables of the same task; where a sweep has several of it, those of the same title, then those in the same place."""
+    """Tables of the same task; where there are several, those of the same title, then those in the same place."""
     pairs = []
     for task in dict.fromkeys(table.task for table in before):
         ones, twos = ([t for t in tables if t.task == task] for tables in (before, after))
