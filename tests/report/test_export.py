@@ -124,7 +124,7 @@ def test_reports_of_comparisons_and_of_single_runs(here: Store, capsys: pytest.C
     assert path.parent == here.reports
     text = path.read_text()
     assert all(r.id in text for r in plan)
-    assert f"whence report {name[:10]}" in text
+    assert f"whence arena --config {keep(comparison, here)}" in text
 
     picked = [plan[0].id[:9], plan[3].id]
     found = json.loads(output(["report", *picked, picked[0], "--out", "a.md", "--json"], capsys))

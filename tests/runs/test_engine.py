@@ -119,7 +119,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
         done = subprocess.run(
             [*command, "--json", "--store", str(tmp_path / store)], capture_output=True, text=True, check=True
         )
-        documents.append(json.loads(done.stdout)["rows"])
+        documents.append(json.loads(done.stdout)["tables"][0]["rows"])
     for row in (*documents[0], *documents[1]):
         del row["seconds"], row["tokens_per_second"]
     assert documents[0] == documents[1]

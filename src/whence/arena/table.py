@@ -94,7 +94,7 @@ class Row:
             "id": self.within.to_json() if self.within else None,
             "ood": self.beyond.to_json() if self.beyond and self.mastered else self.beyond_verdict or None,
             "gap": self.gap,
-            "by_length": {length: stats.mean(values) for length, values in self.by_length.items()},
+            "by_length": {str(length): stats.mean(values) for length, values in self.by_length.items()},
             "seconds": self.seconds,
             "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
         }
