@@ -100,13 +100,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _latest_if_resumed(arguments: list[str]) -> list[str]:
-    """`--resume` without a comparison of its own means the latest one."""
+    """`--resume` without a comparison of its own means the latest one; flags win over it, as over any config."""
     from whence.arena.kept import kept
     from whence.runs.store import Store
 
     named = [a.partition("=")[0].replace("_", "-") for a in arguments if a.startswith("--")]
-    engine = {"--" + name.rstrip("_").replace("_", "-") for name in Fight.model_fields}
-    if "--resume" not in named or not engine.issuperset(named):
+    if "--resume" not in named or {"--config", "--preset", "--tasks"} & set(named):
         return arguments
     place = next((arguments[i + 1] for i, a in enumerate(arguments[:-1]) if a == "--store"), None)
     place = next((a.removeprefix("--store=") for a in arguments if a.startswith("--store=")), place)
