@@ -226,7 +226,6 @@ def test_right_answers_are_counted_as_right(choice: str) -> None:
     else:
         kinds = task.tokens(lengths(task)[-1]) if task.per == "place" else task.outputs
         right = torch.nn.functional.one_hot(batch.targets, kinds).float()
-        right = right.transpose(1, 2) if task.per == "place" else right
         wrong = -right
     assert task.correct(right, batch.targets).shape == batch.scored.shape
     assert task.correct(right, batch.targets).all()
