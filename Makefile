@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: browser demo test test-slow lint format bench clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -14,13 +14,22 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
 	@touch $@
 
+# Reports are looked at in a real browser. Where none is found and this user may install one, it is installed.
+BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+browser:
+ifeq ($(BROWSER),)
+	-@test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
+		{ apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } > /dev/null 2>&1 \
+		|| echo "no Chromium: the tests that need a browser are skipped"
+endif
+
 demo: $(VENV)/installed
 	$(BIN)/whence arena --tasks k_back_recall --encodings rope learned none --seeds 2 --steps 150
 
-test: $(VENV)/installed
+test: $(VENV)/installed browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-slow: $(VENV)/installed
+test-slow: $(VENV)/installed browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow
 
 lint: $(VENV)/installed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,34 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return Outcome(ends)
 
     monkeypatch.setattr(sweep, "run_all", run_all)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, and no store named elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHENCE_STORE", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    """An empty one, ready to be written."""
+    from whence.runs.store import Store
+
+    store = Store(tmp_path / "store")
+    store.prepare()
+    return store
+
+
+@pytest.fixture
+def project_copy(tmp_path: Path) -> Path:
+    """The whole project, to be changed at will."""
+    project = Path(__file__).parents[1]
+    for part in ("src", "tests"):
+        shutil.copytree(project / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(project / "pyproject.toml", tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

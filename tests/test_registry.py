@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 from pydantic import Field, ValidationError
 
+from tests.calls import python
 from tests.conftest import TINY_FLAGS
 from whence.encodings import ENCODINGS
 from whence.registry import Registry, Variant, parse_choice, structural_parameters
@@ -21,50 +18,33 @@ PAGE = Path(__file__).parents[1] / "docs" / "add-an-encoding.md"
 NEW_ENCODING = PAGE.read_text().split("```python\n")[1].split("```")[0]  # what a newcomer would paste
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """The whole project, to be changed at will."""
-    project = Path(__file__).parents[1]
-    for part in ("src", "tests"):
-        shutil.copytree(project / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(project / "pyproject.toml", tmp_path)
-    return tmp_path
-
-
-def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(project / "src")}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=project, env=environment, capture_output=True, text=True, check=False
-    )
-
-
-def test_adding_and_deleting_one_file(copy: Path) -> None:
-    folder = copy / "src" / "whence" / "encodings"
+def test_adding_and_deleting_one_file(project_copy: Path) -> None:
+    folder = project_copy / "src" / "whence" / "encodings"
     (folder / "slope.py").write_text(NEW_ENCODING)
     (folder / "kerple.py").unlink()
 
-    listed = json.loads(python(copy, "-m", "whence", "encodings", "--json").stdout)["encodings"]
+    listed = json.loads(python(project_copy, "-m", "whence", "encodings", "--json").stdout)["encodings"]
     names = {encoding["name"] for encoding in listed}
     assert "slope" in names
     assert "kerple" not in names
     assert names - {"slope"} == set(ENCODINGS.names()) - {"kerple"}
 
     trained = python(
-        copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "slope:start=0.5", "--steps", "2", "--json"
+        project_copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "slope:start=0.5", "--steps", "2", "--json"
     )
     assert json.loads(trained.stdout)["state"] == "finished", trained.stderr
-    refused = python(copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "kerple")
+    refused = python(project_copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "kerple")
     assert refused.returncode == 2
     assert "'kerple' is not known" in refused.stderr
     assert "slope" in refused.stderr
 
     api = python(
-        copy, "-c", "import whence.encodings as e; print(e.Slope(heads=2, start=1).start, hasattr(e, 'KERPLE'))"
+        project_copy, "-c", "import whence.encodings as e; print(e.Slope(heads=2, start=1).start, hasattr(e, 'KERPLE'))"
     )
     assert api.stdout == "1.0 False\n", api.stderr
 
     suite = python(
-        copy,
+        project_copy,
         "-m",
         "pytest",
         "-q",
@@ -76,7 +56,7 @@ def test_adding_and_deleting_one_file(copy: Path) -> None:
     )
     assert suite.returncode == 0, suite.stdout
     assert "failed" not in suite.stdout
-    collected = python(copy, "-m", "pytest", "--collect-only", "tests/encodings/test_conformance.py").stdout
+    collected = python(project_copy, "-m", "pytest", "--collect-only", "tests/encodings/test_conformance.py").stdout
     assert "[slope]" in collected
     assert "kerple" not in collected
 
@@ -84,18 +64,18 @@ def test_adding_and_deleting_one_file(copy: Path) -> None:
 @pytest.mark.parametrize(
     "files", [("encodings/rope.py", "encodings/none.py"), ("tasks/k_back_recall.py", "tasks/modular_sum.py")]
 )
-def test_even_a_default_can_be_deleted(copy: Path, files: tuple[str, ...]) -> None:
+def test_even_a_default_can_be_deleted(project_copy: Path, files: tuple[str, ...]) -> None:
     for file in files:
-        (copy / "src" / "whence" / file).unlink()
+        (project_copy / "src" / "whence" / file).unlink()
     for verb in ("train", "arena"):
-        shown = python(copy, "-m", "whence", verb, "--print-spec")
+        shown = python(project_copy, "-m", "whence", verb, "--print-spec")
         assert shown.returncode == 0, shown.stderr
         assert not any(f'"{Path(file).stem}"' in shown.stdout.replace('"scaling": "none"', "") for file in files)
 
 
-def test_a_file_must_hold_exactly_one_variant(copy: Path) -> None:
-    (copy / "src" / "whence" / "encodings" / "empty.py").write_text('"""Nothing."""\n')
-    broken = python(copy, "-c", "from whence.encodings import ENCODINGS; list(ENCODINGS)")
+def test_a_file_must_hold_exactly_one_variant(project_copy: Path) -> None:
+    (project_copy / "src" / "whence" / "encodings" / "empty.py").write_text('"""Nothing."""\n')
+    broken = python(project_copy, "-c", "from whence.encodings import ENCODINGS; list(ENCODINGS)")
     assert "expected exactly one Encoding, found 0" in broken.stderr
     assert "empty.py" in broken.stderr
 

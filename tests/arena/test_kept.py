@@ -6,11 +6,11 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.arena.made import TASK, spec
+from tests.calls import document
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
 from whence.arena.kept import about_preset, find, keep, kept, preset_names, preset_path, read
@@ -19,19 +19,7 @@ from whence.cli import run
 from whence.errors import UserError
 from whence.runs.store import Store
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WHENCE_STORE", raising=False)
-    return tmp_path
-
-
-def document(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
-    code = run([*arguments, "--json"])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    return json.loads(captured.out)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -53,6 +53,17 @@ def test_cells_that_are_not_shown_do_not_weaken_the_rest() -> None:
     assert alone.verdict == crowded.verdict == "learning"
 
 
+def test_who_lacks_a_seed_is_named(store: Store) -> None:
+    """Two have seven seeds and are compared over all of them; the third has six, and the findings say so."""
+    comparison = spec("rope", "alibi", "t5", seeds=7)
+    for run in comparison.plan():
+        if run.model.contender != "t5" or run.seed != 6:
+            finish(store, run, 0.9 if run.model.contender == "rope" else 0.7 + run.seed / 1000)
+    table = one(tabulate(comparison.plan(), store))
+    assert list(table.comparisons["id"]) == [("rope", "alibi")]
+    assert "Not compared within training, for want of seeds: t5." in table.findings
+
+
 def test_the_highest_floor_is_the_one_that_counts() -> None:
     floors = {"uniform guess": 0.1, "a shortcut": 0.55}
     score = Score((0.56, 0.57), 500, floors, loss=1.0)

@@ -15,11 +15,7 @@ from whence.cli import run
 ARENA = ["arena", *TINY_FLAGS, "--steps", "3", "--seeds", "1"]
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WHENCE_STORE", raising=False)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

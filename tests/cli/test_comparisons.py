@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.arena.made import TASK
+from tests.calls import document, output
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
 from whence.arena.kept import preset_names
 from whence.cli import VERBS, run
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WHENCE_STORE", raising=False)
-    return tmp_path
-
-
-def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
-    found = run(arguments)
-    captured = capsys.readouterr()
-    assert found == code, captured.err
-    return captured.out
-
-
-def document(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
-    return json.loads(output([*arguments, "--json"], capsys, code))
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_presets_tell_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.calls import document, output
 from tests.conftest import TINY_FLAGS
 from whence.cli import VERBS, run
 
@@ -27,21 +27,7 @@ ARENA = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WHENCE_STORE", raising=False)
-    return tmp_path
-
-
-def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
-    assert run(arguments) == code, capsys.readouterr().err
-    return capsys.readouterr().out
-
-
-def document(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
-    """Standard output, which must be exactly one JSON document."""
-    return json.loads(output([*arguments, "--json"], capsys, code))
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

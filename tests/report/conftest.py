@@ -20,13 +20,6 @@ from whence.report.page import Page
 from whence.runs.store import Store
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "store")
-    store.prepare()
-    return store
-
-
 def some_maps(layers: int = 2, heads: int = 2, tokens: int = 8) -> Maps:
     generator = torch.Generator().manual_seed(layers + heads)
     weights = torch.rand(layers, 3, heads, tokens, tokens, generator=generator).tril()

@@ -24,6 +24,5 @@ def compare(*, store: str | Path | None = None, workers: int | None = None, **fi
     from whence.runs.engines.local import run_all
     from whence.runs.store import Store
 
-    spec, place = ArenaSpec.read(fields), Store(store)
-    place.prepare()
-    return settle(spec, place, lambda runs: run_all(runs, place, workers=workers))[0]
+    place = Store(store)
+    return settle(ArenaSpec.read(fields), place, lambda runs: run_all(runs, place, workers=workers))[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from whence import stats
 from whence.arena.score import PARTS, Part
 from whence.arena.spec import ArenaSpec
 from whence.arena.table import Row, Table
+from whence.runs.files import flat
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Change:
 
 def spec_changes(before: ArenaSpec, after: ArenaSpec) -> dict[str, tuple[Any, Any]]:
     """Fields whose values differ, by dotted name."""
-    one, two = _flat(_readable(before)), _flat(_readable(after))
+    one, two = flat(_readable(before)), flat(_readable(after))
     names = dict.fromkeys([*one, *two])
     return {name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)}
 
@@ -48,13 +49,6 @@ def _readable(spec: ArenaSpec) -> dict[str, Any]:
     document = spec.model_dump(mode="json")
     names = {"tasks": [str(t) for t in spec.tasks], "encodings": [str(e) for e in spec.encodings]}
     return document | names | {"model": document["model"] | {"mixer": str(spec.model.mixer)}}
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, item in value.items():
-        flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
-    return flat
 
 
 def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:

@@ -31,10 +31,6 @@ class Claim:
     judge: Callable[[Sequence[Table]], Judgement]
 
 
-def _row(table: Table, encoding: str) -> Row | None:
-    return next((row for row in table.rows if row.encoding == encoding and row.within), None)
-
-
 def _percent(row: Row, part: Part = "id") -> str:
     score = row.score(part)
     return f"{row.encoding} {100 * score.accuracy:.1f} %" if score else f"{row.encoding} not measured"
@@ -55,10 +51,8 @@ def _missing(tables: Sequence[Table]) -> Judgement | None:
 
 
 def _order_without_encoding(tables: Sequence[Table]) -> Judgement:
-    by_kind = {table.run.model.attention: _row(table, "none") for table in tables}
-    causal, both = by_kind["causal"], by_kind["bidirectional"]
-    assert causal is not None
-    assert both is not None
+    without = {table.run.model.attention: table.rows[0] for table in tables}
+    causal, both = without["causal"], without["bidirectional"]
     words = f"causal {_percent(causal)}, bidirectional {_percent(both)}"
     if both.verdict != "at chance":
         return Judgement("not reproduced", words)
@@ -75,7 +69,7 @@ def _copying(tables: Sequence[Table]) -> Judgement:
     """Of those that mastered it: are more whole answers right beyond training for those that held in the paper?"""
     rows = {row.encoding: row for row in tables[0].rows if row.mastered and row.beyond}
     exact = {name: row.beyond.exact for name, row in rows.items() if row.beyond}
-    told = ", ".join(f"{name} {100 * sum(values) / len(values):.1f} %" for name, values in exact.items())
+    told = ", ".join(f"{name} {100 * stats.mean(values):.1f} %" for name, values in exact.items())
     missed = ", ".join(_percent(row) for row in tables[0].rows if row.within and not row.mastered)
     words = f"whole answers right beyond training: {told or 'nobody mastered it'}"
     words += f" (not mastered within: {missed})" if missed else ""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from whence import stats
+from whence.arena.kept import keep
 from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
 from whence.arena.table import Table, setting_of, tabulate
@@ -21,8 +22,14 @@ def settle(
     minutes: float | None = None,
     tell: Callable[[str], None] = lambda words: None,
 ) -> tuple[list[Table], Outcome]:
-    """`run` runs what it is given. After `minutes`, no seeds are added any more."""
+    """`run` runs what it is given. After `minutes`, no seeds are added any more.
+
+    What cannot be is refused before anything is written; then the store keeps the spec.
+    """
     started = time.monotonic()
+    spec.plan()
+    store.prepare()
+    keep(spec, store)
     if spec.until_decided:  # fewer could not decide anything
         spec = spec.model_copy(update={"seeds": max(spec.seeds, min(stats.SEEDS_TO_DECIDE, spec.max_seeds))})
     runs = spec.plan()

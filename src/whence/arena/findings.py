@@ -48,7 +48,16 @@ def _sentences(table: Table, part: Part) -> list[str]:
     told = [stats.sentence(c, part) + "." for c in pairs if c.decided]
     still_open = [f"{c.a} and {c.b}" for c in pairs if c.verdict == "undecided"]
     where = "within" if part == "id" else "beyond"
-    return told + ([f"Undecided {where} training: {'; '.join(still_open)}."] if still_open else [])
+    told += [f"Undecided {where} training: {'; '.join(still_open)}."] if still_open else []
+    left_out = _left_out(table, part)
+    return told + ([f"Not compared {where} training, for want of seeds: {_listed(left_out)}."] if left_out else [])
+
+
+def _left_out(table: Table, part: Part) -> list[str]:
+    """Encodings that may be ranked, in a table where others were, and for which seeds are missing."""
+    verdicts = {row.encoding: row.verdict if part == "id" else row.beyond_verdict for row in table.rows}
+    compared = {name for pair in table.comparisons.get(part, {}) for name in pair}
+    return [name for name in stats.rankable(verdicts) if name not in compared] if compared else []
 
 
 def _where_it_is_learned(table: Table) -> list[str]:
@@ -59,17 +68,17 @@ def _where_it_is_learned(table: Table) -> list[str]:
         if found and found[1]:
             above, rest = found
             where = (
-                f"above the floor at position{'s' * (len(above) > 1)} {ranges(above)} only"
+                f"above the floor at position{'s' * (len(above) > 1)} {_ranges(above)} only"
                 if above
                 else "above the floor at no position"
             )
-            told.setdefault(f"{where}; the rest ({ranges(rest)}) cannot be told from its floor", []).append(
+            told.setdefault(f"{where}; the rest ({_ranges(rest)}) cannot be told from its floor", []).append(
                 row.encoding
             )
     return [f"{_listed(encodings)}: {where}." for where, encodings in told.items()]
 
 
-def ranges(places: list[int]) -> str:
+def _ranges(places: list[int]) -> str:
     """`[1, 2, 3, 7]` → `1–3, 7`."""
     runs: list[list[int]] = []
     for place in places:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
 from whence.errors import UserError, not_allowed
 from whence.runs.files import addressed_name, write_atomically
@@ -29,10 +30,17 @@ class Comparison:
 
 def keep(spec: ArenaSpec, store: Store) -> Path:
     """The comparison as a config file beside its report, so that one short command makes it again."""
-    data = (json.dumps(spec.model_dump(mode="json"), indent=1) + "\n").encode()
-    path = store.reports / addressed_name("arena", data, ".json")
-    write_atomically(path, data)
+    path = kept_path(spec, store)
+    write_atomically(path, _bytes(spec))
     return path
+
+
+def kept_path(spec: ArenaSpec, store: Store) -> Path:
+    return store.reports / addressed_name("arena", _bytes(spec), ".json")
+
+
+def _bytes(spec: ArenaSpec) -> bytes:
+    return (json.dumps(spec.model_dump(mode="json"), indent=1) + "\n").encode()
 
 
 def kept(store: Store) -> list[Path]:
@@ -83,6 +91,16 @@ def find(text: str, store: Store) -> Comparison:
             )
         path = matches[0]
     return Comparison(text if text in preset_names() else path.stem, read(path), path)
+
+
+def stored_runs(spec: ArenaSpec, store: Store) -> list[Run]:
+    """What the spec plans; for one that added seeds until decided, also the seeds that were added."""
+    runs = spec.plan()
+    if spec.until_decided:
+        most = spec.model_copy(update={"seeds": max(spec.seeds, spec.max_seeds)}).plan()
+        there = set(store.ids())
+        runs = [run for run in most if run.id in there] or runs
+    return runs
 
 
 def read(path: Path) -> ArenaSpec:

@@ -147,8 +147,11 @@ class Run(RunSpec):
 
     def floors(self, length: int) -> dict[str, float]:
         """What each shortcut would have scored on the answers that count at this length."""
-        beyond = self.train_length if length > self.train_length else 0
-        return self.task.build().floors(length, beyond)
+        return self.task.build().floors(length, self.first_counted(length))
+
+    def first_counted(self, length: int) -> int:
+        """In a longer sequence than those of training, only what lies beyond them counts."""
+        return self.train_length if length > self.train_length else 0
 
     def job(self) -> ArenaJob:
         return ArenaJob(self)
@@ -189,9 +192,7 @@ class ArenaJob(Job):
         return {"headline": headline, **pooled, "lengths": {str(run.train_length): within, **beyond}}
 
     def _score(self, streams: Streams, purpose: str, length: int) -> dict[str, Any]:
-        tally = Tally(
-            self.task, self.task.tokens(length), first=self.run.train_length if length > self.run.train_length else 0
-        )
+        tally = Tally(self.task, self.task.tokens(length), first=self.run.first_counted(length))
         for batch in frozen_batches(self.run, streams, purpose, length):
             batch = batch.to(self.device)
             tally.add(batch, answers(self.model, batch).float())

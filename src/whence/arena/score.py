@@ -42,7 +42,16 @@ class Score:
 
     @property
     def accuracy(self) -> float:
-        return sum(self.per_seed) / len(self.per_seed)
+        return stats.mean(self.per_seed)
+
+    @property
+    def exact_share(self) -> float | None:
+        return stats.mean(self.exact) if self.exact else None
+
+    @property
+    def solved(self) -> int:
+        """By how many seeds."""
+        return sum(accuracy >= stats.SOLVED for accuracy in self.per_seed)
 
     @property
     def floor(self) -> float:
@@ -57,6 +66,12 @@ class Score:
         return stats.over_seeds(self.per_seed, self.effective)
 
     @property
+    def percents(self) -> tuple[str, str]:
+        """The mean and its interval, as text."""
+        low, high = self.interval
+        return f"{100 * self.accuracy:.1f}", f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+    @property
     def p_value(self) -> float:
         return stats.p_above(self.per_seed, self.effective, self.floor)
 
@@ -67,7 +82,7 @@ class Score:
             "per_seed": list(self.per_seed),
             "best": max(self.per_seed),
             "solve_rate": stats.solve_rate(self.per_seed),
-            "exact": sum(self.exact) / len(self.exact) if self.exact else None,
+            "exact": self.exact_share,
             "loss": self.loss,
             "floor": self.floor,
             "floor_name": self.floor_name,

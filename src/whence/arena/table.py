@@ -33,6 +33,14 @@ class Row:
     """What tuning chose, by name."""
 
     @property
+    def choices(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self.chosen.items()]
+
+    @property
+    def name(self) -> str:
+        return self.encoding + "".join(f" ({choice})" for choice in self.choices)
+
+    @property
     def finished(self) -> int:
         return len(self.members)
 
@@ -46,6 +54,10 @@ class Row:
 
     def score(self, part: Part) -> Score | None:
         return self.within if part == "id" else self.beyond
+
+    @property
+    def shown_beyond(self) -> Score | None:
+        return self.beyond if self.mastered else None
 
     @property
     def verdict(self) -> str:
@@ -92,7 +104,7 @@ class Row:
             "failed": dict(self.failed),
             "verdict": self.verdict,
             "id": self.within.to_json() if self.within else None,
-            "ood": self.beyond.to_json() if self.beyond and self.mastered else self.beyond_verdict or None,
+            "ood": self.shown_beyond.to_json() if self.shown_beyond else self.beyond_verdict or None,
             "gap": self.gap,
             "by_length": {str(length): stats.mean(values) for length, values in self.by_length.items()},
             "seconds": self.seconds,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from whence.cli.options import Engine, parse
+from whence.cli.options import Engine, elsewhere, parse
 from whence.cli.output import print_json, stderr
 from whence.errors import UserError
 
@@ -34,7 +34,7 @@ ranked. Scores beyond training are given only for encodings that mastered the ta
 and the same command goes on."""
 
 
-class Fight(Engine):
+class Comparing(Engine):
     """Where and how to run: none of this changes what a run is."""
 
     resume: bool = Field(
@@ -46,18 +46,18 @@ class Fight(Engine):
 
 
 def main(arguments: list[str]) -> int:
-    from whence.arena.attention import maps_of
     from whence.arena.decide import settle
-    from whence.arena.kept import keep, preset_path
+    from whence.arena.kept import kept_path, preset_path
     from whence.arena.spec import ArenaSpec
-    from whence.cli.report import elsewhere
-    from whence.cli.sweep import leave, prepared, run_specs
+    from whence.cli.sweep import leave, run_specs
     from whence.cli.tables import print_tables
+    from whence.device import resolve_device
     from whence.report.page import Page
+    from whence.runs.store import Store
 
     arguments = _latest_if_resumed(arguments)
     spec, engine = parse(
-        ArenaSpec, Fight, arguments, prog="whence arena", description=DESCRIPTION, preset_path=preset_path
+        ArenaSpec, Comparing, arguments, prog="whence arena", description=DESCRIPTION, preset_path=preset_path
     )
     if engine.minutes is not None and not spec.until_decided:
         raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.", field="minutes")
@@ -65,9 +65,9 @@ def main(arguments: list[str]) -> int:
         spec.plan()
         print_json(spec.model_dump(mode="json"))
         return 0
-    spec.plan()  # refuses what cannot be before anything is written
-    store = prepared(engine)
-    again = shlex.join(["whence", "arena", "--config", str(keep(spec, store)), *elsewhere(store)])
+    store = Store(engine.store)
+    resolve_device(engine.device)
+    again = shlex.join(["whence", "arena", "--config", str(kept_path(spec, store)), *elsewhere(store)])
     tables, outcome = settle(
         spec,
         store,
@@ -77,7 +77,8 @@ def main(arguments: list[str]) -> int:
     )
     report = None
     if any(row.finished for table in tables for row in table.rows):
-        report = Page(tables, spec.model_dump(mode="json"), again, maps_of(tables, store)).write(store.reports)
+        with stderr.status("drawing the report"):
+            report = Page.of(tables, spec.model_dump(mode="json"), again, store).write(store.reports)
     if engine.json_:
         print_json(
             {

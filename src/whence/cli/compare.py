@@ -27,9 +27,8 @@ def main(arguments: list[str]) -> int:
     if len(words) != 2:
         raise UserError("comparison: name two. See 'whence report' for those in the store.", field="comparison")
     from whence.arena.change import changes, spec_changes
-    from whence.arena.kept import find
+    from whence.arena.kept import find, stored_runs
     from whence.arena.table import tabulate
-    from whence.cli.report import stored_runs
     from whence.runs.store import Store
     from whence.stats import ALPHA, seeds_needed
 

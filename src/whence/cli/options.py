@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 
 from whence.device import Device
 from whence.errors import UserError, nearest
+from whence.runs.store import Store
 from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
@@ -50,6 +51,11 @@ class Engine(Stored):
     checkpoint_seconds: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
     retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
     print_spec: bool = Field(default=False, description="show what would be run, as JSON, and stop")
+
+
+def elsewhere(store: Store) -> list[str]:
+    """The option that leads back to this store, where it is not the one that would be taken anyhow."""
+    return [] if Store().root == store.root else ["--store", str(store.root)]
 
 
 class Nothing(Spec):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from whence.cli.options import Stored, parse_options
-from whence.cli.output import print_json, stderr
+from whence.cli.options import Stored, elsewhere, parse_options
+from whence.cli.output import print_json, print_lines, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Reporting(Stored):
 
 def main(arguments: list[str]) -> int:
     options, words = parse_options(Reporting, arguments, prog="whence report RUN…", description=DESCRIPTION, words=True)
-    from whence.report.export import WRITERS, page_of
+    from whence.report.export import WRITERS
+    from whence.report.page import Page
     from whence.runs.store import Store
 
     store = Store(options.store)
@@ -47,27 +48,29 @@ def main(arguments: list[str]) -> int:
     ending = Path(options.out).suffix if options.out else ".html"
     if ending not in WRITERS:
         raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.", field="out")
-    tables, document, again = gather(words, store)
+    with stderr.status("reading runs"):
+        tables, document, again = gather(words, store)
     if not any(row.finished for table in tables for row in table.rows):
         raise UserError(f"run: none of the runs of {' '.join(words)} has finished in {store.root}.", field="run")
-    page = page_of(tables, document, again, store)
-    if options.out:
-        path = Path(options.out)
-        if not path.parent.is_dir():
-            raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
+    path = Path(options.out) if options.out else None
+    if path and not path.parent.is_dir():
+        raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
+    with stderr.status("drawing the report"):
+        page = Page.of(tables, document, again, store)
         try:
-            WRITERS[ending](page, path)
+            if path:
+                WRITERS[ending](page, path)
+            else:
+                path = page.write(store.reports)
         except OSError as error:
             raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).", field="out") from None
-    else:
-        path = page.write(store.reports)
     print_json({"report": str(path), "tables": [t.to_json() for t in tables]}) if options.json_ else print(path)
     return 0
 
 
 def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     """Tables of the runs and comparisons that are named, what they were made of, and how to make the report again."""
-    from whence.arena.kept import find, preset_names
+    from whence.arena.kept import find, preset_names, stored_runs
     from whence.arena.run import Run
     from whence.arena.table import tabulate
     from whence.runs.spec import load_run_spec
@@ -105,23 +108,6 @@ def _apart(found: list[Table], others: list[Table], name: str) -> list[Table]:
     return [replace(t, title=f"{t.title} · {name}") if t.title in known else t for t in found]
 
 
-def elsewhere(store: Store) -> list[str]:
-    """The option that leads back to this store, where it is not the one that would be taken anyhow."""
-    from whence.runs.store import Store
-
-    return [] if Store().root == store.root else ["--store", str(store.root)]
-
-
-def stored_runs(spec: Any, store: Store) -> list[Any]:
-    """What the spec plans; for one that added seeds until decided, also the seeds that were added."""
-    runs = spec.plan()
-    if spec.until_decided:
-        most = spec.model_copy(update={"seeds": max(spec.seeds, spec.max_seeds)}).plan()
-        there = set(store.ids())
-        runs = [run for run in most if run.id in there] or runs
-    return runs
-
-
 def _list(store: Store, as_json: bool) -> int:
     from whence.arena.kept import kept, read
 
@@ -148,8 +134,6 @@ def _list(store: Store, as_json: bool) -> int:
     if not found:
         print(f"no comparisons in {store.root}; 'whence arena' makes some")
         return 0
-    from whence.cli.output import print_lines
-
     print_lines(
         f"comparisons in {store.root}, the latest first",
         ["name", "tasks", "encodings", "mixer", "seeds", "sweep"],

@@ -55,7 +55,8 @@ def main(arguments: list[str]) -> int:
             code = max(code, leave(outcome))
             if outcome.interrupted:
                 return code
-        found[name] = judge(claim, tabulate(runs, store, tuned=spec.tuned))
+        with stderr.status(f"judging {name}"):
+            found[name] = judge(claim, tabulate(runs, store, tuned=spec.tuned))
     if options.json_:
         print_json([_document(CLAIMS[name], judgement) for name, judgement in found.items()])
         return code

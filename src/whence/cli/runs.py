@@ -14,7 +14,7 @@ from pydantic import Field
 from whence.cli.options import Engine, Stored, parse_options
 from whence.cli.output import duration, percent, print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
-from whence.runs.files import Corrupt
+from whence.runs.files import Corrupt, flat
 from whence.runs.store import Busy, RunFolder, Store
 
 ACTIONS = {
@@ -168,7 +168,7 @@ def _export(arguments: list[str]) -> int:
             _left_out(row["id"], damage)
             code = 1
             continue
-        rows += [{**common, "step": e["step"], **_flat(e["metrics"])} for e in evaluations]
+        rows += [{**common, "step": e["step"], **flat(e["metrics"])} for e in evaluations]
     if options.json_:
         print_json(rows)
         return code
@@ -179,13 +179,6 @@ def _export(arguments: list[str]) -> int:
     writer.writerows(rows)
     sys.stdout.write(text.getvalue())
     return code
-
-
-def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, item in value.items():
-        flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
-    return flat
 
 
 def _resume(arguments: list[str]) -> int:

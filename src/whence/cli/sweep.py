@@ -21,14 +21,6 @@ from whence.runs.store import Store
 EXIT_CODES = {"failed": 1, "crashed": 1, "busy": 1, "interrupted": 130}
 
 
-def prepared(engine: Engine) -> Store:
-    """The store, after a check that it can be written and that the device is there."""
-    store = Store(engine.store)
-    resolve_device(engine.device)
-    store.prepare()
-    return store
-
-
 def run_specs(specs: Sequence[RunSpec], engine: Engine) -> tuple[Store, Outcome]:
     """Check everything that can be checked without work, then run."""
     store = Store(engine.store)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence import stats
-from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.cli.output import duration, percent, print_table
 
@@ -43,22 +41,17 @@ def _print_one(table: Table) -> None:
 
 def _cells(row: Row) -> list[str]:
     dots = "●" * row.finished + "✕" * len(row.failed) + "○" * (len(row.runs) - row.finished - len(row.failed))
-    chosen = "".join(f" ({name}={value})" for name, value in row.chosen.items())
-    within, beyond = row.within, row.beyond if row.mastered else None
+    within, beyond = row.within, row.shown_beyond
+    exact = within.exact_share if within else None
     return [
-        row.encoding + chosen,
+        row.name,
         dots,
-        _scored(within) if within else "",
+        " ".join(within.percents) if within else "",
         row.verdict,
-        _scored(beyond) if beyond else "",
+        " ".join(beyond.percents) if beyond else "",
         row.beyond_verdict,
         "" if row.gap is None else percent(row.gap),
-        percent(sum(within.exact) / len(within.exact)) if within and within.exact else "",
-        f"{sum(a >= stats.SOLVED for a in within.per_seed)}/{row.finished}" if within else "",
+        "" if exact is None else percent(exact),
+        f"{within.solved}/{row.finished}" if within else "",
         duration(row.seconds),
     ]
-
-
-def _scored(score: Score) -> str:
-    low, high = score.interval
-    return f"{percent(score.accuracy)} [{percent(low)}, {percent(high)}]"

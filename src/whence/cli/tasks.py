@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.cli.encodings import options_of, shown
 from whence.cli.options import Output, parse_options
-from whence.cli.output import percent, print_json, print_table
+from whence.cli.output import percent, print_json, print_table, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def main(arguments: list[str]) -> int:
     except ValidationError as error:
         raise from_validation(error, lambda path: TASKS.names()) from None
     try:
-        tasks = [{"name": str(choice), **_facts(choice.name, choice.build())} for choice in chosen]
+        with stderr.status("measuring what shortcuts score"):
+            tasks = [{"name": str(choice), **_facts(choice.name, choice.build())} for choice in chosen]
     except ValueError as error:
         raise UserError(f"task: {error}", field="task") from None
     if options.json_:

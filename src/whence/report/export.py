@@ -9,24 +9,17 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from whence.arena.attention import maps_of
-from whence.arena.score import Score
 from whence.arena.table import Table
 from whence.errors import UserError
 from whence.report.page import Page
 from whence.runs.files import write_atomically
-from whence.runs.store import Store
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTH = 1120
-
-
-def page_of(tables: Sequence[Table], document: Any, again: str, store: Store) -> Page:
-    return Page(tables, document, again, maps_of(tables, store))
 
 
 def write_html(page: Page, path: Path) -> None:
@@ -81,10 +74,8 @@ def write_markdown(page: Page, path: Path) -> None:
         lines += [f"## {table.title}", "", table.heading + ".", "", *(f"- {line}" for line in table.findings), ""]
         lines += ["| encoding | seeds | within % | verdict | beyond % | verdict |", "|---|---|---|---|---|---|"]
         for row in table.rows:
-            within = _scored(row.within) if row.within else ""
-            beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
-            chosen = "".join(f" ({name}={value})" for name, value in row.chosen.items())
-            cells = [row.encoding + chosen, row.finished, within, row.verdict, beyond, row.beyond_verdict]
+            within, beyond = (" ".join(s.percents) if s else "" for s in (row.within, row.shown_beyond))
+            cells = [row.name, row.finished, within, row.verdict, beyond, row.beyond_verdict]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
         lines += ["", f"{table.floors()}.", ""]
     write_atomically(path, "\n".join([*lines, f"Made by `{page.again}`.", ""]).encode())
@@ -121,11 +112,6 @@ def _browse(browser: str, profile: str, source: Path, *options: str) -> subproce
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).", field="out") from None
-
-
-def _scored(score: Score) -> str:
-    low, high = score.interval
-    return f"{100 * score.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 WRITERS: dict[str, Callable[[Page, Path], None]] = {

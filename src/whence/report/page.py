@@ -12,13 +12,13 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.io import to_html
 
-from whence import stats
-from whence.arena.attention import Maps
+from whence.arena.attention import Maps, maps_of
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.report.attention import MAP_SCRIPT, attention_section
 from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style
 from whence.runs.files import addressed_name, digest, write_atomically
+from whence.runs.store import Store
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; }
@@ -48,6 +48,11 @@ class Page:
     again: str
     maps: Mapping[tuple[str, str], Maps]
     """By (table title, encoding)."""
+
+    @classmethod
+    def of(cls, tables: Sequence[Table], document: Any, again: str, store: Store) -> Page:
+        """With the attention maps of the runs that the store holds."""
+        return cls(tables, document, again, maps_of(tables, store))
 
     @property
     def title(self) -> str:
@@ -145,17 +150,17 @@ def _floors(table: Table) -> str:
 
 def _table_row(row: Row) -> str:
     within = _scored(row.within) if row.within else html.escape("; ".join(sorted(set(row.failed.values()))))
-    beyond = _scored(row.beyond) if row.beyond and row.mastered else ""
+    beyond = _scored(row.shown_beyond) if row.shown_beyond else ""
     failed = f" · {len(row.failed)} failed, not averaged" if row.failed and row.within else ""
-    chosen = "".join(f" <span class=note>{html.escape(f'{k}={v}')}</span>" for k, v in row.chosen.items())
-    solved = sum(value >= stats.SOLVED for value in row.within.per_seed) if row.within else 0
-    exact = f"{100 * sum(row.within.exact) / len(row.within.exact):.1f}" if row.within and row.within.exact else ""
+    chosen = "".join(f" <span class=note>{html.escape(choice)}</span>" for choice in row.choices)
+    share = row.within.exact_share if row.within else None
+    exact = "" if share is None else f"{100 * share:.1f}"
     speed = f"{row.seconds:.0f} s · {row.tokens / row.seconds / 1000:.1f}k tokens/s" if row.seconds else ""
     return (
         f"<tr><td>{_swatch(row.encoding)}{html.escape(row.encoding)}{chosen}"
         f"<td class=n>{within}<td>{_badge(row.verdict)}{failed}<td class=n>{beyond}<td>{_badge(row.beyond_verdict)}"
         f"<td class=n>{'' if row.gap is None else f'{100 * row.gap:.1f}'}<td class=n>{exact}"
-        f"<td class=n>{f'{solved} of {row.finished}' if row.within else ''}"
+        f"<td class=n>{f'{row.within.solved} of {row.finished}' if row.within else ''}"
         f"<td class=n>{f'{row.within.loss:.3f}' if row.within else ''}<td>{_dots(row)}<td class=cost>{speed}</tr>"
     )
 
@@ -165,7 +170,7 @@ def _dots(row: Row) -> str:
     if row.within is None:
         return ""
     colour = line_style(row.encoding)["color"]
-    shown = [(row.within, colour), *([(row.beyond, "none")] if row.beyond and row.mastered else [])]
+    shown = [(row.within, colour), *([(row.shown_beyond, "none")] if row.shown_beyond else [])]
     marks = "".join(
         f'<circle cx="{6 + 128 * value:.1f}" cy="{8 + 9 * level}" r="3.5" fill="{fill}" stroke="{colour}" '
         f'fill-opacity=".6"><title>{100 * value:.1f} %</title></circle>'
@@ -191,5 +196,5 @@ def _badge(verdict: str) -> str:
 
 
 def _scored(score: Score) -> str:
-    low, high = score.interval
-    return f"{100 * score.accuracy:.1f} <span class=note>[{100 * low:.1f}, {100 * high:.1f}]</span>"
+    mean, interval = score.percents
+    return f"{mean} <span class=note>{interval}</span>"

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +34,14 @@ class Corrupt(Exception):
 def canonical(document: Any) -> str:
     """The one spelling of a JSON document; checksums and run ids are taken over it."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested groups as one, by dotted name."""
+    leaves: dict[str, Any] = {}
+    for key, item in document.items():
+        leaves |= flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
+    return leaves
 
 
 def digest(data: bytes | str) -> str:

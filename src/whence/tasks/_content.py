@@ -17,16 +17,18 @@ def commonest(letters: Tensor, kinds: int) -> Tensor:
 
 
 def commonest_left(question: Tensor, answer: Tensor, kinds: int) -> Tensor:
-    """At every place of the answer, the letter that the answer so far lacks most often, going by the question's count.
+    """At every place of the answer, the letter of the question that the answer so far lacks most often.
 
-    An answer of several rounds uses the question up once per round.
+    An answer of several rounds uses the letters up once per round.
     """
-    guesses, left = torch.empty_like(answer), counts_of(question, kinds)
-    for place, given in enumerate(answer.split(1, 1)):
-        if place and place % question.shape[1] == 0:
-            left = counts_of(question, kinds)
+    rows, guesses = torch.arange(len(question)), torch.empty_like(answer)
+    counts = counts_of(question, kinds)
+    left = counts.clone()
+    for place in range(answer.shape[1]):
+        if place % question.shape[1] == 0:
+            left = counts.clone()
         guesses[:, place] = left.argmax(1)
-        left.scatter_add_(1, given, -torch.ones_like(given))
+        left[rows, answer[:, place]] -= 1
     return guesses
 
 
@@ -35,13 +37,12 @@ def following_left(shown: Tensor, answer: Tensor, kinds: int) -> Tensor:
 
     Where nothing came before, the first letter shown. An answer of several rounds uses the pairs up once per round.
     """
-    rows, size = torch.arange(len(shown)), shown.shape[1]
-    pairs = torch.zeros(len(shown), kinds * kinds, dtype=torch.long)
-    pairs.scatter_add_(1, shown[:, :-1] * kinds + shown[:, 1:], torch.ones_like(shown[:, 1:]))
-    left, guesses = pairs.clone(), torch.empty_like(answer)
+    rows, guesses = torch.arange(len(shown)), torch.empty_like(answer)
+    pairs = counts_of(shown[:, :-1] * kinds + shown[:, 1:], kinds * kinds)
+    left = pairs.clone()
     guesses[:, 0] = shown[:, 0]
     for place in range(1, answer.shape[1]):
-        if place % size == 0:
+        if (place - 1) % (shown.shape[1] - 1) == 0:
             left = pairs.clone()
         before = answer[:, place - 1]
         guesses[:, place] = left.view(-1, kinds, kinds)[rows, before].argmax(1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from whence.tasks._content import commonest, commonest_left, continued, following_left
 from whence.tasks.base import Answer, Batch, Task, line
 
 Feed = Annotated[
@@ -20,35 +22,35 @@ Alphabet = Annotated[int, Field(ge=2, description="size of the alphabet")]
 
 
 class Prompted(Task):
-    """`symbols` letters, then a separator, then a blank: inputs are the question, the separator, earlier answers.
+    """Random letters, then a separator, then the answer. There is a blank, too, to stand where answers are not fed.
 
     The answer to a fed sequence is right as a whole exactly if the model would have generated it, letter by letter.
     """
 
     train_length = 16
-    letters: int
+    shortest = 2
 
-    def __init__(self, letters: int, answers: str) -> None:
+    def __init__(self, *, letters: Alphabet = 8, answers: Feed = "fed") -> None:
         self.letters, self.outputs, self.symbols = letters, letters, letters + 2
+        self.separator, self.blank = letters, letters + 1
         self.feeds_answers = answers == "fed"
 
-    @property
-    def separator(self) -> int:
-        return self.letters
+    @abc.abstractmethod
+    def answer(self, question: Tensor) -> Tensor:
+        """(batch, length) → (batch, as long as the answer is)."""
 
-    @property
-    def blank(self) -> int:
-        return self.letters + 1
+    def tokens(self, length: int) -> int:
+        return 2 * length
 
-    def lay_out(self, question: Tensor, answer: Tensor) -> Batch:
-        batch, asked = len(question), question.shape[1]
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        question = torch.randint(self.letters, (batch, length), generator=generator)
+        answer = self.answer(question)
         separator = torch.full((batch, 1), self.separator)
         back = answer[:, :-1] if self.feeds_answers else torch.full_like(answer[:, :-1], self.blank)
         inputs = torch.cat([question, separator, back], 1)
         targets = torch.cat([torch.zeros_like(question), answer], 1)
         positions = line(inputs.shape[1])
-        scored = (positions >= asked).expand(batch, -1)
-        return Batch(inputs, positions, targets, scored, prompt=asked + 1)
+        return Batch(inputs, positions, targets, (positions >= length).expand(batch, -1), prompt=length + 1)
 
     def question_of(self, inputs: list[int]) -> list[int]:
         return inputs[: inputs.index(self.separator)]
@@ -56,3 +58,17 @@ class Prompted(Task):
     def unasked(self, question: list[int], answer: list[int]) -> list[Answer]:
         """Answers in their places: none is asked for within the question."""
         return [*[None] * len(question), *answer]
+
+    def through_content(self, batch: Batch, shown: Tensor, follow: str = "followed") -> dict[str, Tensor]:
+        """Shortcuts that go by letters, not by places. `shown`: the question in the order in which it is to be said."""
+        question, answer = batch.inputs[:, : batch.prompt - 1], batch.targets[:, batch.prompt - 1 :]
+        names = {"the commonest letter of the question": commonest(question, self.letters).expand_as(batch.inputs)}
+        if not self.feeds_answers:
+            return names
+        unused = following_left(shown, answer, self.letters)
+        missing = commonest_left(question, answer, self.letters)
+        return names | {
+            f"what most often {follow} the previous letter and is still unused": torch.cat([question, unused], 1),
+            "the commonest letter that is still missing": torch.cat([question, missing], 1),
+            f"what {follow} the previous letter in the question": continued(shown, batch.inputs),
+        }

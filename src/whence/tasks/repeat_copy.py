@@ -8,7 +8,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._content import commonest, commonest_left, continued, following_left
 from whence.tasks._prompted import Alphabet, Feed, Prompted
 from whence.tasks.base import Answer, Batch
 
@@ -23,7 +22,6 @@ class RepeatCopy(Prompted):
     what followed it in the question (after its last letter, its first) is in the floors.
     """
 
-    shortest = 2
     examples = (
         ("times=2", [2, 0, 8, 2, 0, 2], [None, None, 2, 0, 2, 0]),
         ("answers=blank", [2, 0, 8, 9, 9, 9, 9, 9], [None, None, 2, 0, 2, 0, 2, 0]),
@@ -36,15 +34,14 @@ class RepeatCopy(Prompted):
         letters: Alphabet = 8,
         answers: Feed = "fed",
     ) -> None:
-        super().__init__(letters, answers)
+        super().__init__(letters=letters, answers=answers)
         self.times = times
 
     def tokens(self, length: int) -> int:
         return (1 + self.times) * length
 
-    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
-        question = torch.randint(self.letters, (batch, length), generator=generator)
-        return self.lay_out(question, question.repeat(1, self.times))
+    def answer(self, question: Tensor) -> Tensor:
+        return question.repeat(1, self.times)
 
     def solve(self, inputs: list[int]) -> list[Answer]:
         question = self.question_of(inputs)
@@ -52,16 +49,5 @@ class RepeatCopy(Prompted):
         return self.unasked(question, [letter for _ in range(rounds) for letter in question])
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
-        asked = batch.prompt - 1
-        question, answer = batch.inputs[:, :asked], batch.targets[:, asked:]
-        names = {"the commonest letter of the question": commonest(question, self.letters).expand_as(batch.inputs)}
-        if not self.feeds_answers:
-            return names
-        followed = continued(torch.cat([question, question[:, :1]], 1), batch.inputs)
-        left = commonest_left(question, answer, self.letters)
-        unused = following_left(torch.cat([question, question[:, :1]], 1), answer, self.letters)
-        return names | {
-            "what most often followed the previous letter and is still unused": torch.cat([question, unused], 1),
-            "the commonest letter that this round still lacks": torch.cat([question, left], 1),
-            "what followed the previous letter in the question": followed,
-        }
+        question = batch.inputs[:, : batch.prompt - 1]
+        return self.through_content(batch, torch.cat([question, question[:, :1]], 1))

@@ -21,21 +21,16 @@ class Sort(Prompted):
     in the answer tells (the seventh of sixteen is likely in the middle), and which letters occur without how often.
     """
 
-    shortest = 2
     examples = (
         ("", [2, 0, 3, 0, 16, 0, 0, 2], [None, None, None, None, 0, 0, 2, 3]),
         ("answers=blank", [2, 0, 3, 0, 16, 17, 17, 17], [None, None, None, None, 0, 0, 2, 3]),
     )
 
     def __init__(self, *, letters: Alphabet = 16, answers: Feed = "fed") -> None:
-        super().__init__(letters, answers)
+        super().__init__(letters=letters, answers=answers)
 
-    def tokens(self, length: int) -> int:
-        return 2 * length
-
-    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
-        question = torch.randint(self.letters, (batch, length), generator=generator)
-        return self.lay_out(question, question.sort(1).values)
+    def answer(self, question: Tensor) -> Tensor:
+        return question.sort(1).values
 
     def solve(self, inputs: list[int]) -> list[Answer]:
         question = self.question_of(inputs)
