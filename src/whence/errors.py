@@ -20,7 +20,7 @@ class UserError(Exception):
 
 def nearest(value: object, allowed: Iterable[str]) -> str | None:
     """The allowed name that looks most like `value`, if one does."""
-    matches = difflib.get_close_matches(str(value).lower(), list(allowed), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(str(value).lower(), list(allowed), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 
@@ -31,19 +31,26 @@ def not_allowed(field: str, value: object, allowed: Sequence[str]) -> UserError:
     return UserError(message + (f" Did you mean {match!r}?" if match else ""), field=field)
 
 
-def from_validation(error: ValidationError, known_fields: Callable[[list[str]], list[str]]) -> UserError:
-    """One readable message from pydantic's list; `known_fields(path)` names the fields beside a mistyped one."""
+def from_validation(
+    error: ValidationError, known_fields: Callable[[list[str]], list[str]], whole: str = "value"
+) -> UserError:
+    """One readable message from pydantic's list; `known_fields(path)` names the fields beside a mistyped one.
+
+    `whole`: what to call the value itself, where it has no field.
+    """
     items = error.errors()
     # a list whose only item is wrong is also reported as too short: say it once
     places = [item["loc"] for item in items if item["type"] != "too_short"]
     told = [i for i in items if i["type"] != "too_short" or not any(p[: len(i["loc"])] == i["loc"] for p in places)]
-    problems = [_describe(item, known_fields) for item in told]
+    problems = [_describe(item, known_fields, whole) for item in told]
     return UserError("\n".join(text for _, text in problems), field=problems[0][0])
 
 
-def _describe(item: Any, known_fields: Callable[[list[str]], list[str]]) -> tuple[str, str]:
+def _describe(item: Any, known_fields: Callable[[list[str]], list[str]], whole: str) -> tuple[str, str]:
     path = [str(part) for part in item["loc"]]
-    field, kind, context = ".".join(path) or "value", item["type"], item.get("ctx", {})
+    field, kind, context = ".".join(path) or whole, item["type"], item.get("ctx", {})
+    if kind == "too_short":
+        return field, f"{field}: {len(item['input'])} are named. Allowed: {context['min_length']} or more."
     if kind == "extra_forbidden":
         allowed = known_fields(path[:-1])
         match = nearest(path[-1], allowed)

@@ -34,7 +34,7 @@ def test_text_is_read_in_its_order_and_spaces_do_not_matter() -> None:
         ("lr=0.1,", ["'lr=0.1,' is not valid"]),
         ("lr", ["'lr' is not valid"]),
         ("=3", ["'' is not known"]),
-        ("lr=0.1,0.1", ["'lr=0.1,0.1' is not valid"]),
+        ("lr=0.1,0.1", ["'lr=0.1,0.1' names a value twice"]),
     ],
 )
 def test_mistakes_are_named(text: str, parts: list[str]) -> None:

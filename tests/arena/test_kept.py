@@ -124,3 +124,13 @@ def test_resume_goes_on_with_the_latest_comparison(capsys: pytest.CaptureFixture
     assert document(["arena", "--resume", "--store=whence-runs", "--print-spec"], capsys) == shown
     assert run(["arena", "--resume", "--store", "elsewhere"]) == 2
     assert "elsewhere keeps no comparison yet" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("in_process")
+def test_resume_passes_over_a_damaged_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document([*TINY_ARENA, "--encodings", "rope"], capsys)
+    (Store().reports / "arena-0123456789abcdef.json").write_text("{")
+    resumed = document(["arena", "--resume", "--workers", "1"], capsys)
+    assert resumed["again"] == found["again"]
+    assert Path(found["report"]).stem.startswith(kept(Store())[0].stem), "a report bears its comparison's name"
+    assert find(Path(found["report"]).stem, Store()).path == kept(Store())[0]

@@ -64,6 +64,29 @@ def test_who_lacks_a_seed_is_named(store: Store) -> None:
     assert "Not compared within training, for want of seeds: t5." in table.findings
 
 
+def test_where_it_is_learned_is_not_said_of_places_that_are_the_answer(store: Store) -> None:
+    """Where a position has one answer only, its own floor is 100 %, and nothing can be above it."""
+    comparison = spec("rope", tasks=["own_position:places=8"], seeds=2, lengths={"train_length": 8, "test_lengths": []})
+    for run in comparison.plan():
+        finish(store, run, 0.7)
+    table = one(tabulate(comparison.plan(), store))
+    assert table.rows[0].verdict == "learning"
+    assert not any("position" in line for line in table.findings)
+
+
+def test_damage_is_not_called_a_failure(store: Store) -> None:
+    comparison = spec("rope", "alibi", seeds=2)
+    for run in comparison.plan():
+        finish(store, run, 0.9)
+    hurt = comparison.plan()[0]
+    path = store.folder(hurt.id).path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
+    table = one(tabulate(comparison.plan(), store))
+    row = next(row for row in table.rows if row.encoding == hurt.model.contender)
+    assert (list(row.damaged), dict(row.failed), row.finished) == ([hurt.id], {}, 1)
+    assert any(line.startswith(f"Damaged runs, in no average: {row.encoding} (1)") for line in table.findings)
+
+
 def test_the_highest_floor_is_the_one_that_counts() -> None:
     floors = {"uniform guess": 0.1, "a shortcut": 0.55}
     score = Score((0.56, 0.57), 500, floors, loss=1.0)
@@ -215,12 +238,13 @@ def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
     assert rope.failed == {by_name["rope", 1].id: "the loss is NaN"}
     assert alibi.within is not None
     assert alibi.within.per_seed == (0.5,)
-    assert "checksum" in alibi.failed[by_name["alibi", 2].id]
-    assert "chain" in alibi.failed[by_name["alibi", 1].id]
+    assert "checksum" in alibi.damaged[by_name["alibi", 2].id]
+    assert "chain" in alibi.damaged[by_name["alibi", 1].id]
     assert (t5.verdict, t5.within) == ("failed", None)
     assert list(t5.failed) == [by_name["t5", 0].id]
     assert "process died" in t5.failed[by_name["t5", 0].id]
-    assert "rope (1), alibi (2) and t5 (1)" in " ".join(findings(table)).replace("alibi (2), t5", "alibi (2) and t5")
+    assert "Failed runs, in no average: rope (1), t5 (1)." in findings(table)
+    assert any(line.startswith("Damaged runs, in no average: alibi (2)") for line in findings(table))
 
 
 def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:

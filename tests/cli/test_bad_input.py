@@ -107,6 +107,11 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["arena", "--encodings", "rope:base=1,base=2"], ["'base' is given twice"]),
         (["arena", "--test-sequences", "1000000000"], ["test_sequences", "less than or equal to 100000"]),
         (["arena", "--d-model", "1000000"], ["parameters", "GiB of memory"]),
+        (["arena", "--tasks"], ["tasks: 0 are named", "1 or more"]),
+        (["arena", "--tasks", "copy", "copy"], ["tasks", "listed twice"]),
+        (["arena", "--until-decided", "--seeds", "9", "--max-seeds", "7"], ["max_seeds", "fewer than the 9"]),
+        (["tasks", "nope"], ["task: 'nope' is not known"]),
+        (["report", "--out", "a.html"], ["name what to report on"]),
         (["encodings", "--jsno"], ["--jsno", "Did you mean '--json'?"]),
     ],
 )

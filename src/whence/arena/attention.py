@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from whence.arena.run import Run, answers, frozen_batches
 from whence.arena.table import Table
 from whence.models.taps import taps
-from whence.runs.files import Corrupt, file_digest
+from whence.runs.checkpoint import weights_of
+from whence.runs.files import Corrupt
 from whence.runs.store import RunFolder, Store
 from whence.runs.streams import Streams, ambient_kept
 from whence.seeds import derive
@@ -37,11 +37,8 @@ class Maps:
 
 def load_model(run: Run, folder: RunFolder) -> torch.nn.Module:
     """The finished model, after a check that its file is what the run wrote."""
-    pinned = folder.status().get("files", {}).get(folder.weights.name)
-    if pinned is not None and file_digest(folder.weights) != pinned:
-        raise Corrupt(folder.weights, "checksum does not match")
     model = run.build_model("cpu")
-    model.load_state_dict(safetensors.torch.load_file(folder.weights))
+    model.load_state_dict(weights_of(folder))
     return model.eval()
 
 

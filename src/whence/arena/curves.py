@@ -27,7 +27,8 @@ def learning_curve(member: Member, part: Part = "id") -> list[tuple[int, float]]
 
 
 def learned_positions(row: Row, length: int) -> tuple[list[int], list[int]] | None:
-    """Of the positions asked about, those above their floor and the others; None where positions are not single.
+    """Of the positions asked about, those above their floor and the others; None where positions are not single, or
+    where the place alone gives the answer.
 
     Exact tests, Holm-corrected over the positions; the mean over seeds counts as one evaluation.
     """
@@ -36,6 +37,8 @@ def learned_positions(row: Row, length: int) -> tuple[list[int], list[int]] | No
         return None
     floors = row.members[0].run.task.build().floors_by_position(length)
     places = [place for place in floors if found[0]["total"][place]]
+    if any(floors[place] >= 1 for place in places):
+        return None
     p_values = [
         stats.p_above([f["correct"][at] / f["total"][at] for f in found], found[0]["total"][at], floors[at])
         for at in places

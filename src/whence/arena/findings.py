@@ -21,8 +21,11 @@ def findings(table: Table) -> list[str]:
         *(_verdicts(table, "ood") if any(row.beyond and row.mastered for row in table.rows) else []),
         *_sentences(table, "ood"),
     ]
-    failed = [f"{row.encoding} ({len(row.failed)})" for row in table.rows if row.failed]
-    return lines + ([f"Failed runs, in no average: {', '.join(failed)}."] if failed else [])
+    for what, of in (("Failed", "failed"), ("Damaged", "damaged")):
+        found = [f"{row.encoding} ({len(getattr(row, of))})" for row in table.rows if getattr(row, of)]
+        more = " ('whence runs verify' says more)" if of == "damaged" else ""
+        lines += [f"{what} runs, in no average: {', '.join(found)}{more}."] if found else []
+    return lines
 
 
 def _verdicts(table: Table, part: Part) -> list[str]:
@@ -67,14 +70,15 @@ def _where_it_is_learned(table: Table) -> list[str]:
         found = learned_positions(row, table.run.train_length) if row.verdict == "learning" else None
         if found and found[1]:
             above, rest = found
+            only = (
+                f"above the floor at position{'s' * (len(above) > 1)} {_ranges(above)} only; the rest ({_ranges(rest)})"
+            )
             where = (
-                f"above the floor at position{'s' * (len(above) > 1)} {_ranges(above)} only"
+                f"{only} cannot be told from its floor"
                 if above
-                else "above the floor at no position"
+                else "above the floor as a whole; no single position can be told from its floor"
             )
-            told.setdefault(f"{where}; the rest ({_ranges(rest)}) cannot be told from its floor", []).append(
-                row.encoding
-            )
+            told.setdefault(where, []).append(row.encoding)
     return [f"{_listed(encodings)}: {where}." for where, encodings in told.items()]
 
 

@@ -29,7 +29,9 @@ def parse_grid(field: str, text: str, tasks: Sequence[Choice]) -> Grid:
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, equals, values = (piece.strip() for piece in part.partition("="))
         listed = [value.strip() for value in values.split(",")]
-        if not equals or "" in listed or len(set(listed)) != len(listed):
+        if len(set(listed)) != len(listed):
+            raise UserError(f"{field}: {part!r} names a value twice. Allowed: each once.", field=field)
+        if not equals or "" in listed:
             raise UserError(f"{field}: {part!r} is not valid. Allowed: FIELD=VALUE,VALUE;FIELD=VALUE,…", field=field)
         if name not in known:
             raise not_allowed(field, name, known)

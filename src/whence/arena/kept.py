@@ -79,7 +79,9 @@ def find(text: str, store: Store) -> Comparison:
         matches = [
             path
             for path in kept(store)
-            if text and path.stem.removeprefix("arena-").startswith(text.removeprefix("arena-"))
+            # by its beginning, or by the name of a report of it, which goes on where its own ends
+            if text
+            and (path.stem.removeprefix("arena-").startswith(text.removeprefix("arena-")) or text.startswith(path.stem))
         ]
         if len(matches) != 1:
             known = [path.stem for path in matches or kept(store)]

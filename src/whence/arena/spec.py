@@ -71,6 +71,12 @@ class ArenaSpec(Spec):
         swept, tuned = (dict(parse_grid(f, getattr(self, f), self.tasks)) for f in ("sweep", "tune"))
         if twice := set(swept) & set(tuned):
             raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.", field="tune")
+        if self.until_decided and self.seeds > self.max_seeds:
+            raise UserError(
+                f"max_seeds: {self.max_seeds} are fewer than the {self.seeds} to begin with. Allowed: {self.seeds} or "
+                "more, or fewer seeds.",
+                field="max_seeds",
+            )
         return self
 
     @property
@@ -95,9 +101,8 @@ class ArenaSpec(Spec):
         for run in runs[: len(runs) // self.seeds]:
             run.check()
         if len({run.id for run in runs}) != len(runs):
-            raise UserError(
-                "encodings: the same task, encoding or value is listed twice. Allowed: each once.", field="encodings"
-            )
+            field = "tasks" if len(set(map(str, self.tasks))) < len(self.tasks) else "encodings"
+            raise UserError(f"{field}: the same is listed twice. Allowed: each once.", field=field)
         return runs
 
     def _document(self, task: Any, contender: Contender, seed: int) -> dict[str, Any]:

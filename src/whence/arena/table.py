@@ -7,7 +7,7 @@ themselves, so that a table can be made of a plan, of a sweep, or of any runs th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from whence import stats
@@ -31,6 +31,10 @@ class Row:
     beyond: Score | None
     chosen: Mapping[str, Any]
     """What tuning chose, by name."""
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Runs whose files are not what was written."""
+    begun: int = 0
+    """Runs that have been started and not finished."""
 
     @property
     def choices(self) -> list[str]:
@@ -62,7 +66,9 @@ class Row:
     @property
     def verdict(self) -> str:
         if self.within is None:
-            return "failed" if self.failed else "not run"
+            return (
+                "failed" if self.failed else "damaged" if self.damaged else "not finished" if self.begun else "not run"
+            )
         return self.within.verdict
 
     @property
@@ -102,6 +108,7 @@ class Row:
             "seeds": [member.run.seed for member in self.members],
             "finished": self.finished,
             "failed": dict(self.failed),
+            "damaged": dict(self.damaged),
             "verdict": self.verdict,
             "id": self.within.to_json() if self.within else None,
             "ood": self.shown_beyond.to_json() if self.shown_beyond else self.beyond_verdict or None,
@@ -250,6 +257,8 @@ def _table(
 def _row(encoding: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str], tuned: Sequence[str]) -> Row:
     members: list[Member] = []
     failed: dict[str, str] = {}
+    damaged: dict[str, str] = {}
+    begun = 0
     for run in runs:
         folder = store.folder(run.id)
         status: dict[str, Any] = {"state": "not run"}
@@ -260,18 +269,21 @@ def _row(encoding: str, runs: Sequence[Run], store: Store, ends: Mapping[str, st
         except FileNotFoundError:
             pass
         except Corrupt as damage:
-            failed[run.id] = str(damage)
+            damaged[run.id] = str(damage)
             continue
         if status["state"] == "failed":
             failed[run.id] = status["error"]["message"]
         elif ends.get(run.id) == "crashed":
             failed[run.id] = "its process died; the same command tries again"
+        begun += status["state"] in ("running", "interrupted")
     chosen, members, kept = _best_on_validation(runs, members, tuned)
     return Row(
         encoding=encoding,
         runs=tuple(run.id for run in kept),
         members=tuple(members),
         failed={run_id: why for run_id, why in failed.items() if run_id in {run.id for run in kept}},
+        damaged={run_id: why for run_id, why in damaged.items() if run_id in {run.id for run in kept}},
+        begun=begun,
         within=score_of(members, "id"),
         beyond=score_of(members, "ood"),
         chosen=chosen,

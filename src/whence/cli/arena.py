@@ -67,7 +67,8 @@ def main(arguments: list[str]) -> int:
         return 0
     store = Store(engine.store)
     resolve_device(engine.device)
-    again = shlex.join(["whence", "arena", "--config", str(kept_path(spec, store)), *elsewhere(store)])
+    config = kept_path(spec, store)
+    again = shlex.join(["whence", "arena", "--config", str(config), *elsewhere(store)])
     tables, outcome = settle(
         spec,
         store,
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> int:
     report = None
     if any(row.finished for table in tables for row in table.rows):
         with stderr.status("drawing the report"):
-            report = Page.of(tables, spec.model_dump(mode="json"), again, store).write(store.reports)
+            report = Page.of(tables, spec.model_dump(mode="json"), again, store, config.stem).write(store.reports)
     if engine.json_:
         print_json(
             {
@@ -102,21 +103,26 @@ def main(arguments: list[str]) -> int:
 
 def _latest_if_resumed(arguments: list[str]) -> list[str]:
     """`--resume` without a comparison of its own means the latest one; flags win over it, as over any config."""
-    from whence.arena.kept import kept
+    from whence.arena.kept import kept, read
     from whence.runs.store import Store
 
     named = [a.partition("=")[0].replace("_", "-") for a in arguments if a.startswith("--")]
-    if "--resume" not in named or {"--config", "--preset", "--tasks"} & set(named):
+    if "--resume" not in named:
+        return arguments
+    if own := {"--config", "--preset", "--tasks"} & set(named):
+        stderr.print(f"{min(own)} names the comparison to go on with; --resume adds nothing", highlight=False)
         return arguments
     place = next((arguments[i + 1] for i, a in enumerate(arguments[:-1]) if a == "--store"), None)
     place = next((a.removeprefix("--store=") for a in arguments if a.startswith("--store=")), place)
-    latest = kept(Store(place))
-    if not latest:
-        raise UserError(
-            f"resume: {Store(place).root} keeps no comparison yet. See 'whence arena --help'.", field="resume"
-        )
-    stderr.print(f"going on with {latest[0].stem}", highlight=False)
-    return ["--config", str(latest[0]), *arguments]
+    for path in kept(Store(place)):
+        try:
+            read(path)
+        except UserError as damage:
+            stderr.print(f"left out: {damage}", markup=False, highlight=False, soft_wrap=True)
+            continue
+        stderr.print(f"going on with {path.stem}", highlight=False)
+        return ["--config", str(path), *arguments]
+    raise UserError(f"resume: {Store(place).root} keeps no comparison yet. See 'whence arena --help'.", field="resume")
 
 
 def _budget(spec: ArenaSpec, tables: list[Table], outcome: Outcome) -> str:

@@ -88,4 +88,4 @@ def _cells(change: Change) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return " ".join(map(str, value)) if isinstance(value, list) else "none" if value is None else str(value)

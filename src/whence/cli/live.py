@@ -23,7 +23,7 @@ ENDED = {
     "skipped": "done before",
     "failed": "FAILED",
     "crashed": "CRASHED",
-    "busy": "running elsewhere",
+    "busy": "running elsewhere, not waited for",
 }
 PLAIN_EVERY_SECONDS = 10
 SHOWN_AT_ONCE = 12

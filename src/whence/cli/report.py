@@ -43,6 +43,8 @@ def main(arguments: list[str]) -> int:
     store = Store(options.store)
     if options.store:
         store.must_exist()
+    if not words and options.out:
+        raise UserError("run: name what to report on. 'whence report' lists what there is.", field="run")
     if not words:
         return _list(store, options.json_)
     ending = Path(options.out).suffix if options.out else ".html"
@@ -65,7 +67,10 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).", field="out") from None
     print_json({"report": str(path), "tables": [t.to_json() for t in tables]}) if options.json_ else print(path)
-    return 0
+    damaged = [f"{run}: {why}" for table in tables for row in table.rows for run, why in row.damaged.items()]
+    for line in damaged:
+        stderr.print(f"damaged: {line}", markup=False, highlight=False, soft_wrap=True)
+    return 1 if damaged else 0
 
 
 def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:

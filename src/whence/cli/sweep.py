@@ -14,7 +14,7 @@ from whence.device import resolve_device
 from whence.errors import UserError
 from whence.runs.engines.local import Outcome, run_all, share
 from whence.runs.execute import Conditions, bytes_needed
-from whence.runs.files import canonical
+from whence.runs.files import Corrupt, canonical
 from whence.runs.spec import RunSpec
 from whence.runs.store import Store
 
@@ -33,7 +33,15 @@ def run_specs(specs: Sequence[RunSpec], engine: Engine) -> tuple[Store, Outcome]
     conditions = Conditions(engine.device, engine.threads, engine.checkpoint_seconds, engine.retry_failed)
     with Watcher(specs, workers, threads) as watcher:
         outcome = run_all(specs, store, workers=engine.workers, conditions=conditions, on_event=watcher.event)
-    return store, outcome
+    return store, Outcome({run: _by_now(store, run) if end == "busy" else end for run, end in outcome.ends.items()})
+
+
+def _by_now(store: Store, run: str) -> str:
+    """A run that another process was busy with may be finished when all others are."""
+    try:
+        return "skipped" if store.folder(run).status()["state"] == "finished" else "busy"
+    except (OSError, Corrupt):
+        return "busy"
 
 
 def _check_memory(parameters: int, workers: int) -> None:

@@ -14,7 +14,10 @@ def print_tables(tables: Sequence[Table]) -> None:
     across = overall(tables)
     if across:
         rows = [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in across.items()]
-        print("across tasks, within training: (accuracy − floor)/(1 − floor), interquartile mean; not a ranking")
+        print(
+            "across tasks, within training: (accuracy − floor)/(1 − floor), interquartile mean; below 0: worse than "
+            "the best shortcut; not a ranking"
+        )
         print_table("", ["encoding", "score", "runs"], rows)
         print()
 
@@ -40,7 +43,8 @@ def _print_one(table: Table) -> None:
 
 
 def _cells(row: Row) -> list[str]:
-    dots = "●" * row.finished + "✕" * len(row.failed) + "○" * (len(row.runs) - row.finished - len(row.failed))
+    lost = len(row.failed) + len(row.damaged)
+    dots = "●" * row.finished + "✕" * lost + "○" * (len(row.runs) - row.finished - lost)
     within, beyond = row.within, row.shown_beyond
     exact = within.exact_share if within else None
     return [

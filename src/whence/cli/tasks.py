@@ -31,10 +31,12 @@ def main(arguments: list[str]) -> int:
     try:
         chosen = [TASKS.choose(word) for word in words] or [TASKS.choose(name) for name in TASKS.names()]
     except ValidationError as error:
-        raise from_validation(error, lambda path: TASKS.names()) from None
+        raise from_validation(error, lambda path: TASKS.names(), "task") from None
     try:
         with stderr.status("measuring what shortcuts score"):
-            tasks = [{"name": str(choice), **_facts(choice.name, choice.build())} for choice in chosen]
+            tasks = [
+                {"name": str(choice), **_facts(choice.name, choice.build(), choice.options())} for choice in chosen
+            ]
     except ValueError as error:
         raise UserError(f"task: {error}", field="task") from None
     if options.json_:
@@ -54,7 +56,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _facts(name: str, task: Task) -> dict[str, Any]:
+def _facts(name: str, task: Task, asked: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from whence.tasks import TASKS
@@ -66,7 +68,7 @@ def _facts(name: str, task: Task) -> dict[str, Any]:
         "summary": type(task).summary(),
         "about": inspect.cleandoc(type(task).__doc__ or ""),
         "answers": f"per {task.per}" + (", regression" if task.goal == "regression" else ""),
-        "options": options_of(TASKS, name),
+        "options": {key: {**option, "default": asked[key]} for key, option in options_of(TASKS, name).items()},
         "train_length": length,
         "test_lengths": [n for n in task.lengths_beyond(length) if task.longest is None or n <= task.longest],
         "example": {"inputs": inputs, "answers": task.solve(inputs)},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -85,6 +85,13 @@ class Context:
             bias = bias if visible is None else bias.masked_fill(~visible, -math.inf)
         return cls(positions, encoding, is_causal, visible, bias, explicit)
 
+    def weighed(self, strength: Tensor) -> Context:
+        """Keys count as much as their strength says, (batch, length); every query hears itself in full."""
+        itself = torch.eye(strength.shape[1], dtype=torch.bool, device=strength.device)
+        heard = strength.log()[:, None, None, :].masked_fill(itself, 0.0)
+        bias = heard if self.bias is None else self.bias + heard
+        return replace(self, bias=bias if self.visible is None else bias.masked_fill(~self.visible, -math.inf))
+
 
 class Attention(Mixer):
     """Multi-head self-attention: every token looks at all others it may see.
@@ -115,8 +122,13 @@ class Attention(Mixer):
         prefix: Tensor | None = None,
         explicit: bool = False,
     ) -> list[Context]:
+        """valid: bool, or float: how strongly each token is heard by the others (its weight before normalisation)."""
+        strength = None
+        if valid is not None and valid.is_floating_point():
+            strength, valid = valid, valid > 0
         visible = visibility(kind, positions.shape[1], valid=valid, prefix=prefix, device=positions.device)
-        return [Context.of(encoding, positions, kind, visible, explicit) for encoding in encodings]
+        contexts = [Context.of(encoding, positions, kind, visible, explicit) for encoding in encodings]
+        return contexts if strength is None else [context.weighed(strength) for context in contexts]
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         split = self.qkv(x).unflatten(-1, (3, self.heads, -1))

@@ -75,6 +75,8 @@ class Mamba(Mixer):
     def forward(self, x: Tensor, keep: Tensor | None = None, /, *, reverse: bool = False) -> Tensor:
         """keep: bool (batch, length). A token that is not kept writes nothing: not into the state, not into its
         neighbours' convolution. It reads the state that was there before it.
+
+        Or float: how strongly each token writes. Its input and its step are scaled, so that 0 is the same as not kept.
         """
         u, gate = self.split(x, keep)
         return self.out_proj(self.mix(u, keep, reverse=reverse) * gate)
@@ -96,12 +98,17 @@ class Mamba(Mixer):
     def split(self, x: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         """→ what is read, and what gates the result: (batch, length, inner) each."""
         u, z = self.in_proj(x).chunk(2, -1)
-        return (u if keep is None else u.masked_fill(~keep[..., None], 0)), F.silu(z)
+        if keep is not None:
+            u = u * keep[..., None] if keep.is_floating_point() else u.masked_fill(~keep[..., None], 0)
+        return u, F.silu(z)
 
     def mix(self, u: Tensor, keep: Tensor | None, *, reverse: bool = False) -> Tensor:
         """All between the projections in and out, but for the gate."""
         u = self._convolve(u, reverse)
-        return selective_scan(u, *self._selection(u), self.D, keep=keep, reverse=reverse)
+        delta, A, B, C = self._selection(u)
+        if keep is not None and keep.is_floating_point():
+            delta, keep = delta * keep[..., None], None
+        return selective_scan(u, delta, A, B, C, self.D, keep=keep, reverse=reverse)
 
     def _convolve(self, u: Tensor, reverse: bool = False) -> Tensor:
         return causal_conv(u, self.conv1d.weight[:, 0], self.conv1d.bias, reverse=reverse)

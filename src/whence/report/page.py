@@ -48,11 +48,13 @@ class Page:
     again: str
     maps: Mapping[tuple[str, str], Maps]
     """By (table title, encoding)."""
+    name: str = "arena"
+    """Of the comparison, where it is of one."""
 
     @classmethod
-    def of(cls, tables: Sequence[Table], document: Any, again: str, store: Store) -> Page:
+    def of(cls, tables: Sequence[Table], document: Any, again: str, store: Store, name: str = "arena") -> Page:
         """With the attention maps of the runs that the store holds."""
-        return cls(tables, document, again, maps_of(tables, store))
+        return cls(tables, document, again, maps_of(tables, store), name)
 
     @property
     def title(self) -> str:
@@ -76,9 +78,9 @@ class Page:
         ).encode()
 
     def write(self, folder: Path) -> Path:
-        """Named by its checksum: a report never changes under its name."""
+        """Named by what it is of and by its checksum: a report never changes under its name."""
         data = self.render()
-        path = folder / addressed_name("arena", data, ".html")
+        path = folder / addressed_name(self.name, data, ".html")
         write_atomically(path, data)
         return path
 
@@ -92,7 +94,8 @@ class Page:
         )
         return [
             "<h2>Across tasks</h2><p class=note>Within training, chance-normalised: (accuracy − floor)/(1 − floor), "
-            "interquartile mean over tasks and seeds. 0 needs no skill, 1 is everything. Not a ranking.</p>"
+            "interquartile mean over tasks and seeds. 0 needs no skill, 1 is everything, below 0 is worse than the "
+            "best shortcut. Not a ranking.</p>"
             f"<table><tr><th>encoding<th>interquartile mean<th>runs</tr>{rows}</table>"
         ]
 
@@ -149,9 +152,14 @@ def _floors(table: Table) -> str:
 
 
 def _table_row(row: Row) -> str:
-    within = _scored(row.within) if row.within else html.escape("; ".join(sorted(set(row.failed.values()))))
+    within = (
+        _scored(row.within)
+        if row.within
+        else html.escape("; ".join(sorted({*row.failed.values(), *row.damaged.values()})))
+    )
     beyond = _scored(row.shown_beyond) if row.shown_beyond else ""
-    failed = f" · {len(row.failed)} failed, not averaged" if row.failed and row.within else ""
+    lost = len(row.failed) + len(row.damaged)
+    failed = f" · {lost} failed or damaged, not averaged" if lost and row.within else ""
     chosen = "".join(f" <span class=note>{html.escape(choice)}</span>" for choice in row.choices)
     share = row.within.exact_share if row.within else None
     exact = "" if share is None else f"{100 * share:.1f}"

@@ -18,8 +18,10 @@ from whence.runs.files import (
     addressed_name,
     canonical,
     check_addressed,
+    file_digest,
     write_atomically,
 )
+from whence.runs.store import RunFolder
 
 NAME = re.compile(r"checkpoint-(\d{9})-[0-9a-f]{16}\.safetensors")
 KEPT = 2  # if the newest turns out damaged, the one before is still there
@@ -81,3 +83,11 @@ def save_weights(path: Path, model: nn.Module) -> None:
 
 def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous().clone()
+
+
+def weights_of(run: RunFolder) -> dict[str, Tensor]:
+    """Of a finished run, after a check that the file is what the run wrote."""
+    pinned = run.status().get("files", {}).get(run.weights.name)
+    if pinned is not None and file_digest(run.weights) != pinned:
+        raise Corrupt(run.weights, "checksum does not match")
+    return safetensors.torch.load_file(run.weights)
