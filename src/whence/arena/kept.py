@@ -13,9 +13,10 @@ import yaml
 from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
 from whence.errors import UserError, not_allowed
-from whence.runs.files import addressed_name, write_atomically
+from whence.runs.kept import kept as all_kept
 from whence.runs.store import Store
 
+KIND = "arena"
 CONFIGS = (".yaml", ".yml", ".json")
 
 
@@ -28,25 +29,9 @@ class Comparison:
     path: Path
 
 
-def keep(spec: ArenaSpec, store: Store) -> Path:
-    """The comparison as a config file beside its report, so that one short command makes it again."""
-    path = kept_path(spec, store)
-    write_atomically(path, _bytes(spec))
-    return path
-
-
-def kept_path(spec: ArenaSpec, store: Store) -> Path:
-    return store.reports / addressed_name("arena", _bytes(spec), ".json")
-
-
-def _bytes(spec: ArenaSpec) -> bytes:
-    return (json.dumps(spec.model_dump(mode="json"), indent=1) + "\n").encode()
-
-
 def kept(store: Store) -> list[Path]:
     """Comparisons that were started in this store, the latest first."""
-    found = store.reports.glob("arena-*.json") if store.reports.is_dir() else []
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    return all_kept(KIND, store)
 
 
 def preset_names() -> list[str]:

@@ -47,12 +47,13 @@ class Comparing(Engine):
 
 def main(arguments: list[str]) -> int:
     from whence.arena.decide import settle
-    from whence.arena.kept import kept_path, preset_path
+    from whence.arena.kept import KIND, preset_path
     from whence.arena.spec import ArenaSpec
     from whence.cli.sweep import leave, run_specs
     from whence.cli.tables import print_tables
     from whence.device import resolve_device
     from whence.report.page import Page
+    from whence.runs.kept import kept_path
     from whence.runs.store import Store
 
     arguments = _latest_if_resumed(arguments)
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> int:
         return 0
     store = Store(engine.store)
     resolve_device(engine.device)
-    config = kept_path(spec, store)
+    config = kept_path(KIND, spec, store)
     again = shlex.join(["whence", "arena", "--config", str(config), *elsewhere(store)])
     tables, outcome = settle(
         spec,

@@ -81,11 +81,15 @@ def accuracy_over_positions(table: Table) -> go.Figure | None:
 
 
 def _figure(across: str, up: str) -> go.Figure:
+    return figure_of(across, up).update_layout(yaxis_range=[0, 103])
+
+
+def figure_of(across: str, up: str) -> go.Figure:
+    """Empty, with its axes named."""
     figure = go.Figure()
     figure.update_layout(
         xaxis_title=across,
         yaxis_title=up,
-        yaxis_range=[0, 103],
         template="plotly_white",
         height=380,
         margin={"l": 60, "r": 20, "t": 20, "b": 50},

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import plotly.graph_objects as go
-from plotly.io import to_html
 
 from whence.arena.attention import Maps, maps_of
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.report.attention import MAP_SCRIPT, attention_section
 from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style
-from whence.runs.files import addressed_name, digest, write_atomically
+from whence.report.shell import plot, regenerate, shell, write
+from whence.runs.files import digest
 from whence.runs.store import Store
-
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; }
-body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.25rem; margin-top: 3rem } h3 { font-size: 1rem; margin: 2rem 0 .3rem }
-table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
-th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #ddd; vertical-align: top }
-td.n { font-variant-numeric: tabular-nums; white-space: nowrap } td.cost { min-width: 6rem } .note { color: #555 }
-.swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
-.badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
-.badge.solved { border-color: #009E73; color: #00654a } .badge.chance { color: #777; border-style: dashed }
-pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre { padding: .8rem; overflow-x: auto }
-code { overflow-wrap: anywhere } ul.findings li { margin: .2rem 0 } 
-canvas { image-rendering: pixelated; max-width: 100%; border: 1px solid #ccc }
-.maps { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start }
-.maps label { display: block; margin: .3rem 0 }
-"""
 
 
 @dataclass(frozen=True)
@@ -65,24 +45,12 @@ class Page:
         parts = [f"<h1>{html.escape(self.title)}</h1>", *self._summary()]
         for number, table in enumerate(self.tables):
             parts += self._section(table, with_script=number == 0)
-        parts += [
-            "<h2>Make it again</h2>",
-            f"<pre>{html.escape(self.again)}</pre>",
-            "<details><summary>The whole specification</summary>"
-            f"<pre>{html.escape(json.dumps(self.document, indent=1))}</pre></details>",
-        ]
-        return (
-            '<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width">'
-            f"<title>{html.escape(self.title)}</title><style>{STYLE}</style></head>"
-            f"<body>{''.join(parts)}<script>{MAP_SCRIPT}</script></body></html>"
-        ).encode()
+        parts += regenerate(self.again, self.document)
+        return shell(self.title, [*parts, f"<script>{MAP_SCRIPT}</script>"])
 
     def write(self, folder: Path) -> Path:
-        """Named by what it is of and by its checksum: a report never changes under its name."""
-        data = self.render()
-        path = folder / addressed_name(self.name, data, ".html")
-        write_atomically(path, data)
-        return path
+        """Among the reports of a store."""
+        return write(self.name, self.render(), folder)
 
     def _summary(self) -> list[str]:
         across = overall(self.tables)
@@ -127,7 +95,7 @@ class Page:
             *(_table_row(row) for row in table.rows),
             "</table></div>",
             *(
-                f"<h3>{name}</h3>" + _plot(figure, f"{digest(table.title + name)[:8]}", with_script and number == 0)
+                f"<h3>{name}</h3>" + plot(figure, f"{digest(table.title + name)[:8]}", with_script and number == 0)
                 for number, (name, figure) in enumerate(drawn)
             ),
             attention_section(digest(table.title)[:8], maps),
@@ -135,12 +103,6 @@ class Page:
             + "<br>".join(f"{html.escape(row.encoding)}: <code>{' '.join(row.runs)}</code>" for row in table.rows)
             + "</p></details>",
         ]
-
-
-def _plot(figure: go.Figure, name: str, with_script: bool) -> str:
-    return to_html(
-        figure, full_html=False, include_plotlyjs=with_script, config={"displaylogo": False}, div_id=f"figure-{name}"
-    )
 
 
 def _floors(table: Table) -> str:

@@ -1,0 +1,45 @@
+"""A model that the arena has trained."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from whence.leak.adapters.mean_token import with_mean_token
+from whence.leak.subject import Subject
+from whence.models.init import initialise
+from whence.models.taps import blocks
+from whence.runs.checkpoint import weights_of
+from whence.runs.spec import RunSpec
+from whence.runs.store import RunFolder
+from whence.runs.streams import Streams
+
+ROWS = 64
+
+
+def sequence_subject(run: RunSpec, folder: RunFolder | None, rows: int = ROWS) -> Subject:
+    """What it says of tokens it is not shown, beside what it says when it sees them.
+
+    Known by what it offers, not by its class: instruments do not know each other.
+    """
+    task, length = run.task.build(), run.train_length  # type: ignore[attr-defined]
+    batch = task.sample(torch.Generator().manual_seed(0), rows, length)
+    model: nn.Module = run.build_model("cpu")  # type: ignore[attr-defined]
+    if folder is None:
+        initialise(model, Streams.of(run.seed).init)
+    else:
+        model.load_state_dict(weights_of(folder))
+
+    def call(ids: Tensor) -> Tensor:
+        return model(ids, batch.positions)
+
+    return Subject(
+        " · ".join(run.labels().values()),
+        model,
+        batch.inputs,
+        with_mean_token(model.embedding, call),  # type: ignore[arg-type]
+        call,
+        fitted=True,
+        layers=tuple(blocks(model))[-len(model.blocks) :],  # type: ignore[arg-type]
+        untrained=(lambda: sequence_subject(run, None, rows)) if folder is not None else None,
+    )

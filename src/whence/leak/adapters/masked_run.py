@@ -1,0 +1,23 @@
+"""A masked model that whence has trained, or is about to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from whence.leak.run import Run
+from whence.leak.subject import Subject
+from whence.runs.checkpoint import weights_of
+from whence.runs.store import RunFolder
+from whence.runs.streams import Streams
+
+
+def masked_subject(run: Run, folder: RunFolder | None = None) -> Subject:
+    """With the weights of a stored run, or as it starts."""
+    job = run.job()
+    job.setup(Streams.of(run.seed), torch.device("cpu"))
+    if folder is None:
+        return job.subject()
+    job.model.load_state_dict(weights_of(folder))
+    return replace(job.subject(), untrained=lambda: masked_subject(run))

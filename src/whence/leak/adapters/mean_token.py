@@ -1,0 +1,24 @@
+"""Hiding in models that have no mask token: a hidden token is embedded as the mean of all tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from whence.leak.sources.base import hooked
+
+
+def with_mean_token(embedding: nn.Embedding, call: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """`call(ids)` while the embedding says nothing about hidden tokens."""
+
+    def predict(ids: Tensor, hidden: Tensor) -> Tensor:
+        def blank(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+            mean = embedding.weight.detach().mean(0).to(output.dtype)
+            return output.masked_scatter(hidden[..., None], mean.expand(int(hidden.sum()), -1))
+
+        with hooked([embedding], blank):
+            return call(ids)
+
+    return predict

@@ -1,0 +1,38 @@
+"""`path.py:build`: a function of the user's own that returns what is to be audited."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from torch import nn
+
+from whence.errors import UserError
+from whence.leak.adapters.any_module import subject_of
+from whence.leak.subject import Subject
+
+
+def load(text: str) -> Subject:
+    """Runs the file that the user names. `build()` returns a Subject, or a model and its content."""
+    path, _, function = text.rpartition(":")
+    file = Path(path)
+    if file.suffix != ".py" or not file.is_file():
+        raise UserError(f"model: {path!r} is no Python file. Allowed: FILE.py:FUNCTION", field="model")
+    spec = importlib.util.spec_from_file_location(f"whence_user_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    build = getattr(module, function, None)
+    if not callable(build):
+        known = sorted(name for name, item in vars(module).items() if callable(item) and not name.startswith("_"))
+        raise UserError(f"model: {path} has no function {function!r}. Allowed: {', '.join(known)}.", field="model")
+    made = build()
+    if isinstance(made, Subject):
+        return made
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
+        return subject_of(made[0], made[1], name=text)
+    raise UserError(
+        f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or whence.leak.subject_of(…).",
+        field="model",
+    )

@@ -1,0 +1,219 @@
+"""Look at a masked model from all sides: what its predictions ride on, and where position comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.leak.influence import content_effect, gradient_share
+from whence.leak.measures import Sample, deviation, leakage
+from whence.leak.probe import FOLDS, fitted_error, pattern_probe, probe
+from whence.leak.shift import shift_effect
+from whence.leak.sources import SOURCES
+from whence.leak.sources.base import Entrance, all_shut
+from whence.leak.subject import Subject
+from whence.leak.verdict import Verdict, judge
+from whence.models.taps import taps
+
+RATIOS = (0.15, 0.5, 0.9, 1.0)
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All that was found, as JSON shows it."""
+
+    name: str
+    tokens: int
+    rows: int
+    ratios: dict[str, dict[str, Any]]
+    """By share hidden: measures of the predictions"""
+    untrained: dict[str, dict[str, Any]]
+    """The same of the model before training; empty where there is no such model"""
+    profile: dict[str, dict[str, Any]]
+    """By layer: what its hidden states tell of position, trained and not"""
+    sources: list[dict[str, Any]]
+    """Every entrance found: what is left without it, and what it lets in alone"""
+    pictures: dict[str, Any]
+    """For drawing: mean prediction by position, similarity of positions"""
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        return "\n".join([self.name, *self.verdict.sentences])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "verdict": vars(self.verdict)}
+
+
+def audit(
+    subject: Subject, ratios: Sequence[float] = RATIOS, *, seed: int = 0, tell: Tell = lambda words: None
+) -> Audit:
+    """`tell` hears what is being done. The model is left as it was."""
+    _check(subject)
+    training = subject.model.training
+    try:
+        return _audit(subject, sorted(set(ratios)), seed, tell)
+    finally:
+        subject.model.train(training)
+
+
+def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> Audit:
+    tell("what would be right")
+    targets = subject.targets()
+    looked = {ratio: _look(subject, targets, ratio, seed, tell) for ratio in ratios}
+    found = {f"{ratio:g}": measured for ratio, (_, measured) in looked.items()}
+    twin = subject.untrained() if subject.untrained else None
+    beside = twin.targets() if twin else targets
+    before = {f"{r:g}": _look(twin, beside, r, seed, tell, who="untrained, ")[1] for r in ratios} if twin else {}
+    between = [ratio for ratio in ratios if ratio < 1]
+    middle = min(between, key=lambda ratio: abs(ratio - 0.5)) if between else ratios[-1]
+    profile = _profile(subject, twin, middle, seed, tell)
+    sources = _sources(subject, targets, between or ratios, middle, seed, tell)
+    verdict = judge(found, profile, sources)
+    return Audit(
+        subject.name,
+        subject.tokens,
+        len(subject.content),
+        found,
+        before,
+        profile,
+        sources,
+        _pictures(looked[ratios[-1]][0]),
+        verdict,
+    )
+
+
+def _check(subject: Subject) -> None:
+    inner = range(*subject.inner().indices(subject.tokens))
+    if len(inner) // subject.stride < 2 * FOLDS:
+        raise UserError(
+            f"positions: {len(inner) // subject.stride} can be hidden, too few for a {FOLDS}-fold cross-validation. "
+            f"Allowed: {2 * FOLDS} or more.",
+            field="positions",
+        )
+    if len(subject.content) < FOLDS:
+        raise UserError(
+            f"data: {len(subject.content)} examples are too few for {FOLDS} parts of a cross-validation. "
+            f"Allowed: {FOLDS} or more.",
+            field="data",
+        )
+
+
+def _look(
+    subject: Subject, targets: Tensor, ratio: float, seed: int, tell: Tell, who: str = ""
+) -> tuple[Sample, dict[str, Any]]:
+    tell(f"{who}{100 * ratio:g} % hidden")
+    hidden = subject.hide(ratio, seed)
+    sample = Sample(subject.said(subject.content, hidden), targets, hidden, subject.position)
+    found = leakage(sample)
+    if subject.fitted:
+        found["error"] = fitted_error(sample)
+    told = None if found["identical"] else probe(sample)
+    pattern = pattern_probe(sample)
+    return sample, {
+        **found,
+        "probe": told.to_json() if told else None,
+        "pattern_r2": pattern.best if pattern else None,
+        "shift": shift_effect(subject, ratio, deviation(targets), seed),
+        "content": None if who else content_effect(subject, sample, seed),
+        "gradient": None if who else gradient_share(subject, hidden),
+    }
+
+
+def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, tell: Tell) -> dict[str, dict[str, Any]]:
+    """After every layer: is position there? At hidden tokens, beside the untrained twin."""
+    found: dict[str, dict[str, Any]] = {layer: {} for layer in subject.layers}
+    if not found:
+        return {}
+    for who, one in (("trained", subject), ("untrained", twin)):
+        if one is None:
+            continue
+        tell(f"layer by layer, {who}")
+        hidden = one.hide(ratio, seed)
+        states = _states(one, one.content, hidden)
+        for layer, state in states.items():
+            sample = Sample(state, state, hidden, one.position)
+            told = probe(sample)
+            found[layer][who] = told.to_json() if told else None
+        if who == "trained":
+            pattern = pattern_probe(Sample(next(iter(states.values())), subject.content, hidden, one.position))
+            for layer in found:
+                found[layer]["pattern_r2"] = pattern.best if pattern else None
+                found[layer]["ratio"] = ratio
+    return found
+
+
+def _states(subject: Subject, content: Tensor, hidden: Tensor) -> dict[str, Tensor]:
+    """Hidden states after every layer, (rows, tokens, width)."""
+    with taps(subject.model, list(subject.layers), attention=False) as seen:
+        subject.said(content, hidden)
+    states = {}
+    for layer in subject.layers:
+        parts = seen.hidden[layer]
+        whole = torch.cat(parts) if isinstance(parts, list) else parts
+        if whole.shape[:2] != hidden.shape:
+            raise UserError(
+                f"model: {layer} returns {tuple(whole.shape)}, not one vector per token of {tuple(hidden.shape)}.",
+                field="model",
+            )
+        states[layer] = whole.float()
+    return states
+
+
+def _sources(
+    subject: Subject, targets: Tensor, ratios: Sequence[float], middle: float, seed: int, tell: Tell
+) -> list[dict[str, Any]]:
+    """Each entrance shut in turn, and each left open alone."""
+    tell("looking for entrances")
+    hidden = subject.hide(middle, seed)
+    entrances = [entrance for source in SOURCES for entrance in source().find(subject, hidden)]
+    if not entrances:
+        return []
+    few, size = subject.with_rows(max(FOLDS, len(subject.content) // 2)), deviation(targets)
+    usual = {ratio: shift_effect(few, ratio, size, seed) for ratio in ratios}
+
+    def leak(shut: Sequence[Entrance]) -> float:
+        with all_shut(shut):
+            moved = [shift_effect(few, ratio, size, seed, usual[ratio]["own"])["of_prediction"] for ratio in ratios]
+        return sum(moved) / len(moved)
+
+    whole = sum(found["of_prediction"] for found in usual.values()) / len(usual)
+    table = []
+    for entrance in entrances:
+        tell(f"without {entrance.name}")
+        others = [other for other in entrances if other is not entrance]
+        table.append(
+            {
+                "name": entrance.name,
+                "where": entrance.where,
+                "note": entrance.note,
+                "with_all": whole,
+                "without": leak([entrance]),
+                "alone": leak(others),
+            }
+        )
+    return sorted(table, key=lambda row: -row["alone"])
+
+
+def _pictures(sample: Sample) -> dict[str, Any]:
+    """What a person would rather look at: at the highest ratio, predictions by position, and how alike they are."""
+    weights = sample.hidden[..., None].double()
+    mean = (sample.prediction.double() * weights).sum(0) / weights.sum(0).clamp(min=1)
+    truth = sample.target.double().mean(0)
+    there = sample.hidden.any(0)
+    mean = mean[there]
+    centred = mean - mean.mean(0)
+    unit = centred / centred.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    strongest = centred.pow(2).sum(0).argsort(descending=True)[:4]
+    return {
+        "position": torch.arange(len(there))[there].tolist(),
+        "dimensions": strongest.tolist(),
+        "prediction": mean[:, strongest].T.tolist(),
+        "target": truth[there][:, strongest].T.tolist() if truth.shape[-1] == mean.shape[-1] else None,
+        "similarity": (unit @ unit.T).tolist(),
+    }

@@ -1,0 +1,67 @@
+"""What a cure may change in a masked model. It overrides only the hooks it uses.
+
+fit(some, others)                 looks at training examples once, before training
+content(tokens)                   what the model is shown; `restore(prediction)` undoes it at the end
+encoding(vector, hidden)          what is added to the embedded tokens to tell them their place
+order(x)                          in which order the mixer reads the tokens
+embed(x, visible)                 what else embedded tokens are told
+writes(visible, layer)            which tokens may write, and how strongly; None: all
+penalty(prediction, hidden, ...)  what is added to the loss
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from whence.registry import Variant
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of training, as a penalty sees it."""
+
+    prediction: Tensor
+    """(hidden tokens of the batch, features)"""
+    position: Tensor
+    """(hidden tokens of the batch,)"""
+    ratio: float
+    """Share of tokens that are hidden."""
+    loss: Tensor
+
+
+class Cure(Variant, nn.Module):
+    """Something that is meant to keep position out of the predictions of hidden tokens."""
+
+    stops: ClassVar[str]
+    """What it can stop, in a few words."""
+    leaves: ClassVar[str]
+    """What it cannot."""
+
+    def fit(self, some: Tensor, others: Tensor) -> None:
+        """Training examples (examples, tokens, features), of two halves of the recordings."""
+
+    def content(self, tokens: Tensor) -> Tensor:
+        return tokens
+
+    def restore(self, prediction: Tensor) -> Tensor:
+        return prediction
+
+    def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
+        """vector: (rows, tokens, d_model) of one axis, "time" or "channel"."""
+        return vector
+
+    def order(self, x: Tensor) -> Tensor | None:
+        """(rows, tokens): the place in x of the token that is read first, second, …"""
+        return None
+
+    def embed(self, x: Tensor, visible: Tensor) -> Tensor:
+        return x
+
+    def writes(self, visible: Tensor, layer: int) -> Tensor | None:
+        return None
+
+    def penalty(self, step: Step) -> Tensor | None:
+        return None

@@ -1,0 +1,90 @@
+"""What predictions react to: content that is moved about, and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whence.leak.measures import Sample
+from whence.leak.sources.additive_encoding import AdditiveEncoding
+from whence.leak.sources.base import all_shut, hooked
+from whence.leak.subject import Subject
+from whence.models.taps import taps
+
+ROWS = 8
+
+
+def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str, float] | None:
+    """Visible content is exchanged among visible places, which stay. None where at most one token is visible.
+
+    changed: how far predictions move, over their own variance; 0: content, or its order, does not matter.
+    error: by which factor the error grows.
+    """
+    visible = ~sample.hidden
+    inner = subject.inner()
+    movable = torch.zeros_like(visible)
+    movable[:, inner] = visible[:, inner]
+    if int(movable.sum(1).max()) < 2:
+        return None
+    generator = torch.Generator().manual_seed(seed + 1)
+    luck = torch.rand(movable.shape, generator=generator).masked_fill(~movable, 2.0)
+    order = torch.arange(movable.shape[1]).repeat(len(movable), 1)
+    for row, there in enumerate(movable):
+        order[row, there] = luck[row].argsort()[: int(there.sum())]
+    index = order.view(*order.shape, *[1] * (subject.content.ndim - 2)).expand_as(subject.content)
+    moved = subject.said(subject.content.gather(1, index), sample.hidden)[sample.hidden].double()
+    before, truth = (t[sample.hidden].double() for t in (sample.prediction, sample.target))
+    own = (before - before.mean(0)).pow(2).mean()
+    was = (before - truth).pow(2).mean()
+    return {
+        "changed": float((moved - before).pow(2).mean() / own) if own > 0 else 0.0,
+        "error": float((moved - truth).pow(2).mean() / was) if was > 0 else 1.0,
+    }
+
+
+def gradient_share(subject: Subject, hidden: Tensor) -> float | None:
+    """‖∂L/∂position‖ / (‖∂L/∂content‖ + ‖∂L/∂position‖), L the squared error at hidden tokens.
+
+    An encoding that is added to a token has the same gradient as the token itself; so position's is that of all
+    embedded tokens to which something is added, content's that of the visible ones: a mask token has no content.
+    None where nothing is added, since positions that only turn or weigh have no such gradient.
+    """
+    few = subject.with_rows(ROWS)
+    hidden = hidden[:ROWS]
+    entrances = AdditiveEncoding().find(few, hidden)
+    if not entrances or not subject.layers:
+        return None
+    told = _embedded(few, hidden)
+    with all_shut(entrances):
+        untold = _embedded(few, hidden)
+    if told is None or untold is None or told.shape[:2] != hidden.shape:
+        return None
+    added = ((told - untold).abs() > 1e-6).any(-1)
+    gradient = _gradient(few, hidden)
+    position, content = float(gradient[added].norm()), float(gradient[~hidden].norm())
+    return position / (position + content) if position + content > 0 else None
+
+
+def _embedded(subject: Subject, hidden: Tensor) -> Tensor | None:
+    with taps(subject.model, [subject.layers[0]], attention=False) as seen:
+        subject.said(subject.content, hidden)
+    found = seen.hidden.get(subject.layers[0])
+    return found if isinstance(found, Tensor) else None
+
+
+def _gradient(subject: Subject, hidden: Tensor) -> Tensor:
+    """Of the squared error at hidden tokens, with respect to the embedded tokens."""
+    leaves: list[Tensor] = []
+
+    def leaf(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    truth = subject.targets()[hidden]
+    with hooked([subject.model.get_submodule(subject.layers[0])], leaf), torch.enable_grad():
+        subject.current["hidden"] = hidden
+        said = subject.predict(subject.content, hidden)[hidden]
+        loss = (said.float() - truth.to(said.device)).pow(2).mean()
+        return torch.autograd.grad(loss, leaves[-1])[0].float().cpu()

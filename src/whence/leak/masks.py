@@ -1,0 +1,42 @@
+"""Which tokens are hidden, and how far each token is from what is visible."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Pattern = Literal["random", "blocks", "tail"]
+BLOCK = 4
+
+
+def draw(generator: torch.Generator, rows: int, tokens: int, ratio: float, pattern: Pattern = "random") -> Tensor:
+    """bool (rows, tokens), True where hidden: the same number in every row, at least one.
+
+    random: any tokens. blocks: runs of four. tail: the last ones, as in forecasting.
+    """
+    count = max(1, round(ratio * tokens))
+    if pattern == "tail":
+        return (torch.arange(tokens) >= tokens - count).expand(rows, tokens).clone()
+    chance = torch.rand(rows, tokens, generator=generator)
+    if pattern == "blocks":  # whole blocks are hidden first, whichever way the grid of blocks falls
+        blocks = -(-tokens // BLOCK) + 1
+        shift = torch.randint(BLOCK, (rows, 1), generator=generator)
+        chance = torch.rand(rows, blocks, generator=generator).gather(1, (torch.arange(tokens) + shift) // BLOCK)
+    order = chance.argsort(dim=1, stable=True)
+    return torch.zeros(rows, tokens, dtype=torch.bool).scatter_(1, order[:, :count], True)
+
+
+def distances(visible: Tensor) -> tuple[Tensor, Tensor]:
+    """Steps from every token to the nearest other visible token before and after it; 0 where there is none."""
+    index = torch.arange(visible.shape[1], device=visible.device)
+    before = _latest(visible, index)
+    after = _latest(visible.flip(1), index).flip(1)
+    return before, after
+
+
+def _latest(visible: Tensor, index: Tensor) -> Tensor:
+    seen = torch.where(visible, index, -1).cummax(1).values
+    previous = torch.cat([torch.full_like(seen[:, :1], -1), seen[:, :-1]], 1)
+    return torch.where(previous >= 0, index - previous, 0)

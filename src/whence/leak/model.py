@@ -1,0 +1,189 @@
+"""The masked model of the source: windows of a recording become tokens, some are hidden and predicted."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, cast
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+
+from whence.encodings import ENCODINGS, EncodingChoice
+from whence.encodings.base import Encoding
+from whence.errors import UserError
+from whence.leak.cures.base import Cure
+from whence.mixers import MIXERS, MixerChoice
+from whence.mixers._linear import Linear
+from whence.mixers.base import Kind, Mixer
+from whence.models.sequence import Block, Features
+from whence.spec import Spec
+
+Layout = Literal["time", "time_channel"]
+
+
+class MaskedSpec(Spec):
+    """The model, and how recordings become tokens."""
+
+    backbone: Annotated[
+        MixerChoice, BeforeValidator(lambda value: "attention" if value == "transformer" else value)
+    ] = Field(default=MIXERS.preferred("bimamba")[0], description="transformer, mamba or bimamba")
+    temporal: EncodingChoice = Field(
+        default=ENCODINGS.preferred("sinusoidal")[0], description="how time enters (see 'whence encodings')"
+    )
+    spatial: EncodingChoice = Field(
+        default=ENCODINGS.preferred("learned")[0],
+        description="how the channel enters, if every token belongs to one; must be added to tokens",
+    )
+    layout: Layout = Field(
+        default="time", description="time: a token holds all channels of a window; time_channel: one channel of it"
+    )
+    window: int = Field(default=4, ge=1, description="steps per token")
+    replacement: Literal["zeros", "noise", "learned"] = Field(
+        default="learned", description="what stands where a token is hidden"
+    )
+    d_model: int = Field(default=32, ge=1, description="width of the residual stream")
+    heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
+    layers: int = Field(default=2, ge=1, description="blocks of mixer and MLP")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="on what blocks add to the stream")
+    mlp_ratio: float = Field(default=2.0, ge=0, description="width of the MLP's hidden layer over d_model; 0: no MLP")
+    causal: bool = Field(default=False, description="attention sees only what lies before")
+
+    @property
+    def mixer(self) -> Any:
+        return self.backbone
+
+    @property
+    def kind(self) -> Kind:
+        """What a mixer calls it; those that are not attention know one kind only."""
+        kinds = cast(type[Mixer], self.backbone.variant).kinds
+        return "bidirectional" if "bidirectional" in kinds and not self.causal else "causal"
+
+    def shape(self, steps: int, channels: int) -> tuple[int, int]:
+        """How many tokens an example makes, and how many numbers each holds."""
+        if steps % self.window:
+            raise UserError(
+                f"window: {self.window} does not divide the {steps} steps of an example. "
+                f"Allowed: {', '.join(str(n) for n in range(1, steps) if steps % n == 0)}.",
+                field="window",
+            )
+        times = steps // self.window
+        if times < 2:
+            raise UserError(f"window: {self.window} leaves one token. Allowed: 2 or more tokens.", field="window")
+        return (times, self.window * channels) if self.layout == "time" else (times * channels, self.window)
+
+    def tokens(self, examples: Tensor) -> Tensor:
+        """(rows, steps, channels) → (rows, tokens, features)."""
+        cut = examples.unflatten(1, (-1, self.window))  # rows, times, window, channels
+        return cut.flatten(2) if self.layout == "time" else cut.transpose(2, 3).flatten(1, 2)
+
+    def positions(self, steps: int, channels: int) -> Tensor:
+        """(1, tokens, 2): the time and the channel of every token."""
+        count, _ = self.shape(steps, channels)
+        index = torch.arange(count)
+        wide = 1 if self.layout == "time" else channels
+        return torch.stack([index // wide, index % wide], -1)[None]
+
+    def build(self, tokens: int, features: int, channels: int, cures: list[Cure]) -> MaskedModel:
+        """Raises ValueError for what no single field can know."""
+        mixer = cast(type[Mixer], self.backbone.variant)
+        if self.backbone.name == "attention" and self.d_model % self.heads:
+            raise ValueError(f"heads: {self.heads} does not divide d_model={self.d_model}.")
+        for name, choice, hooks in (("temporal", self.temporal, mixer.hooks), ("spatial", self.spatial, ("embed",))):
+            homeless = set(cast(type[Encoding], choice.variant).hooks()) - set(hooks)
+            if homeless:
+                raise ValueError(
+                    f"{name}: {choice} enters through {', '.join(sorted(homeless))}, which has no place here. "
+                    "Allowed: sinusoidal, learned, none."
+                )
+        return MaskedModel(self, tokens, features, channels, cures)
+
+    def encoding(self, choice: Any, length: int) -> Encoding:
+        return choice.build(
+            d_model=self.d_model,
+            heads=self.heads,
+            head_dim=self.d_model // self.heads,
+            causal=self.kind == "causal",
+            train_length=length,
+            max_length=length,
+        )
+
+
+class MaskedModel(nn.Module):
+    """Predicts the numbers of hidden tokens from visible ones, told where all of them are."""
+
+    def __init__(self, spec: MaskedSpec, tokens: int, features: int, channels: int, cures: list[Cure]) -> None:
+        super().__init__()
+        self.spec = spec
+        self.embedding = Features(features, spec.d_model)
+        self.mask = MaskToken(spec.d_model)
+        self.temporal = spec.encoding(spec.temporal, tokens)
+        self.spatial = spec.encoding(spec.spatial, channels) if spec.layout == "time_channel" else None
+        self.cures = nn.ModuleList(cures)
+        self.shown, self.embedded = nn.Identity(), nn.Identity()  # to look at: masked tokens; what the first block gets
+        self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))
+        self.norm = nn.LayerNorm(spec.d_model)
+        self.head = Linear(spec.d_model, features)
+
+    def forward(self, tokens: Tensor, hidden: Tensor, positions: Tensor) -> Tensor:
+        """tokens: (rows, tokens, features), the truth at hidden places too: it is not looked at.
+        hidden: bool (rows, tokens). positions: (rows or 1, tokens, 2).
+        """
+        cures = cast(list[Cure], list(self.cures))
+        for cure in cures:
+            tokens = cure.content(tokens)
+        x = self.embed(tokens, hidden, positions)
+        for cure in cures:
+            x = cure.embed(x, ~hidden)
+        x = self._mix(self.embedded(x), ~hidden, positions[..., 0].expand(len(x), -1))
+        prediction = self.head(self.norm(x))
+        for cure in reversed(cures):
+            prediction = cure.restore(prediction)
+        return prediction
+
+    def embed(self, tokens: Tensor, hidden: Tensor, positions: Tensor) -> Tensor:
+        """Content, or what stands for it, and the additive encodings."""
+        shown = tokens.masked_fill(hidden[..., None], 0)
+        if self.spec.replacement == "noise":
+            shown = torch.where(hidden[..., None], torch.randn_like(tokens), shown)
+        x = self.embedding(shown)
+        if self.spec.replacement == "learned":
+            x = torch.where(hidden[..., None], self.mask.vector.to(x.dtype), x)
+        x = self.shown(x)
+        axes = [(self.temporal, 0, "time"), *([(self.spatial, 1, "channel")] if self.spatial is not None else [])]
+        for encoding, axis, name in axes:
+            vector = encoding.embed(torch.zeros_like(x), positions[..., axis])
+            for cure in cast(list[Cure], list(self.cures)):
+                vector = cure.encoding(vector, hidden, name)
+            x = x + vector
+        return x
+
+    def _mix(self, x: Tensor, visible: Tensor, positions: Tensor) -> Tensor:
+        orders = [order for cure in cast(list[Cure], list(self.cures)) if (order := cure.order(x)) is not None]
+        if orders:
+            order = orders[0]
+            x, visible, positions = _take(x, order), visible.gather(1, order), positions.gather(1, order)
+        for layer, block in enumerate(self.blocks):
+            x = block(x, self._context(layer, visible, positions))
+        return _take(x, orders[0].argsort(1)) if orders else x
+
+    def _context(self, layer: int, visible: Tensor, positions: Tensor) -> Any:
+        writes = [w for cure in cast(list[Cure], list(self.cures)) if (w := cure.writes(visible, layer)) is not None]
+        mixer = cast(type[Mixer], self.spec.backbone.variant)
+        return mixer.contexts([self.temporal], positions, self.spec.kind, valid=writes[0] if writes else None)[0]
+
+
+class MaskToken(nn.Module):
+    """One vector for all hidden tokens."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.empty(d_model))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.vector, std=math.sqrt(0.5))
+
+
+def _take(x: Tensor, order: Tensor) -> Tensor:
+    return x.gather(1, order[..., None].expand_as(x))

@@ -1,0 +1,191 @@
+"""One masked model: its data, its cures, one seed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, cast
+
+import pydantic
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.leak.cures import CureChoice
+from whence.leak.cures.base import Cure, Step
+from whence.leak.data import DATA, DataChoice
+from whence.leak.data.base import Data, Split
+from whence.leak.losses import Loss, reconstruction
+from whence.leak.masks import Pattern, draw
+from whence.leak.measures import Sample, deviation, leakage
+from whence.leak.model import MaskedModel, MaskedSpec
+from whence.leak.probe import probe
+from whence.leak.shift import shift_effect
+from whence.leak.subject import Subject
+from whence.models.init import initialise
+from whence.models.sequence import count_parameters
+from whence.runs.spec import Job, RunSpec, Training
+from whence.runs.streams import Streams, generator
+from whence.spec import Spec
+
+RATIOS = (0.15, 0.5, 0.9, 1.0)
+FITTED = 1024
+"""Training examples from each half of the recordings that a cure may look at before training."""
+
+
+def parse_data(value: Any) -> Any:
+    """The name of a file may stand for it."""
+    return {"name": "file", "path": value} if isinstance(value, str) and value.endswith(".npy") else value
+
+
+def parse_cures(value: Any) -> Any:
+    """`"zero_masked_positions+variance_penalty"`; `none` is none of them, `all` those of the source."""
+    if not isinstance(value, str):
+        return value
+    names = {"none": "", "all": "+".join(OF_THE_SOURCE)}.get(value, value)
+    return tuple(filter(None, names.split("+")))
+
+
+OF_THE_SOURCE = ("zero_masked_positions", "variance_penalty", "position_penalty", "permute_tokens")
+Cures = Annotated[tuple[CureChoice, ...], BeforeValidator(parse_cures)]
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data)]
+
+
+class Masking(Spec):
+    """What is hidden, and how predictions of it are judged in training."""
+
+    mask_ratio: float | None = Field(
+        default=None, gt=0, le=1, description="share of tokens hidden in training; none: a new one for every batch"
+    )
+    pattern: Pattern = Field(default="random", description="which tokens are hidden")
+    loss: Loss = Field(default="mse", description="what training makes small")
+    test_rows: int = Field(default=256, ge=8, le=10_000, description="examples in each frozen evaluation set")
+
+
+class Run(RunSpec):
+    """Train one masked model."""
+
+    kind: ClassVar[str] = "leak"
+    data: AnyData = Field(default=DATA.preferred("basic_motions")[0], description="what to hide and predict")
+    cures: Cures = Field(default=(), description="cures, joined by +; none, or all of the source's")
+    model: MaskedSpec = MaskedSpec()
+    masking: Masking = Masking()
+    training: Training = Training(steps=600, batch_size=32, evaluations=2)
+
+    @pydantic.model_validator(mode="after")
+    def _pin_the_file(self) -> Run:
+        """A run over a file means the bytes that were there, not the name."""
+        if self.data.name == "file" and not self.data.options()["checksum"]:
+            pinned = self.data.model_copy(update={"checksum": self.data.build().checksum})
+            object.__setattr__(self, "data", pinned)
+        return self
+
+    def labels(self) -> dict[str, str]:
+        return {"data": str(self.data), "backbone": str(self.model.backbone), "cures": self.cure}
+
+    @property
+    def cure(self) -> str:
+        """As a user writes it."""
+        names = [str(choice) for choice in self.cures]
+        return "all" if tuple(names) == OF_THE_SOURCE else "+".join(names) or "none"
+
+    def check(self) -> int:
+        names = [choice.name for choice in self.cures]
+        if len(set(names)) != len(names):
+            raise UserError("cures: one is named twice. Allowed: each once.", field="cures")
+        try:
+            return count_parameters(self.build_model("meta"))
+        except ValueError as error:
+            raise UserError(str(error), field="model") from None
+
+    def build_model(self, device: torch.device | str) -> MaskedModel:
+        data: Data = self.data.build()
+        tokens, features = self.model.shape(data.steps, data.channels)
+        with torch.device(device):
+            cures: list[Cure] = [
+                choice.build(d_model=self.model.d_model, tokens=tokens, features=features) for choice in self.cures
+            ]
+            return self.model.build(tokens, features, data.channels, cures)
+
+    def job(self) -> LeakJob:
+        return LeakJob(self)
+
+
+class LeakJob(Job):
+    """Training on windows with some tokens hidden; evaluation at several ratios."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.data: Data = run.data.build()
+        self.positions = run.model.positions(self.data.steps, self.data.channels)
+
+    def setup(self, streams: Streams, device: torch.device) -> None:
+        self.device = device
+        self.model = self.run.build_model(device)
+        initialise(self.model, streams.init)
+        some, others = (self._half(streams, half).to(device) for half in (0, 1))
+        for cure in self.cures:
+            cure.fit(some, others)
+
+    @property
+    def cures(self) -> list[Cure]:
+        return cast(list[Cure], list(cast(MaskedModel, self.model).cures))
+
+    def _half(self, streams: Streams, half: int) -> Tensor:
+        place = generator(streams.evaluation, "fit", str(self.run.data), half)
+        return self.run.model.tokens(self.data.draw(place, FITTED, "train", half))
+
+    def tokens(self, place: torch.Generator, rows: int, split: Split) -> Tensor:
+        return self.run.model.tokens(self.data.draw(place, rows, split))
+
+    def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
+        masking = self.run.masking
+        tokens = self.tokens(generator, self.run.training.batch_size, "train")
+        ratio = masking.mask_ratio
+        if ratio is None:  # a quarter of the time everything, so that there is something to learn about nothing
+            luck = float(torch.rand((), generator=generator))
+            ratio = 1.0 if luck > 0.75 else 0.1 + 1.2 * luck
+        hidden = draw(generator, tokens.shape[0], tokens.shape[1], ratio, masking.pattern)
+        tokens, hidden, positions = (t.to(self.device) for t in (tokens, hidden, self.positions))
+        predicted = self.model(tokens, hidden, positions)[hidden]
+        error = reconstruction(masking.loss, predicted, tokens[hidden])
+        place = positions[..., 0].expand_as(hidden)[hidden]
+        step = Step(predicted, place, float(hidden.float().mean()), error)
+        penalties = [penalty for cure in self.cures if (penalty := cure.penalty(step)) is not None]
+        return error + sum(penalties, torch.zeros((), device=self.device)), hidden.numel()
+
+    def evaluate(self, streams: Streams) -> dict[str, Any]:
+        """At every ratio, leakage and error, on the same test examples for every run."""
+        subject = self.subject()
+        found = {f"{ratio:g}": self._look(subject, self.sample(streams, ratio), ratio) for ratio in RATIOS}
+        headline = {f"error at {ratio}": found[ratio]["error"] for ratio in ("0.5", "0.9")}
+        return {"headline": headline, "ratios": found}
+
+    def _look(self, subject: Subject, sample: Sample, ratio: float) -> dict[str, Any]:
+        found = leakage(sample)
+        told = None if found["identical"] else probe(sample)
+        shift = shift_effect(subject, ratio, deviation(sample.target))
+        return {**found, "probe": told.to_json() if told else None, "shift": shift}
+
+    def subject(self, rows: int = 64) -> Subject:
+        """As an audit sees it."""
+        model, positions = cast(MaskedModel, self.model), self.positions.to(self.device)
+        place = generator(Streams.of(0).evaluation, "audit", str(self.run.data))
+        return Subject(
+            " · ".join(self.run.labels().values()),
+            model,
+            self.tokens(place, rows, "test").to(self.device),
+            predict=lambda tokens, hidden: model(tokens, hidden.to(self.device), positions),
+            target=lambda tokens: tokens,
+            layers=("embedded", *(f"blocks.{i}" for i in range(len(model.blocks)))),
+            masked="shown",
+            stride=self.data.channels if self.run.model.layout == "time_channel" else 1,
+            pattern=self.run.masking.pattern,
+        )
+
+    def sample(self, streams: Streams, ratio: float, split: Split = "test") -> Sample:
+        """Predictions of hidden tokens of a frozen set of examples."""
+        place = generator(streams.evaluation, split, str(self.run.data), f"{ratio:g}")
+        tokens = self.tokens(place, self.run.masking.test_rows, split)
+        hidden = draw(place, tokens.shape[0], tokens.shape[1], ratio, self.run.masking.pattern)
+        predicted = self.model(*(t.to(self.device) for t in (tokens, hidden, self.positions))).cpu()
+        return Sample(predicted, tokens, hidden, self.positions[0, :, 0])

@@ -1,0 +1,97 @@
+"""A comparison of cures: data, a model, cures × seeds, unfolded into runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import BeforeValidator, Field
+
+from whence.errors import UserError
+from whence.leak.cures import CURES
+from whence.leak.data import DATA
+from whence.leak.model import MaskedSpec
+from whence.leak.run import AnyData, Cures, Masking, Run
+from whence.runs.spec import Training
+from whence.spec import Spec
+
+SOURCE_KEYS = (
+    "mask_ratio",
+    "prevent_position_only_learning",
+    "position_regularization_weight",
+    "shuffle_sequences_prob",
+)
+
+
+class Treatment(Spec):
+    """One or several cures together."""
+
+    cures: Cures = ()
+
+    def __str__(self) -> str:
+        return Run.model_construct(cures=self.cures).cure
+
+
+def parse_treatment(value: Any) -> Any:
+    return {"cures": value} if isinstance(value, str | list | tuple) else value
+
+
+Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+
+
+class LeakSpec(Spec):
+    """Which cures to compare, on which data, over how many seeds."""
+
+    data: AnyData = Field(
+        default=DATA.preferred("basic_motions")[0],
+        description=f"what to hide and predict: {', '.join(DATA.names())}, or a .npy file",
+    )
+    cures: Annotated[tuple[Annotated[Treatment, BeforeValidator(parse_treatment)], ...], Listed] = Field(
+        default=tuple(Treatment.read({"cures": c}) for c in ("none", "zero_masked_positions", "all", "content_gated")),
+        min_length=1,
+        description=f"{', '.join(CURES.names())}; several together: a+b; none; all: those of the source",
+    )
+    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 nothing is decided")
+    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
+    model: MaskedSpec = MaskedSpec()
+    masking: Masking = Masking()
+    training: Training = Run.model_fields["training"].default
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _as_in_the_source(cls, document: Any) -> Any:
+        """The source's own keys, in a config file: a share to hide, and what it did against leaks."""
+        if not isinstance(document, dict) or not set(SOURCE_KEYS) & set(document):
+            return document
+        rest = {key: value for key, value in document.items() if key not in SOURCE_KEYS}
+        asked = {key: document[key] for key in SOURCE_KEYS if key in document}
+        if "mask_ratio" in asked:
+            rest["masking"] = {**rest.get("masking", {}), "mask_ratio": asked["mask_ratio"]}
+        names = ["zero_masked_positions"]
+        if asked.get("prevent_position_only_learning"):
+            weight = asked.get("position_regularization_weight", 1.0)
+            names += ["variance_penalty", f"position_penalty:weight={weight}"]
+        if asked.get("shuffle_sequences_prob"):
+            names.append(f"permute_tokens:prob={asked['shuffle_sequences_prob']}")
+        if "cures" not in rest and set(asked) - {"mask_ratio"}:
+            rest["cures"] = ["none", "+".join(names)]
+        return rest
+
+    def plan(self) -> list[Run]:
+        """Every run, checked. Seeds vary slowest, so that an interrupted comparison is still one."""
+        shared = {
+            "data": self.data.model_dump(),
+            "model": self.model.model_dump(),
+            "masking": self.masking.model_dump(),
+            "training": self.training.model_dump(),
+        }
+        runs = [
+            Run.read({**shared, "seed": seed, "cures": [choice.model_dump() for choice in treatment.cures]})
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
+            for treatment in self.cures
+        ]
+        for run in runs[: len(self.cures)]:
+            run.check()
+        if len({run.id for run in runs}) != len(runs):
+            raise UserError("cures: the same is listed twice. Allowed: each once.", field="cures")
+        return runs

@@ -1,0 +1,150 @@
+"""What an audit may say in words, and the thresholds it goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from whence.leak.measures import ROUNDING
+
+Outcome = Literal["leaky", "traces", "clean"]
+
+MOVED = 0.01
+"""Share of the predictions' variance that moving everything may cause before a model is called leaky."""
+APART = 1e-4
+"""With everything hidden: variance between places, over the targets', from which on a model is called leaky."""
+READ = 0.1
+"""R² above what the mask pattern tells, from which on a layer is said to hold position."""
+SIGNIFICANT = 0.01
+DEAD = 0.99
+"""Error, over that of always saying the mean, from which on a model predicts nothing."""
+LET_IN = 0.2
+"""An entrance is named if alone it lets in at least this share of what all let in."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    outcome: Outcome
+    dead: bool
+    """It predicts nothing, so that its leak scores mean nothing."""
+    sentences: list[str]
+    entry: str | None
+    """The first layer that holds position"""
+    entrances: list[str]
+    """Where it comes in, the widest first"""
+    thresholds: dict[str, float]
+
+
+def judge(
+    ratios: Mapping[str, Mapping[str, Any]],
+    profile: Mapping[str, Mapping[str, Any]],
+    sources: Sequence[Mapping[str, Any]],
+) -> Verdict:
+    outcome = leaks(ratios)
+    partly, moved, wholly = _parts(ratios)
+    most = max(moved, key=lambda r: moved[r], default=None)
+    apart = wholly["spread"] if wholly else 0.0
+    errors = {r: found["error"] for r, found in (partly or ratios).items()}
+    best = min(errors, key=lambda r: errors[r])
+    dead = errors[best] >= DEAD
+    entry = first_layer_with_position(profile) if outcome != "clean" else None
+    named = entrances(sources) if outcome != "clean" else []
+    sentences = [_what(outcome, most, moved, wholly, apart)]
+    if outcome != "clean":
+        sentences += _where(entry, named, sources)
+    sentences += _legitimate(partly, most)
+    sentences.append(
+        f"It reconstructs nothing: at best {errors[best]:.2f} of the error of always saying the mean, so that its leak "
+        "scores mean nothing."
+        if dead
+        else f"Its error is {errors[best]:.2f} of that of always saying the mean, with {_percent(best)} hidden."
+    )
+    thresholds = {"moved": MOVED, "apart": APART, "r2": READ, "p": SIGNIFICANT, "dead": DEAD, "named": LET_IN}
+    return Verdict(outcome, dead, sentences, entry, named, thresholds)
+
+
+def leaks(ratios: Mapping[str, Mapping[str, Any]]) -> Outcome:
+    """By what moving everything changes and, with everything hidden, by how far predictions lie apart."""
+    _, moved, wholly = _parts(ratios)
+    most = max(moved.values(), default=0.0)
+    if most >= MOVED or (wholly and wholly["spread"] >= APART):
+        return "leaky"
+    return "traces" if most > ROUNDING**2 or (wholly and not wholly["identical"]) else "clean"
+
+
+def _parts(
+    ratios: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[str, Any], dict[str, float], Mapping[str, Any] | None]:
+    """What was found with a part hidden, how far moving changed predictions then, and with everything hidden."""
+    partly = {ratio: found for ratio, found in ratios.items() if float(ratio) < 1}
+    moved = {ratio: found["shift"]["of_prediction"] for ratio, found in partly.items()}
+    return partly, moved, next((found for ratio, found in ratios.items() if float(ratio) == 1), None)
+
+
+def entrances(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those that let in a good part of what all let in, by what each lets in alone."""
+    widest = max((row["alone"] for row in sources), default=0.0)
+    found = [row["name"] for row in sources if row["alone"] > ROUNDING**2 and row["alone"] >= LET_IN * widest]
+    return list(dict.fromkeys(found))
+
+
+def first_layer_with_position(profile: Mapping[str, Mapping[str, Any]]) -> str | None:
+    for layer, found in profile.items():
+        told = found.get("trained")
+        if told and told["p"] <= SIGNIFICANT and told["best"] >= READ:
+            return layer
+    return None
+
+
+def _what(
+    outcome: str, most: str | None, moved: Mapping[str, float], wholly: Mapping[str, Any] | None, apart: float
+) -> str:
+    parts = []
+    if most:
+        parts.append(
+            f"moving content and mask together changes predictions by {_share(moved[most])} of their variance "
+            f"({_percent(most)} hidden)"
+        )
+    if wholly:
+        parts.append(
+            "with everything hidden all predictions are equal"
+            if wholly["identical"]
+            else f"with everything hidden they differ by {_share(apart)} of the targets' variance"
+        )
+    words = {
+        "leaky": "Leaky: predictions of hidden tokens depend on where they are",
+        "traces": "Traces of position, too small to matter",
+        "clean": "Clean: predictions of hidden tokens do not depend on where they are",
+    }[outcome]
+    return f"{words}; {'; '.join(parts)}."
+
+
+def _where(entry: str | None, named: Sequence[str], sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    told = [f"Position is first found after {entry}."] if entry else ["No layer's states tell it linearly."]
+    if named:
+        alone = {row["name"]: row["alone"] for row in reversed(sources)}
+        told.append("It comes in through " + ", ".join(f"{name} (alone {_share(alone[name])})" for name in named) + ".")
+    elif sources:
+        told.append("None of the entrances that were found lets it in alone.")
+    else:
+        told.append("No entrance that whence knows was found in this model.")
+    return told
+
+
+def _legitimate(partly: Mapping[str, Mapping[str, Any]], most: str | None) -> list[str]:
+    """Where the data themselves depend on position, so may predictions."""
+    own = partly[most]["eta2_target"] if most else None
+    if own is None or own < 0.05:
+        return []
+    return [f"The targets themselves depend on position ({_share(own)} of their variance): part of it is legitimate."]
+
+
+def _share(value: float) -> str:
+    if value >= 0.001:
+        return f"{100 * value:.1f} %"
+    return f"{value:.0e}" if value > 0 else "nothing"
+
+
+def _percent(ratio: str) -> str:
+    return f"{100 * float(ratio):g} %"

@@ -1,0 +1,233 @@
+"""Pages of the leak instrument: an audit, and cures side by side."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from whence.leak.auditing import Audit
+from whence.leak.table import SHOWN, Row, Table, at
+from whence.report.figures import COLOURS, DASHES, figure_of
+from whence.report.shell import plot, regenerate, shell
+from whence.report.shell import write as write_page
+
+__all__ = ["audit_page", "cure_page", "write_page"]
+
+
+def audit_page(audit: Audit, again: str) -> bytes:
+    """Verdict first, then what it rests on."""
+    title = f"whence leak: {audit.name}"
+    outcome = audit.verdict.outcome + (", reconstructs nothing" if audit.verdict.dead else "")
+    parts = [
+        f"<h1>{html.escape(title)}</h1>",
+        f"<p class=note>{audit.rows} examples of {audit.tokens} tokens</p>",
+        f"<p><span class=badge>{html.escape(outcome)}</span></p>",
+        _listed(audit.verdict.sentences),
+    ]
+    figures = {"Layer by layer": _profile(audit), "Predictions by position": _by_position(audit)}
+    figures["How alike predictions are, position by position"] = _similarity(audit)
+    drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
+    for number, (name, figure) in enumerate(drawn):
+        parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{number}', number == 0)}")
+        if number == 0 and audit.sources:
+            parts += ["<h2>Where position may come in</h2>", _sources(audit.sources)]
+    parts += ["<h2>Measures</h2>", _measures(audit)]
+    thresholds = "; ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items())
+    parts.append(f"<p class=note>Thresholds of the verdict: {thresholds}. What each measure is: docs/leak.md.</p>")
+    return shell(title, [*parts, *regenerate(again, {k: v for k, v in audit.to_json().items() if k != "pictures"})])
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{html.escape(column)}" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td class=n>{html.escape(cell)}" for cell in row) + "</tr>" for row in rows)
+    return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "undefined"
+    return f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.0e}"
+
+
+MEASURES: list[tuple[str, tuple[str, ...]]] = [
+    ("reconstruction error, over that of saying the mean", ("error",)),
+    ("position correlation, mean |r|", ("correlation",)),
+    ("… by chance", ("correlation_chance",)),
+    ("… of the targets", ("correlation_target",)),
+    ("η², share of variance by position", ("eta2",)),
+    ("… of the targets", ("eta2_target",)),
+    ("pairwise similarity", ("similarity",)),
+    ("… centred", ("similarity_centred",)),
+    ("variance between predictions, over the targets'", ("spread",)),
+    ("probe: R² of position", ("probe", "r2")),
+    ("… mean error in positions", ("probe", "mae")),
+    ("… best shape, R²", ("probe", "best")),
+    ("… relabelled positions, R²", ("probe", "control")),
+    ("… p by shuffling", ("probe", "p")),
+    ("mask pattern alone, R²", ("pattern_r2",)),
+    ("moved: share of the predictions' variance", ("shift", "of_prediction")),
+    ("content exchanged: change of predictions", ("content", "changed")),
+    ("… factor of the error", ("content", "error")),
+    ("gradient share of position", ("gradient",)),
+]
+
+
+def _measures(audit: Audit) -> str:
+    columns = ["share hidden"]
+    sources: list[Mapping[str, Any]] = []
+    for ratio, found in audit.ratios.items():
+        columns.append(f"{100 * float(ratio):g} %")
+        sources.append(found)
+        if ratio in audit.untrained:
+            columns.append("untrained")
+            sources.append(audit.untrained[ratio])
+    rows = [[name, *(_number(at(found, path)) for found in sources)] for name, path in MEASURES]
+    return _table(columns, rows)
+
+
+def _sources(sources: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [s["name"], s["where"], s["note"], *(_number(s[key]) for key in ("with_all", "without", "alone"))]
+        for s in sources
+    ]
+    note = "<p class=note>Share of the predictions' variance that changes when everything is moved.</p>"
+    return note + _table(["entrance", "where", "", "with all open", "without it", "it alone"], rows)
+
+
+def _profile(audit: Audit) -> go.Figure | None:
+    if not audit.profile:
+        return None
+    ratio = next(iter(audit.profile.values())).get("ratio", 0)
+    figure = figure_of("after", f"R² of position at hidden tokens, {100 * ratio:g} % hidden")
+    layers = list(audit.profile)
+    for place, (who, name) in enumerate((("trained", "model"), ("untrained", "untrained"))):
+        values = [at(audit.profile[layer].get(who), ("best",)) for layer in layers]
+        if any(value is not None for value in values):
+            figure.add_scatter(
+                x=layers,
+                y=values,
+                name=name,
+                mode="lines+markers",
+                line={"color": COLOURS[place], "dash": DASHES[place]},
+                hovertemplate="%{x}: R² %{y:.2f}",
+            )
+    pattern = [audit.profile[layer].get("pattern_r2") for layer in layers]
+    if any(value is not None for value in pattern):
+        figure.add_scatter(
+            x=layers, y=pattern, name="mask pattern alone", mode="lines", line={"color": "#888", "dash": "dot"}
+        )
+    figure.update_yaxes(range=[-0.05, 1.05])
+    return figure
+
+
+def _by_position(audit: Audit) -> go.Figure:
+    ratio = list(audit.ratios)[-1]
+    figure = figure_of("position", f"mean prediction, {100 * float(ratio):g} % hidden")
+    pictures = audit.pictures
+    for place, (dimension, values) in enumerate(zip(pictures["dimensions"], pictures["prediction"], strict=True)):
+        line = {"color": COLOURS[place % len(COLOURS)]}
+        figure.add_scatter(
+            x=pictures["position"], y=values, name=f"output {dimension}", mode="lines+markers", line=line
+        )
+        if pictures["target"] is not None:
+            figure.add_scatter(
+                x=pictures["position"],
+                y=pictures["target"][place],
+                name=f"target {dimension}",
+                mode="lines",
+                line={**line, "dash": "dot"},
+                visible="legendonly",
+            )
+    return figure
+
+
+def _similarity(audit: Audit) -> go.Figure:
+    figure = figure_of("position", "position")
+    pictures = audit.pictures
+    figure.add_heatmap(
+        x=pictures["position"],
+        y=pictures["position"],
+        z=pictures["similarity"],
+        zmin=-1,
+        zmax=1,
+        colorscale="RdBu",
+        colorbar={"title": "cosine"},
+        hovertemplate="%{x}, %{y}: %{z:.2f}<extra></extra>",
+    )
+    figure.update_layout(width=620, height=560, hovermode="closest")
+    return figure
+
+
+def cure_page(table: Table, document: Any, again: str) -> bytes:
+    title = f"whence leak: {table.title}"
+    parts = [f"<h1>{html.escape(title)}</h1>", _listed(table.findings)]
+    shown = [row for row in table.rows if row.metrics]
+    columns = ["cure", "verdict", *(f"error, {100 * float(ratio):g} % hidden" for ratio in SHOWN)]
+    columns += [
+        "all hidden: |r|",
+        "by chance",
+        "similarity",
+        "variance",
+        "best R²",
+        "moved, 50 %",
+        "moved, 90 %",
+        "seeds",
+    ]
+    parts += ["<h2>Cures</h2>", _table(columns, [_cure(row) for row in table.rows])]
+    if shown:
+        parts += ["<h2>Reconstruction</h2>", plot(_errors(shown), "errors", True)]
+        parts += ["<h2>What moving everything changes</h2>", plot(_moved(shown), "moved", False)]
+    runs = "<br>".join(f"{html.escape(row.cure)}: <code>{' '.join(row.runs)}</code>" for row in table.rows)
+    parts.append(f"<details><summary>The runs of this table</summary><p>{runs}</p></details>")
+    return shell(title, [*parts, *regenerate(again, document)])
+
+
+def _cure(row: Row) -> list[str]:
+    if not row.metrics:
+        return [row.cure, row.verdict, *[""] * (len(SHOWN) + 8)]
+    hidden = [("correlation",), ("correlation_chance",), ("similarity",), ("spread",), ("probe", "best")]
+    return [
+        row.cure,
+        row.verdict,
+        *(_number(row.mean(ratio, "error")) for ratio in SHOWN),
+        *(_number(row.mean("1", *path)) for path in hidden),
+        *(_number(row.mean(ratio, "shift", "of_prediction")) for ratio in ("0.5", "0.9")),
+        str(len(row.metrics)),
+    ]
+
+
+def _errors(rows: Sequence[Row]) -> go.Figure:
+    """Every seed as a dot, their mean as a line."""
+    return _over_ratios(rows, ("error",), SHOWN, "error, over that of saying the mean")
+
+
+def _moved(rows: Sequence[Row]) -> go.Figure:
+    part = tuple(ratio for ratio in SHOWN if ratio != "1")
+    return _over_ratios(rows, ("shift", "of_prediction"), part, "share of the predictions' variance")
+
+
+def _over_ratios(rows: Sequence[Row], path: tuple[str, ...], ratios: Sequence[str], label: str) -> go.Figure:
+    figure = figure_of("share of tokens hidden (%)", label)
+    x = [100 * float(ratio) for ratio in ratios]
+    for place, row in enumerate(rows):
+        line = {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
+        means = [row.mean(ratio, *path) for ratio in ratios]
+        figure.add_scatter(x=x, y=means, name=row.cure, mode="lines", line=line, legendgroup=row.cure)
+        dots = [(at, value) for at, ratio in zip(x, ratios, strict=True) for value in row.values(ratio, *path) or []]
+        figure.add_scatter(
+            x=[dot[0] for dot in dots],
+            y=[dot[1] for dot in dots],
+            name=row.cure,
+            mode="markers",
+            marker={"color": line["color"], "opacity": 0.5},
+            legendgroup=row.cure,
+            showlegend=False,
+        )
+    return figure

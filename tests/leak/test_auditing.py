@@ -1,0 +1,102 @@
+"""Audits of real models, and what an audit refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import whence
+from tests.leak.test_model import job_of, trained
+from whence.errors import UserError
+from whence.leak.adapters.transformers_model import load
+from whence.leak.auditing import audit
+
+
+def test_minilm_leaks_through_learned_absolute_positions() -> None:
+    found = audit(load("minilm", rows=12, length=48), (0.5, 1.0))
+    assert found.verdict.outcome == "leaky"
+    assert found.verdict.entry == "embeddings"
+    assert found.verdict.entrances == ["learned absolute positions"]
+    (source,) = found.sources
+    assert source["without"] < 1e-6 < 0.1 < source["alone"]
+    assert found.ratios["0.5"]["gradient"] > 0.4
+    assert found.ratios["1"]["gradient"] > 0.5, "[CLS] and [SEP] are all that is visible"
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_causal_model_without_encodings_leaks_through_its_order() -> None:
+    found = audit(trained(job_of(backbone="transformer", temporal="none", causal=True)).subject(), (0.5, 1.0))
+    assert found.verdict.outcome == "leaky"
+    assert found.verdict.entrances == ["causal order"]
+
+
+def test_content_gated_is_clean_and_alive_after_training() -> None:
+    job = trained(job_of("content_gated", data="planted:steps=64,channels=2"), 60)
+    found = audit(job.subject())
+    assert found.verdict.outcome == "clean"
+    assert not found.verdict.dead
+    assert found.ratios["0.5"]["pattern_r2"] > 0.5, "statistics over places would have called it leaky"
+    assert found.ratios["0.5"]["probe"]["best"] > 0.1
+    assert found.ratios["0.5"]["shift"]["of_prediction"] < 1e-8
+    assert found.ratios["1"]["correlation"] is None
+
+
+class Plain(nn.Module):
+    def __init__(self, outputs: int = 3) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, outputs)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def test_from_python_with_ones_own_model() -> None:
+    model, batch = Plain().train(), torch.randn(12, 20, 3)
+    found = whence.audit(model, batch, ratios=(0.5, 1.0))
+    assert found.verdict.outcome == "clean"
+    assert found.verdict.dead, "a model that sees no neighbours cannot predict them"
+    assert "Clean" in str(found)
+    assert model.training, "left as it was"
+    assert set(found.untrained) == {"0.5", "1"}
+
+
+class Wrong(Plain):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return {"shorter": y[:, 1:], "pooled": y.mean(1), "nan": y * math.nan}[self.how]
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "words"),
+    [
+        (Wrong("shorter"), torch.randn(12, 20, 3), "does not align"),
+        (Wrong("pooled"), torch.randn(12, 20, 3), "does not align"),
+        (Wrong("nan"), torch.randn(12, 20, 3), "not finite"),
+        (Plain(), torch.ones(12, 20, 3), "all targets are equal"),
+        (Plain(), torch.randn(12, 6, 3), "too few for a 5-fold"),
+        (Plain(), torch.randn(3, 20, 3), "3 examples are too few"),
+        (Plain(), torch.randint(9, (12, 20)), "token ids need the id"),
+        (Plain(), torch.randn(12), "expected a tensor"),
+        (Plain(), None, "needs content"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(model: nn.Module, batch: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        whence.audit(model, batch)
+
+
+def test_models_that_are_not_there() -> None:
+    with pytest.raises(UserError, match="'bert-base' is not known"):
+        load("bert-base")
