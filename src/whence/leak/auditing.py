@@ -74,7 +74,7 @@ def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> 
     middle = min(between, key=lambda ratio: abs(ratio - 0.5)) if between else ratios[-1]
     profile = _profile(subject, twin, middle, seed, tell)
     sources = _sources(subject, targets, between or ratios, middle, seed, tell)
-    verdict = judge(found, profile, sources)
+    verdict = judge(found, profile, sources, fitted=subject.fitted)
     return Audit(
         subject.name,
         subject.tokens,
@@ -114,7 +114,7 @@ def _look(
     if subject.fitted:
         found["error"] = fitted_error(sample)
     told = None if found["identical"] else probe(sample)
-    pattern = pattern_probe(sample)
+    pattern = pattern_probe(sample, subject.inner())
     return sample, {
         **found,
         "probe": told.to_json() if told else None,
@@ -141,7 +141,9 @@ def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, te
             told = probe(sample)
             found[layer][who] = told.to_json() if told else None
         if who == "trained":
-            pattern = pattern_probe(Sample(next(iter(states.values())), subject.content, hidden, one.position))
+            pattern = pattern_probe(
+                Sample(next(iter(states.values())), subject.content, hidden, one.position), one.inner()
+            )
             for layer in found:
                 found[layer]["pattern_r2"] = pattern.best if pattern else None
                 found[layer]["ratio"] = ratio

@@ -61,12 +61,17 @@ def probe(sample: Sample, values: Tensor | None = None) -> Probe | None:
     return decode(features, sample.position.expand_as(hidden)[hidden], rows)
 
 
-def pattern_probe(sample: Sample) -> Probe | None:
-    """From the arrangement of hidden and visible tokens alone: what even a model without position may know."""
-    if bool(sample.hidden.all()):
+def pattern_probe(sample: Sample, inner: slice = slice(None)) -> Probe | None:
+    """From the arrangement of hidden and visible tokens alone: what even a model without position may know.
+
+    `inner`: without the tokens at the ends that are always visible. None where nothing else is.
+    """
+    visible = torch.zeros_like(sample.hidden)
+    visible[:, inner] = ~sample.hidden[:, inner]
+    if not bool(visible.any()):
         return None
-    before, after = (d.double() for d in distances(~sample.hidden))
-    seen = (~sample.hidden).cumsum(1).double()
+    before, after = (d.double() for d in distances(visible))
+    seen = visible.cumsum(1).double()
     told = [before, after, before == 0, after == 0, seen, seen[:, -1:] - seen, (1 + before).log(), (1 + after).log()]
     return probe(sample, torch.stack([t.double() for t in told], -1))
 

@@ -43,9 +43,9 @@ def shift_effect(
         moved[:, start : start + block], gone[:, start : start + block] = content, hidden
         return subject.said(moved, gone)[:, start : start + block][hidden].double()
 
-    first = placed(0)
-    size = float((placed(far) - first).pow(2).mean() / 2)
+    first, other = placed(0), placed(far)
+    size = float((other - first).pow(2).mean() / 2)
     if subject.noisy():
         size = max(0.0, size - float((placed(0) - first).pow(2).mean() / 2))
-    own = deviation(first) if own is None else own
-    return {"of_target": size / targets**2, "of_prediction": size / own**2 if own else 0.0, "own": own}
+    own = deviation(torch.cat([first, other])) if own is None else own
+    return {"of_target": size / targets**2, "of_prediction": min(1.0, size / own**2) if own else 0.0, "own": own}

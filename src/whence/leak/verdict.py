@@ -40,6 +40,8 @@ def judge(
     ratios: Mapping[str, Mapping[str, Any]],
     profile: Mapping[str, Mapping[str, Any]],
     sources: Sequence[Mapping[str, Any]],
+    *,
+    fitted: bool = False,
 ) -> Verdict:
     outcome = leaks(ratios)
     partly, moved, wholly = _parts(ratios)
@@ -47,19 +49,14 @@ def judge(
     apart = wholly["spread"] if wholly else 0.0
     errors = {r: found["error"] for r, found in (partly or ratios).items()}
     best = min(errors, key=lambda r: errors[r])
-    dead = errors[best] >= DEAD
+    dead = errors[best] >= DEAD and not fitted
     entry = first_layer_with_position(profile) if outcome != "clean" else None
     named = entrances(sources) if outcome != "clean" else []
     sentences = [_what(outcome, most, moved, wholly, apart)]
     if outcome != "clean":
         sentences += _where(entry, named, sources)
     sentences += _legitimate(partly, most)
-    sentences.append(
-        f"It reconstructs nothing: at best {errors[best]:.2f} of the error of always saying the mean, so that its leak "
-        "scores mean nothing."
-        if dead
-        else f"Its error is {errors[best]:.2f} of that of always saying the mean, with {_percent(best)} hidden."
-    )
+    sentences.append(_reconstruction(errors[best], _percent(best), fitted))
     thresholds = {"moved": MOVED, "apart": APART, "r2": READ, "p": SIGNIFICANT, "dead": DEAD, "named": LET_IN}
     return Verdict(outcome, dead, sentences, entry, named, thresholds)
 
@@ -138,6 +135,15 @@ def _legitimate(partly: Mapping[str, Mapping[str, Any]], most: str | None) -> li
     if own is None or own < 0.05:
         return []
     return [f"The targets themselves depend on position ({_share(own)} of their variance): part of it is legitimate."]
+
+
+def _reconstruction(error: float, hidden: str, fitted: bool) -> str:
+    if fitted:
+        told = f"{100 * (1 - error):.0f} %" if error < 1 else "nothing"
+        return f"What it says of hidden tokens explains {told} of what it says when they are visible ({hidden} hidden)."
+    if error >= DEAD:
+        return f"It reconstructs nothing (error {error:.2f} of that of saying the mean): its leak scores mean nothing."
+    return f"Its error is {error:.2f} of that of always saying the mean, with {hidden} hidden."
 
 
 def _share(value: float) -> str:
