@@ -124,18 +124,24 @@ def _stored(word: str, store: Any) -> Subject:
     from whence.leak.adapters.arena_run import sequence_subject
     from whence.leak.adapters.masked_run import masked_subject
     from whence.leak.run import Run
+    from whence.runs.files import Corrupt
     from whence.runs.spec import load_run_spec
 
     folder = store.find(word)
-    if folder.status()["state"] != "finished":
-        raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.", field="run")
-    run = load_run_spec(folder.spec_document())
-    return masked_subject(run, folder) if isinstance(run, Run) else sequence_subject(run, folder)
+    try:
+        if folder.status()["state"] != "finished":
+            raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.", field="run")
+        run = load_run_spec(folder.spec_document())
+        return masked_subject(run, folder) if isinstance(run, Run) else sequence_subject(run, folder)
+    except (OSError, Corrupt) as damage:
+        raise UserError(
+            f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
+        ) from None
 
 
 def print_audit(found: Audit) -> None:
     print(f"{found.name}: {found.rows} examples of {found.tokens} tokens\n")
-    for sentence in found.verdict.sentences:
+    for sentence in [*found.verdict.sentences, *found.facts]:
         print(f"  {sentence}")
     print()
     columns = ["hidden", "", "error", "|r|", "chance", "target", "η²", "target", "similarity", "centred", "variance"]

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.leak.influence import content_effect, gradient_share
+from whence.leak.influence import content_effect, embedded, gradient_share
 from whence.leak.measures import Sample, deviation, leakage
 from whence.leak.probe import FOLDS, fitted_error, pattern_probe, probe
 from whence.leak.shift import shift_effect
 from whence.leak.sources import SOURCES
+from whence.leak.sources.additive_encoding import AdditiveEncoding
 from whence.leak.sources.base import Entrance, all_shut
 from whence.leak.subject import Subject
 from whence.leak.verdict import Verdict, judge
@@ -39,6 +40,8 @@ class Audit:
     """By layer: what its hidden states tell of position, trained and not"""
     sources: list[dict[str, Any]]
     """Every entrance found: what is left without it, and what it lets in alone"""
+    facts: list[str]
+    """What stands at hidden tokens before the first block"""
     pictures: dict[str, Any]
     """For drawing: mean prediction by position, similarity of positions"""
     verdict: Verdict
@@ -83,6 +86,7 @@ def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> 
         before,
         profile,
         sources,
+        _facts(subject, subject.hide(middle, seed)),
         _pictures(looked[ratios[-1]][0]),
         verdict,
     )
@@ -200,6 +204,33 @@ def _sources(
             }
         )
     return sorted(table, key=lambda row: -row["alone"])
+
+
+def _facts(subject: Subject, hidden: Tensor) -> list[str]:
+    """Are mask tokens alike, and what do encodings add to them?"""
+    few, gone = subject.with_rows(8), hidden[:8]
+    told = []
+    if subject.masked is not None:
+        with taps(subject.model, [subject.masked], attention=False) as seen:
+            few.said(few.content, gone)
+        tokens = seen.hidden[subject.masked]
+        if isinstance(tokens, Tensor) and tokens.shape[:2] == gone.shape:
+            alike = torch.allclose(tokens[gone], tokens[gone][:1], atol=1e-6)
+            told.append(
+                f"Mask tokens are {'all alike' if alike else 'not alike'} before anything tells them their place."
+            )
+    additive = AdditiveEncoding().find(few, gone)
+    if additive and subject.layers:
+        open_, shut = embedded(few, gone), None
+        with all_shut(additive):
+            shut = embedded(few, gone)
+        if open_ is not None and shut is not None and open_.shape[:2] == gone.shape:
+            added = (open_ - shut).norm(dim=-1)
+            at = [f"{float(added[where].mean()):.2g}" for where in (gone, ~gone)]
+            told.append(
+                f"Encodings change embedded tokens by a norm of {at[0]} where they are hidden, {at[1]} where visible."
+            )
+    return told
 
 
 def _pictures(sample: Sample) -> dict[str, Any]:

@@ -56,9 +56,9 @@ def gradient_share(subject: Subject, hidden: Tensor) -> float | None:
     entrances = AdditiveEncoding().find(few, hidden)
     if not entrances or not subject.layers:
         return None
-    told = _embedded(few, hidden)
+    told = embedded(few, hidden)
     with all_shut(entrances):
-        untold = _embedded(few, hidden)
+        untold = embedded(few, hidden)
     if told is None or untold is None or told.shape[:2] != hidden.shape:
         return None
     added = ((told - untold).abs() > 1e-6).any(-1)
@@ -67,7 +67,8 @@ def gradient_share(subject: Subject, hidden: Tensor) -> float | None:
     return position / (position + content) if position + content > 0 else None
 
 
-def _embedded(subject: Subject, hidden: Tensor) -> Tensor | None:
+def embedded(subject: Subject, hidden: Tensor) -> Tensor | None:
+    """What the first block gets."""
     with taps(subject.model, [subject.layers[0]], attention=False) as seen:
         subject.said(subject.content, hidden)
     found = seen.hidden.get(subject.layers[0])

@@ -25,7 +25,7 @@ def audit_page(audit: Audit, again: str) -> bytes:
         f"<h1>{html.escape(title)}</h1>",
         f"<p class=note>{audit.rows} examples of {audit.tokens} tokens</p>",
         f"<p><span class=badge>{html.escape(outcome)}</span></p>",
-        _listed(audit.verdict.sentences),
+        _listed([*audit.verdict.sentences, *audit.facts]),
     ]
     figures = {"Layer by layer": _profile(audit), "Predictions by position": _by_position(audit)}
     figures["How alike predictions are, position by position"] = _similarity(audit)

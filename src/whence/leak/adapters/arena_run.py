@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from whence.errors import UserError
 from whence.leak.adapters.mean_token import with_mean_token
 from whence.leak.subject import Subject
 from whence.models.init import initialise
@@ -22,6 +23,10 @@ def sequence_subject(run: RunSpec, folder: RunFolder | None, rows: int = ROWS) -
 
     Known by what it offers, not by its class: instruments do not know each other.
     """
+    if run.model.attention == "prefix":  # type: ignore[attr-defined]
+        raise UserError(
+            "run: models with prefix attention cannot be audited. Allowed: causal, bidirectional.", field="run"
+        )
     task, length = run.task.build(), run.train_length  # type: ignore[attr-defined]
     batch = task.sample(torch.Generator().manual_seed(0), rows, length)
     model: nn.Module = run.build_model("cpu")  # type: ignore[attr-defined]

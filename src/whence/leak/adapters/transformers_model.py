@@ -42,7 +42,8 @@ def load(name: str, text: str | None = None, rows: int = ROWS, length: int = LEN
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **files)
-            model = transformers.AutoModel.from_pretrained(str(folder), dtype=torch.float32, **files)
+            safe = {} if file else {"use_safetensors": True}  # other formats can run code when they are read
+            model = transformers.AutoModel.from_pretrained(str(folder), dtype=torch.float32, **files, **safe)
     except (OSError, ValueError, ImportError) as problem:
         reason = " ".join(str(problem).split())[:300]
         raise UserError(f"model: {name!r} cannot be loaded ({reason}).", field="model") from None

@@ -22,12 +22,18 @@ def load(text: str) -> Subject:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise UserError(f"model: {path} fails when it is read: {_said(problem)}", field="model") from problem
     build = getattr(module, function, None)
     if not callable(build):
         known = sorted(name for name, item in vars(module).items() if callable(item) and not name.startswith("_"))
         raise UserError(f"model: {path} has no function {function!r}. Allowed: {', '.join(known)}.", field="model")
-    made = build()
+    try:
+        made = build()
+    except Exception as problem:
+        raise UserError(f"model: {function}() fails: {_said(problem)}", field="model") from problem
     if isinstance(made, Subject):
         return made
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
@@ -36,3 +42,7 @@ def load(text: str) -> Subject:
         f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or whence.leak.subject_of(…).",
         field="model",
     )
+
+
+def _said(problem: Exception) -> str:
+    return " ".join(f"{type(problem).__name__}: {problem}".split())
