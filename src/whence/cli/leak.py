@@ -156,8 +156,8 @@ def print_audit(found: Audit) -> None:
     if found.profile:
         ratio = next(iter(found.profile.values())).get("ratio", 0)
         print_table(
-            f"what hidden states tell of position, {100 * ratio:g} % hidden (R²)",
-            ["after", "model", "", "shape", "p", "untrained", "mask pattern"],
+            f"what hidden states know of position, {100 * ratio:g} % hidden: moved, and R² of the probe",
+            ["after", "moved", "", "untrained", "R²", "shape", "p", "untrained", "mask pattern"],
             [_layer(name, layer) for name, layer in found.profile.items()],
         )
         print()
@@ -185,15 +185,16 @@ def _numbers(found: dict[str, Any]) -> list[str]:
 
 
 def _layer(name: str, layer: dict[str, Any]) -> list[str]:
-    told, before = layer.get("trained"), layer.get("untrained")
-    bar = "█" * round(20 * max(0.0, told["best"])) if told else ""
+    told, before = layer["trained"], layer.get("untrained") or {}
     return [
         name,
-        _short(told["best"]) if told else "undefined",
-        bar,
-        told["shape"] if told else "",
-        _short(told["p"]) if told else "",
-        _short(before["best"]) if before else "",
+        _short(told["moved"]),
+        "█" * round(20 * told["moved"]),
+        _short(before.get("moved")),
+        _short(told.get("best")),
+        told.get("shape", ""),
+        _short(told.get("p")),
+        _short(before.get("best")),
         _short(layer.get("pattern_r2")),
     ]
 

@@ -13,7 +13,7 @@ from whence.errors import UserError
 from whence.leak.influence import content_effect, embedded, gradient_share
 from whence.leak.measures import Sample, deviation, leakage
 from whence.leak.probe import FOLDS, fitted_error, pattern_probe, probe
-from whence.leak.shift import shift_effect
+from whence.leak.shift import shift_effect, shift_profile
 from whence.leak.sources import SOURCES
 from whence.leak.sources.additive_encoding import AdditiveEncoding
 from whence.leak.sources.base import Entrance, all_shut
@@ -139,11 +139,12 @@ def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, te
             continue
         tell(f"layer by layer, {who}")
         hidden = one.hide(ratio, seed)
-        states = _states(one, one.content, hidden)
+        states = one.states(one.content, hidden)
+        moved = shift_profile(one, ratio, seed)
         for layer, state in states.items():
             sample = Sample(state, state, hidden, one.position)
             told = probe(sample)
-            found[layer][who] = told.to_json() if told else None
+            found[layer][who] = {**(told.to_json() if told else {}), "moved": moved[layer]}
         if who == "trained":
             pattern = pattern_probe(
                 Sample(next(iter(states.values())), subject.content, hidden, one.position), one.inner()
@@ -152,23 +153,6 @@ def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, te
                 found[layer]["pattern_r2"] = pattern.best if pattern else None
                 found[layer]["ratio"] = ratio
     return found
-
-
-def _states(subject: Subject, content: Tensor, hidden: Tensor) -> dict[str, Tensor]:
-    """Hidden states after every layer, (rows, tokens, width)."""
-    with taps(subject.model, list(subject.layers), attention=False) as seen:
-        subject.said(content, hidden)
-    states = {}
-    for layer in subject.layers:
-        parts = seen.hidden[layer]
-        whole = torch.cat(parts) if isinstance(parts, list) else parts
-        if whole.shape[:2] != hidden.shape:
-            raise UserError(
-                f"model: {layer} returns {tuple(whole.shape)}, not one vector per token of {tuple(hidden.shape)}.",
-                field="model",
-            )
-        states[layer] = whole.float()
-    return states
 
 
 def _sources(

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from whence.errors import UserError
 from whence.leak.masks import Pattern, draw
+from whence.models.taps import taps
 
 BATCH = 32
 
@@ -68,6 +70,22 @@ class Subject:
                 self.current["hidden"] = gone
                 parts.append(self.predict(some, gone))
         return torch.cat(parts).float().cpu()
+
+    def states(self, content: Tensor, hidden: Tensor) -> dict[str, Tensor]:
+        """Hidden states after every layer, (rows, tokens, width)."""
+        with taps(self.model, list(self.layers), attention=False) as seen:
+            self.said(content, hidden)
+        found = {}
+        for layer in self.layers:
+            parts = seen.hidden[layer]
+            found[layer] = torch.cat(parts) if isinstance(parts, list) else parts
+            if found[layer].shape[:2] != hidden.shape:
+                raise UserError(
+                    f"model: {layer} returns {tuple(found[layer].shape)}, not one vector per token of "
+                    f"{tuple(hidden.shape)}.",
+                    field="model",
+                )
+        return {layer: states.float().cpu() for layer, states in found.items()}
 
     def noisy(self) -> bool:
         """Does it answer the same question differently?"""

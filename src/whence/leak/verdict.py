@@ -14,9 +14,6 @@ MOVED = 0.01
 """Share of the predictions' variance that moving everything may cause before a model is called leaky."""
 APART = 1e-4
 """With everything hidden: variance between places, over the targets', from which on a model is called leaky."""
-READ = 0.1
-"""R² above what the mask pattern tells, from which on a layer is said to hold position."""
-SIGNIFICANT = 0.01
 DEAD = 0.99
 """Error, over that of always saying the mean, from which on a model predicts nothing."""
 LET_IN = 0.2
@@ -57,7 +54,7 @@ def judge(
         sentences += _where(entry, named, sources)
     sentences += _legitimate(partly, most)
     sentences.append(_reconstruction(errors[best], _percent(best), fitted))
-    thresholds = {"moved": MOVED, "apart": APART, "r2": READ, "p": SIGNIFICANT, "dead": DEAD, "named": LET_IN}
+    thresholds = {"moved": MOVED, "apart": APART, "dead": DEAD, "named": LET_IN}
     return Verdict(outcome, dead, sentences, entry, named, thresholds)
 
 
@@ -87,11 +84,8 @@ def entrances(sources: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def first_layer_with_position(profile: Mapping[str, Mapping[str, Any]]) -> str | None:
-    for layer, found in profile.items():
-        told = found.get("trained")
-        if told and told["p"] <= SIGNIFICANT and told["best"] >= READ:
-            return layer
-    return None
+    """The first whose states at hidden tokens change when everything is moved."""
+    return next((layer for layer, found in profile.items() if found["trained"]["moved"] >= MOVED), None)
 
 
 def _what(
@@ -118,7 +112,11 @@ def _what(
 
 
 def _where(entry: str | None, named: Sequence[str], sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    told = [f"Position is first found after {entry}."] if entry else ["No layer's states tell it linearly."]
+    told = (
+        [f"Position is first found after {entry}."]
+        if entry
+        else ["No layer's states at hidden tokens show it by themselves."]
+    )
     if named:
         alone = {row["name"]: row["alone"] for row in reversed(sources)}
         told.append("It comes in through " + ", ".join(f"{name} (alone {_share(alone[name])})" for name in named) + ".")

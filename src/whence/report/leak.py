@@ -102,26 +102,29 @@ def _sources(sources: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _profile(audit: Audit) -> go.Figure | None:
+    """What moving changes, and what a probe reads off, after every layer."""
     if not audit.profile:
         return None
     ratio = next(iter(audit.profile.values())).get("ratio", 0)
-    figure = figure_of("after", f"R² of position at hidden tokens, {100 * ratio:g} % hidden")
+    figure = figure_of("after", f"at hidden tokens, {100 * ratio:g} % hidden")
     layers = list(audit.profile)
-    for place, (who, name) in enumerate((("trained", "model"), ("untrained", "untrained"))):
-        values = [at(audit.profile[layer].get(who), ("best",)) for layer in layers]
-        if any(value is not None for value in values):
-            figure.add_scatter(
-                x=layers,
-                y=values,
-                name=name,
-                mode="lines+markers",
-                line={"color": COLOURS[place], "dash": DASHES[place]},
-                hovertemplate="%{x}: R² %{y:.2f}",
-            )
+    lines = (("trained", "model"), ("untrained", "untrained"))
+    for place, (measure, label) in enumerate((("moved", "moved (share of variance)"), ("best", "probe (R²)"))):
+        for dash, (who, name) in enumerate(lines):
+            values = [(audit.profile[layer].get(who) or {}).get(measure) for layer in layers]
+            if any(value is not None for value in values):
+                figure.add_scatter(
+                    x=layers,
+                    y=values,
+                    name=f"{label}, {name}",
+                    mode="lines+markers",
+                    line={"color": COLOURS[place], "dash": DASHES[dash]},
+                    hovertemplate="%{x}: %{y:.2f}",
+                )
     pattern = [audit.profile[layer].get("pattern_r2") for layer in layers]
     if any(value is not None for value in pattern):
         figure.add_scatter(
-            x=layers, y=pattern, name="mask pattern alone", mode="lines", line={"color": "#888", "dash": "dot"}
+            x=layers, y=pattern, name="probe, mask pattern alone", mode="lines", line={"color": "#888", "dash": "dot"}
         )
     figure.update_yaxes(range=[-0.05, 1.05])
     return figure
