@@ -61,6 +61,14 @@ class Masking(Spec):
     test_rows: int = Field(default=256, ge=8, le=10_000, description="examples in each frozen evaluation set")
 
 
+class MaskedTraining(Training):
+    """How a model is trained."""
+
+    steps: int = Field(default=600, ge=1, description="optimiser steps")
+    batch_size: int = Field(default=32, ge=1, description="examples per step")
+    evaluations: int = Field(default=2, ge=1, description="evaluations after the one at step 0, evenly spaced")
+
+
 class Run(RunSpec):
     """Train one masked model."""
 
@@ -69,7 +77,13 @@ class Run(RunSpec):
     cures: Cures = Field(default=(), description="cures, joined by +; none, or all of the source's")
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
-    training: Training = Training(steps=600, batch_size=32, evaluations=2)
+    training: Training = MaskedTraining()
+
+    @pydantic.field_validator("training", mode="before")
+    @classmethod
+    def _own_defaults(cls, value: Any) -> Any:
+        """What a file leaves open is as it is here, not as it is in other instruments."""
+        return MaskedTraining.model_validate(value) if isinstance(value, dict) else value
 
     @pydantic.model_validator(mode="after")
     def _pin_the_file(self) -> Run:

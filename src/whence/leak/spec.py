@@ -11,8 +11,7 @@ from whence.errors import UserError
 from whence.leak.cures import CURES
 from whence.leak.data import DATA
 from whence.leak.model import MaskedSpec
-from whence.leak.run import AnyData, Cures, Masking, Run
-from whence.runs.spec import Training
+from whence.leak.run import AnyData, Cures, MaskedTraining, Masking, Run
 from whence.spec import Spec
 
 SOURCE_KEYS = (
@@ -55,7 +54,7 @@ class LeakSpec(Spec):
     first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
-    training: Training = Run.model_fields["training"].default
+    training: MaskedTraining = MaskedTraining()
 
     @pydantic.model_validator(mode="before")
     @classmethod

@@ -141,9 +141,11 @@ class Table:
             return "removes it: predictions do not depend on where tokens are"
         spread, before = row.mean("1", "spread") or 0.0, reference.mean("1", "spread") or 0.0
         moved = max(row.mean(ratio, "shift", "of_prediction") or 0.0 for ratio in SHOWN if ratio != "1")
-        left = f"moving everything still changes {100 * moved:.1f} % of the predictions' variance"
+        changes = f"changes {100 * moved:.1f} % of the predictions' variance"
         if row is reference:
-            return f"with everything hidden, predictions differ by {_share(spread)} of the targets' variance; {left}"
+            apart = f"with everything hidden, predictions differ by {_share(spread)} of the targets' variance"
+            return f"{apart}; moving everything {changes}"
+        left = f"moving everything still {changes}"
         told, chance, shape = (
             row.mean("1", "correlation"),
             row.mean("1", "correlation_chance"),
