@@ -27,6 +27,7 @@ HELP = """whence leak: is the model predicting from content or from position, an
 usage: whence leak ACTION [options]
 
 """ + "".join(f"  {action:<8} {text}\n" for action, text in ACTIONS.items())
+HELP += "\nEvery action: --help teaches it, --json prints one JSON document on standard output.\n"
 
 AUDIT = """Look at a masked model from all sides: what predictions of hidden tokens ride on, where position comes in.
 
