@@ -19,7 +19,7 @@ $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
 BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 browser:
 ifeq ($(BROWSER),)
-	-@test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
+	-@test "$$(id -u)" = 0 && command -v apt-get > /dev/null && echo "installing Chromium …" && \
 		{ apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } > /dev/null 2>&1 \
 		|| echo "no Chromium: the tests that need a browser are skipped"
 endif

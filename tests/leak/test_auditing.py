@@ -90,6 +90,7 @@ class Wrong(Plain):
         (Plain(), torch.randint(9, (12, 20)), "token ids need the id"),
         (Plain(), torch.randn(12), "expected a tensor"),
         (Plain(), None, "needs content"),
+        (Plain(), torch.full((12, 20, 3), math.nan), "not numbers"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(model: nn.Module, batch: Any, words: str) -> None:
@@ -100,3 +101,9 @@ def test_what_cannot_be_audited_is_refused(model: nn.Module, batch: Any, words: 
 def test_models_that_are_not_there() -> None:
     with pytest.raises(UserError, match="'bert-base' is not known"):
         load("bert-base")
+
+
+@pytest.mark.parametrize("ratios", [(), (0.0,), (1.5,)])
+def test_shares_that_are_none_are_refused(ratios: tuple[float, ...]) -> None:
+    with pytest.raises(UserError, match="are not shares"):
+        whence.audit(Plain(), torch.randn(12, 20, 3), ratios=ratios)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.leak.test_model import job_of, said
+from whence.errors import UserError
 from whence.leak.cures.base import Step
 from whence.leak.cures.permute_tokens import PermuteTokens
 from whence.leak.cures.position_penalty import PositionPenalty, explained, mean_correlation
@@ -117,3 +118,12 @@ def test_the_sources_own_keys() -> None:
         "zero_masked_positions+variance_penalty+position_penalty:weight=2.5+permute_tokens",
     ]
     assert LeakSpec.read({"mask_ratio": 0.5}).cures == LeakSpec().cures
+    off = {"prevent_position_only_learning": False, "position_regularization_weight": 1.0, "shuffle_sequences_prob": 0}
+    assert LeakSpec.read(off).cures == LeakSpec().cures, "all switched off"
+    for both in (
+        {"cures": "all"},
+        {"mask_ratio": 1.0, "masking": {"mask_ratio": 0.5}},
+        {"mask_ratio": 1, "masking": 3},
+    ):
+        with pytest.raises(UserError, match="Allowed: one"):
+            LeakSpec.read({"prevent_position_only_learning": True, **both})

@@ -12,7 +12,7 @@ from whence.leak.adapters.any_module import subject_of
 from whence.leak.adapters.transformers_model import _subject
 from whence.leak.shift import shift_effect
 from whence.leak.sources import SOURCES
-from whence.leak.sources.base import Entrance, all_shut
+from whence.leak.sources.base import Entrance, all_shut, patched
 from whence.leak.subject import Subject
 
 IDS = torch.randint(5, 90, (8, 24), generator=torch.Generator().manual_seed(0))
@@ -131,3 +131,12 @@ def test_mask_tokens_that_differ() -> None:
     assert whole > 0.01
     with all_shut(list(entrances.values())):
         assert moved(subject) < 0.8 * whole, "what is numbered at visible tokens is still there"
+
+
+def test_what_somebody_else_has_replaced_is_given_back() -> None:
+    module = job_of(backbone="transformer").model.temporal
+    mine = lambda x, positions: 2 * x  # noqa: E731
+    object.__setattr__(module, "embed", mine)
+    with patched(module, embed=lambda x, positions: x):  # type: ignore[arg-type]
+        assert module.embed is not mine  # type: ignore[union-attr]
+    assert module.embed is mine  # type: ignore[union-attr]

@@ -40,8 +40,8 @@ def _missing(tables: Sequence[Table]) -> Judgement | None:
     """A verdict needs every run, and enough seeds."""
     rows = [row for table in tables for row in table.rows]
     finished, planned = sum(row.finished for row in rows), sum(len(row.runs) for row in rows)
-    if failed := sum(len(row.failed) for row in rows):
-        return Judgement("not decidable at this size", f"{failed} of {planned} runs failed")
+    if failed := sum(len(row.failed) + len(row.damaged) for row in rows):
+        return Judgement("not decidable at this size", f"{failed} of {planned} runs failed or are damaged")
     if finished < planned or not rows:
         return Judgement("not run", f"{finished} of {planned} runs have finished")
     for table in tables:

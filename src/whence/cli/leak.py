@@ -80,9 +80,6 @@ def _audit(arguments: list[str]) -> int:
     options, _ = parse_options(Auditing, arguments, prog="whence leak audit", description=AUDIT)
     if (options.model is None) == (options.run is None):
         raise UserError("model: name a model or a stored run. Allowed: --model or --run.", field="model")
-    for ratio in options.ratios:
-        if not 0 < ratio <= 1:
-            raise UserError(f"ratios: {ratio} is not a share. Allowed: above 0, up to 1.", field="ratios")
     from whence.leak.auditing import audit
     from whence.report.leak import audit_page, write_page
     from whence.runs.store import Store

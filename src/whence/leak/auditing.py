@@ -57,12 +57,13 @@ def audit(
     subject: Subject, ratios: Sequence[float] = RATIOS, *, seed: int = 0, tell: Tell = lambda words: None
 ) -> Audit:
     """`tell` hears what is being done. The model is left as it was."""
-    _check(subject)
-    training = subject.model.training
+    _check(subject, ratios)
+    training = [(module, module.training) for module in subject.model.modules()]
     try:
         return _audit(subject, sorted(set(ratios)), seed, tell)
     finally:
-        subject.model.train(training)
+        for module, flag in training:
+            module.training = flag
 
 
 def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> Audit:
@@ -92,7 +93,11 @@ def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> 
     )
 
 
-def _check(subject: Subject) -> None:
+def _check(subject: Subject, ratios: Sequence[float]) -> None:
+    if not ratios or not all(0 < ratio <= 1 for ratio in ratios):
+        raise UserError(f"ratios: {tuple(ratios)} are not shares. Allowed: above 0, up to 1.", field="ratios")
+    if subject.content.is_floating_point() and not torch.isfinite(subject.content).all():
+        raise UserError("data: there are values that are not numbers. Allowed: finite values.", field="data")
     inner = range(*subject.inner().indices(subject.tokens))
     if len(inner) // subject.stride < 2 * FOLDS:
         raise UserError(

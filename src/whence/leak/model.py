@@ -119,6 +119,8 @@ class MaskedModel(nn.Module):
         self.mask = MaskToken(spec.d_model)
         self.temporal = spec.encoding(spec.temporal, tokens)
         self.spatial = spec.encoding(spec.spatial, channels) if spec.layout == "time_channel" else None
+        for cure in cures:
+            cure.check(spec.replacement, self.temporal)
         self.cures = nn.ModuleList(cures)
         self.shown, self.embedded = nn.Identity(), nn.Identity()  # to look at: masked tokens; what the first block gets
         self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))

@@ -65,16 +65,22 @@ class LeakSpec(Spec):
         rest = {key: value for key, value in document.items() if key not in SOURCE_KEYS}
         asked = {key: document[key] for key in SOURCE_KEYS if key in document}
         if "mask_ratio" in asked:
-            rest["masking"] = {**rest.get("masking", {}), "mask_ratio": asked["mask_ratio"]}
-        names = ["zero_masked_positions"]
+            masking = rest.get("masking", {})
+            if not isinstance(masking, dict) or "mask_ratio" in masking:
+                raise ValueError("mask_ratio stands outside and inside masking. Allowed: one of them.")
+            rest["masking"] = {**masking, "mask_ratio": asked["mask_ratio"]}
+        names: list[str] = []
         if asked.get("prevent_position_only_learning"):
+            names += ["zero_masked_positions", "variance_penalty"]
             weight = asked.get("position_regularization_weight", 1.0)
-            names += ["variance_penalty", f"position_penalty:weight={weight}"]
+            names += [f"position_penalty:weight={weight}"] if weight else []
         if asked.get("shuffle_sequences_prob"):
             names.append(f"permute_tokens:prob={asked['shuffle_sequences_prob']}")
-        if "cures" not in rest and set(asked) - {"mask_ratio"}:
-            rest["cures"] = ["none", "+".join(names)]
-        return rest
+        if names and "cures" in rest:
+            raise ValueError(
+                f"cures are named beside {', '.join(set(asked) - {'mask_ratio'})}. Allowed: one or the other."
+            )
+        return rest | ({"cures": ["none", "+".join(names)]} if names else {})
 
     def plan(self) -> list[Run]:
         """Every run, checked. Seeds vary slowest, so that an interrupted comparison is still one."""

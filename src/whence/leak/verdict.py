@@ -52,7 +52,7 @@ def judge(
     sentences = [_what(outcome, most, moved, wholly, apart)]
     if outcome != "clean":
         sentences += _where(entry, named, sources)
-    sentences += _legitimate(partly, most)
+    sentences += [] if fitted else _legitimate(partly, most)
     sentences.append(_reconstruction(errors[best], _percent(best), fitted))
     thresholds = {"moved": MOVED, "apart": APART, "dead": DEAD, "named": LET_IN}
     return Verdict(outcome, dead, sentences, entry, named, thresholds)

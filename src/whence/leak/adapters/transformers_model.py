@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from whence.errors import UserError
@@ -41,10 +42,11 @@ def load(name: str, text: str | None = None, rows: int = ROWS, length: int = LEN
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            files |= {"trust_remote_code": False}
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **files)
             safe = {} if file else {"use_safetensors": True}  # other formats can run code when they are read
             model = transformers.AutoModel.from_pretrained(str(folder), dtype=torch.float32, **files, **safe)
-    except (OSError, ValueError, ImportError) as problem:
+    except (OSError, ValueError, ImportError, SafetensorError) as problem:
         reason = " ".join(str(problem).split())[:300]
         raise UserError(f"model: {name!r} cannot be loaded ({reason}).", field="model") from None
 

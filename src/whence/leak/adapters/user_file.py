@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 from torch import nn
@@ -22,6 +23,7 @@ def load(text: str) -> Subject:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
     try:
         spec.loader.exec_module(module)
     except Exception as problem:

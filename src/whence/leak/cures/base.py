@@ -1,12 +1,13 @@
 """What a cure may change in a masked model. It overrides only the hooks it uses.
 
+check(replacement, temporal)      refuses models that would undo it
 fit(some, others)                 looks at training examples once, before training
 content(tokens)                   what the model is shown; `restore(prediction)` undoes it at the end
-encoding(vector, hidden)          what is added to the embedded tokens to tell them their place
+encoding(vector, hidden, axis)    what is added to the embedded tokens to tell them their place
 order(x)                          in which order the mixer reads the tokens
 embed(x, visible)                 what else embedded tokens are told
 writes(visible, layer)            which tokens may write, and how strongly; None: all
-penalty(prediction, hidden, ...)  what is added to the loss
+penalty(step)                     what is added to the loss
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from whence.encodings.base import Encoding
 from whence.registry import Variant
 
 
@@ -39,6 +41,9 @@ class Cure(Variant, nn.Module):
     """What it can stop, in a few words."""
     leaves: ClassVar[str]
     """What it cannot."""
+
+    def check(self, replacement: str, temporal: Encoding) -> None:
+        """Raise ValueError for a model that would undo the cure."""
 
     def fit(self, some: Tensor, others: Tensor) -> None:
         """Training examples (examples, tokens, features), of two halves of the recordings."""

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.encodings.base import Count
+from whence.encodings.base import Count, Encoding
 from whence.leak.cures.base import Cure
 from whence.leak.masks import distances
 
@@ -45,6 +45,17 @@ class ContentGated(Cure):
     def reset_parameters(self) -> None:
         for table in (self.before, self.after):
             nn.init.normal_(table.weight, std=0.5)
+
+    def check(self, replacement: str, temporal: Encoding) -> None:
+        if replacement == "noise":
+            raise ValueError(
+                "replacement: 'noise' makes hidden tokens differ. Allowed with content_gated: zeros, learned."
+            )
+        if temporal.shift == "absolute" and set(temporal.hooks()) - {"embed"}:
+            raise ValueError(
+                f"temporal: {temporal.name} tells attention absolute positions. Allowed with content_gated: "
+                "encodings that are relative, or added to tokens."
+            )
 
     def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
         return torch.zeros_like(vector) if axis == "time" else vector.masked_fill(hidden[..., None], 0)

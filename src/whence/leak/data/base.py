@@ -64,8 +64,10 @@ class Packaged(Data):
 def standardised(splits: dict[Split, list[Tensor]]) -> dict[Split, list[Tensor]]:
     """Every channel with mean 0 and variance 1 over the training split."""
     training = torch.cat(splits["train"])
+    if not training.shape[1]:
+        raise UserError("data: there are no channels. Allowed: one or more.", field="data")
     mean, deviation = training.mean(0), training.std(0)
-    if not torch.isfinite(training).all():
+    if not all(torch.isfinite(recording).all() for parts in splits.values() for recording in parts):
         raise UserError("data: there are values that are not numbers. Allowed: finite values.", field="data")
     if (deviation == 0).any():
         which = ", ".join(str(i) for i in (deviation == 0).nonzero().flatten().tolist())

@@ -35,14 +35,18 @@ class Source(Variant):
 
 @contextmanager
 def patched(module: nn.Module, **methods: Any) -> Iterator[None]:
-    """Methods of one instance replaced for a while."""
+    """Methods of one instance replaced for a while, also where somebody has replaced them already."""
+    before = {name: vars(module)[name] for name in methods if name in vars(module)}
     for name, method in methods.items():
         object.__setattr__(module, name, method)
     try:
         yield
     finally:
         for name in methods:
-            object.__delattr__(module, name)
+            if name in before:
+                object.__setattr__(module, name, before[name])
+            else:
+                object.__delattr__(module, name)
 
 
 @contextmanager
