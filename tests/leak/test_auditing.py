@@ -107,3 +107,46 @@ def test_models_that_are_not_there() -> None:
 def test_shares_that_are_none_are_refused(ratios: tuple[float, ...]) -> None:
     with pytest.raises(UserError, match="are not shares"):
         whence.audit(Plain(), torch.randn(12, 20, 3), ratios=ratios)
+
+
+@pytest.mark.parametrize(
+    ("cures", "model"),
+    [
+        ("none", {"backbone": "transformer", "temporal": "none", "replacement": "noise"}),
+        ("zero_masked_positions+permute_tokens:always=true", {"backbone": "transformer", "temporal": "none"}),
+        ("permute_tokens:always=true", {"backbone": "bimamba", "temporal": "none"}),
+    ],
+)
+def test_noise_is_not_taken_for_position(cures: str, model: dict[str, str]) -> None:
+    """Models that answer the same question differently, and know nothing of where."""
+    found = audit(job_of(cures, **model).subject(), (0.5, 1.0))
+    assert found.verdict.outcome == "clean"
+
+
+def test_noise_does_not_hide_position() -> None:
+    subject = job_of(backbone="transformer", temporal="sinusoidal", replacement="noise").subject()
+    assert audit(subject, (0.5, 1.0)).verdict.outcome == "leaky"
+
+
+class Windowed(nn.Module):
+    """Says the same at every multiple of eight."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(1, keepdim=True) * 0 + torch.sin(torch.arange(x.shape[1]) * math.pi / 4)[:, None].expand_as(x)
+
+
+def test_a_period_is_not_missed() -> None:
+    """A third of 24 tokens is 8, where the model says again what it said."""
+    assert whence.audit(Windowed(), torch.randn(12, 24, 3), ratios=(0.5,)).verdict.outcome == "leaky"
+
+
+def test_a_prior_is_judged_in_the_open() -> None:
+    data = "planted:position=0.8,steps=64,channels=2"
+    found = audit(job_of("content_gated+position_prior", data=data).subject(), (0.5, 1.0))
+    assert found.verdict.outcome == "clean"
+    assert found.ratios["1"]["spread"] > 0.01, "what it says does depend on position"
+    assert found.ratios["1"]["inside"]["identical"]
+    assert any("in the open" in sentence for sentence in found.verdict.sentences)
+    assert found.sources[0]["name"].startswith("position prior")
+    hidden = audit(job_of("position_prior", data=data, temporal="sinusoidal").subject(), (0.5, 1.0))
+    assert hidden.verdict.outcome == "leaky", "a prior does not excuse what else comes in"

@@ -81,7 +81,8 @@ def test_permutation_is_undone() -> None:
     never = PermuteTokens(prob=0.0).order(torch.zeros(3, 4, 1))
     assert never is not None
     assert torch.equal(never, torch.arange(4).expand(3, 4))
-    job = job_of("permute_tokens", backbone="transformer", temporal="none")
+    assert PermuteTokens().eval().order(torch.zeros(3, 4, 1)) is None, "a shuffled model is used in order"
+    job = job_of("permute_tokens:always=true", backbone="transformer", temporal="none")
     tokens = job.tokens(generator(1), 4, "test")
     hidden = draw(generator(2), 4, tokens.shape[1], 0.5)
     one, two = said(job, tokens, hidden), said(job, tokens, hidden)

@@ -52,13 +52,23 @@ def test_chance_correlation_of_one_prediction_per_place(places: int, expected: f
     assert found == pytest.approx(expected, abs=0.02)
 
 
-def test_shuffling_stays_within_rows() -> None:
+def test_shuffling_turns_every_row_as_a_ring() -> None:
+    """Neighbours stay neighbours: what is smooth stays smooth."""
     rows = torch.tensor([0, 0, 0, 1, 1, 2])
     places = torch.tensor([3, 5, 9, 1, 2, 7])
-    columns = shuffled(places, rows, 30)
+    columns = shuffled(places, rows, 60)
+    assert columns.min() == 1
+    assert columns.max() == 9
     for column in columns.unbind(1):
-        assert [sorted(column[rows == r].tolist()) for r in range(3)] == [[3, 5, 9], [1, 2], [7]]
-    assert len({tuple(column.tolist()) for column in columns.unbind(1)}) > 5
+        turns = ((column - places) % 9).long()
+        assert [len(turns[rows == r].unique()) for r in range(3)] == [1, 1, 1]
+    assert len({tuple(column.tolist()) for column in columns.unbind(1)}) > 20
+
+
+def test_a_single_row_is_shuffled_at_random() -> None:
+    columns = shuffled(torch.arange(12), torch.zeros(12, dtype=torch.long), 30)
+    assert all(sorted(column.tolist()) == list(range(12)) for column in columns.unbind(1))
+    assert len({tuple(column.tolist()) for column in columns.unbind(1)}) > 20
 
 
 def test_eta2_by_hand() -> None:
@@ -111,6 +121,35 @@ def test_spread_is_within_rows() -> None:
     assert spread(sample) == pytest.approx(0, abs=1e-7)
 
 
+def hidden_wholly(said: Tensor, stride: int = 1) -> Sample:
+    rows, tokens, features = said.shape
+    target = torch.randn(rows, tokens, features, generator=torch.Generator().manual_seed(5))
+    gone = torch.ones(rows, tokens, dtype=torch.bool)
+    return Sample(said, target, gone, torch.arange(tokens) // stride, stride)
+
+
+def test_noise_is_no_spread() -> None:
+    """With everything hidden, only what all rows agree on can be position."""
+    zero = 0
+    for seed in range(40):
+        noise = torch.randn(64, 24, 3, generator=torch.Generator().manual_seed(seed))
+        zero += spread(hidden_wholly(noise)) == 0
+        assert not leakage(hidden_wholly(noise))["identical"]
+    assert zero >= 36
+    told = 0.3 * torch.linspace(-1, 1, 24)[:, None]
+    found = [spread(hidden_wholly(torch.randn(64, 24, 3) + told)) for _ in range(5)]
+    assert np.mean(found) == pytest.approx(float(told.std()), rel=0.1)
+
+
+def test_channels_of_one_moment_may_differ() -> None:
+    """Several tokens per step of position: what tells them apart is no position."""
+    channels = torch.randn(1, 4, 2).repeat(8, 6, 1)
+    assert spread(hidden_wholly(channels, stride=4)) == pytest.approx(0, abs=1e-7)
+    assert spread(hidden_wholly(channels[:1])) > 0.1
+    moving = channels + torch.linspace(0, 1, 6).repeat_interleave(4)[:, None]
+    assert spread(hidden_wholly(moving[:1], stride=4)) > 0.1
+
+
 def test_identical_predictions_are_undefined() -> None:
     hidden = torch.ones(8, 12, dtype=torch.bool)
     found = leakage(Sample(torch.ones(8, 12, 2), torch.randn(8, 12, 2), hidden, torch.arange(12)))
@@ -136,6 +175,7 @@ def test_with_everything_hidden_the_variance_counts_and_not_its_share() -> None:
         (torch.full((4, 12, 2), torch.nan), "not finite"),
         (torch.zeros(4, 11, 2), "does not align"),
         (torch.zeros(4, 12), "does not align"),
+        (torch.zeros(4, 12, 1), "1 numbers per token where 2"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(said: Tensor, words: str) -> None:

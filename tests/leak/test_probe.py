@@ -52,6 +52,19 @@ def test_where_nothing_leaks_p_is_uniform() -> None:
     assert max(f.best for f in found if f) < 0.1
 
 
+def test_on_smooth_data_p_is_uniform() -> None:
+    """Neighbours that resemble each other are no leak: slow noise, the same everywhere on a ring."""
+    p = []
+    for seed in range(60):
+        place = torch.Generator().manual_seed(seed)
+        noise = torch.randn(30, 16, 6, generator=place, dtype=torch.float64)
+        smooth = sum(noise.roll(by, 1) for by in range(6))
+        found = decode(smooth.flatten(0, 1), PLACES, ROWS)  # type: ignore[union-attr]
+        assert found is not None
+        p.append(found.p)
+    assert (np.array(p) <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(p))
+
+
 def test_rows_are_not_split_between_training_and_test() -> None:
     """Features that name the row tell nothing of other rows, though they would tell position within a split row."""
     rows = torch.arange(6).repeat_interleave(16)

@@ -11,6 +11,7 @@ from pydantic import Field
 from whence.cli.options import Engine, Stored, elsewhere, parse, parse_options
 from whence.cli.output import print_json, print_table, stderr
 from whence.errors import UserError, not_allowed
+from whence.leak import RATIOS
 
 if TYPE_CHECKING:
     from whence.leak.auditing import Audit
@@ -60,7 +61,7 @@ class Auditing(Stored):
     )
     rows: int | None = Field(default=None, ge=5, le=1000, description="examples of text; none: 24")
     length: int | None = Field(default=None, ge=12, le=4096, description="tokens per example of text; none: 64")
-    ratios: tuple[float, ...] = Field(default=(0.15, 0.5, 0.9, 1.0), description="shares of tokens to hide")
+    ratios: tuple[float, ...] = Field(default=RATIOS, description="shares of tokens to hide")
     seed: int = Field(default=0, ge=0, description="which tokens are hidden")
 
 

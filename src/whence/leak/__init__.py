@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from whence.leak.auditing import Audit
     from whence.leak.subject import Subject
 
-__all__ = ["Subject", "audit", "subject_of"]
+__all__ = ["RATIOS", "Subject", "audit", "subject_of"]
+
+RATIOS = (0.15, 0.5, 0.9, 1.0)
+"""Shares of tokens hidden at which models are looked at."""
 
 
 def audit(
     model: nn.Module | Subject,
     batch: Tensor | None = None,
     *,
-    ratios: Sequence[float] = (0.15, 0.5, 0.9, 1.0),
+    ratios: Sequence[float] = RATIOS,
     **how: Any,
 ) -> Audit:
     """Everything `whence leak audit` finds."""

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.leak import RATIOS
 from whence.leak.influence import content_effect, embedded, gradient_share
-from whence.leak.measures import Sample, deviation, leakage
+from whence.leak.look import look
+from whence.leak.measures import Sample, deviation
 from whence.leak.probe import FOLDS, fitted_error, pattern_probe, probe
 from whence.leak.shift import shift_effect, shift_profile
 from whence.leak.sources import SOURCES
@@ -21,7 +23,6 @@ from whence.leak.subject import Subject
 from whence.leak.verdict import Verdict, judge
 from whence.models.taps import taps
 
-RATIOS = (0.15, 0.5, 0.9, 1.0)
 Tell = Callable[[str], None]
 
 
@@ -118,17 +119,17 @@ def _look(
 ) -> tuple[Sample, dict[str, Any]]:
     tell(f"{who}{100 * ratio:g} % hidden")
     hidden = subject.hide(ratio, seed)
-    sample = Sample(subject.said(subject.content, hidden), targets, hidden, subject.position)
-    found = leakage(sample)
+
+    def sampled() -> Sample:
+        return Sample(subject.said(subject.content, hidden), targets, hidden, subject.position, subject.stride)
+
+    sample, found = look(subject, sampled, ratio, seed)
     if subject.fitted:
         found["error"] = fitted_error(sample)
-    told = None if found["identical"] else probe(sample)
     pattern = pattern_probe(sample, subject.inner())
     return sample, {
         **found,
-        "probe": told.to_json() if told else None,
         "pattern_r2": pattern.best if pattern else None,
-        "shift": shift_effect(subject, ratio, deviation(targets), seed),
         "content": None if who else content_effect(subject, sample, seed),
         "gradient": None if who else gradient_share(subject, hidden),
     }
@@ -151,9 +152,7 @@ def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, te
             told = probe(sample)
             found[layer][who] = {**(told.to_json() if told else {}), "moved": moved[layer]}
         if who == "trained":
-            pattern = pattern_probe(
-                Sample(next(iter(states.values())), subject.content, hidden, one.position), one.inner()
-            )
+            pattern = pattern_probe(Sample(*[next(iter(states.values()))] * 2, hidden, one.position), one.inner())
             for layer in found:
                 found[layer]["pattern_r2"] = pattern.best if pattern else None
                 found[layer]["ratio"] = ratio

@@ -31,12 +31,20 @@ class Sample:
     """bool (rows, tokens)"""
     position: Tensor
     """(tokens,)"""
+    stride: int = 1
+    """Tokens per step of position: those of one step differ for other reasons than position"""
 
     def __post_init__(self) -> None:
         if self.prediction.ndim != 3 or self.prediction.shape[:2] != self.hidden.shape:
             raise UserError(
                 f"model: its output of shape {tuple(self.prediction.shape)} does not align with its input of "
                 f"{tuple(self.hidden.shape)} (rows, tokens). Allowed: one prediction per token.",
+                field="model",
+            )
+        if self.target.shape[-1] != self.prediction.shape[-1]:
+            raise UserError(
+                f"model: it says {self.prediction.shape[-1]} numbers per token where {self.target.shape[-1]} would be right. "
+                "Allowed: as many.",
                 field="model",
             )
         if not torch.isfinite(self.prediction[self.hidden]).all():
@@ -52,7 +60,9 @@ class Sample:
 
     def alone(self) -> Sample:
         """Without the rows that say the same again."""
-        return Sample(self.prediction[:1], self.target, self.hidden[:1], self.position) if self.single else self
+        if not self.single:
+            return self
+        return Sample(self.prediction[:1], self.target[:1], self.hidden[:1], self.position, self.stride)
 
     @property
     def rows(self) -> Tensor:
@@ -72,8 +82,8 @@ def leakage(sample: Sample) -> dict[str, Any]:
         raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.", field="data")
     one = sample.alone()
     said = one.prediction[one.hidden].double()
-    truth = sample.target[sample.hidden].double() if sample.target.shape[:2] == sample.hidden.shape else None
-    equal = spread(one) <= ROUNDING * targets
+    truth = sample.target[sample.hidden].double()
+    equal = _within(one) <= ROUNDING * targets
     chance = None if equal else chance_correlation(said, one.places, one.rows)
     return {
         "error": error(sample),
@@ -81,9 +91,9 @@ def leakage(sample: Sample) -> dict[str, Any]:
         "identical": equal,
         "correlation": None if equal else correlation(said, one.places),
         "correlation_chance": chance,
-        "correlation_target": None if truth is None else correlation(truth, sample.places),
+        "correlation_target": correlation(truth, sample.places),
         "eta2": None if equal or one.single else eta2(said, one.places),
-        "eta2_target": None if truth is None else eta2(truth, sample.places),
+        "eta2_target": eta2(truth, sample.places),
         "similarity": similarity(one, centred=False),
         "similarity_centred": None if equal else similarity(one, centred=True),
     }
@@ -104,12 +114,39 @@ def error(sample: Sample) -> float:
 
 
 def spread(sample: Sample) -> float:
+    """Root mean square difference of predictions from their mean over places.
+
+    Where every row hides the same tokens and answers differ, that is noise: places are then compared by their means
+    over rows, less what those owe to noise, if that is more than twice its own standard error.
+    """
+    if len(sample.prediction) > 1 and bool((sample.hidden == sample.hidden[:1]).all()):
+        return _spread_of_means(sample)
+    return _within(sample)
+
+
+def _within(sample: Sample) -> float:
     """Root mean square difference of a row's predictions from their mean."""
-    weights = sample.hidden[..., None].double()
-    said = sample.prediction.double()
-    counts = weights.sum(1, keepdim=True).clamp(min=1)
-    middle = (said * weights).sum(1, keepdim=True) / counts
-    return float((((said - middle) ** 2 * weights).sum() / (weights.sum() * said.shape[-1])).sqrt())
+    said, weights = sample.prediction.double(), sample.hidden[..., None].double()
+    apart = torch.zeros((), dtype=torch.float64)
+    for first in range(sample.stride):
+        some, counted = said[:, first :: sample.stride], weights[:, first :: sample.stride]
+        middle = (some * counted).sum(1, keepdim=True) / counted.sum(1, keepdim=True).clamp(min=1)
+        apart = apart + ((some - middle) ** 2 * counted).sum()
+    return float((apart / (weights.sum() * said.shape[-1])).sqrt())
+
+
+def _spread_of_means(sample: Sample) -> float:
+    places = sample.hidden[0].nonzero().flatten()
+    said = sample.prediction[:, places].double()
+    noise = said.var(0).mean(-1) / len(said)  # of every place's mean
+    means, apart = said.mean(0), torch.zeros(len(places), dtype=torch.float64)
+    for first in range(sample.stride):
+        alike = places % sample.stride == first
+        if alike.sum() > 1:
+            apart[alike] = (means[alike] - means[alike].mean(0)).pow(2).mean(-1) * alike.sum() / (alike.sum() - 1)
+    excess = apart - noise
+    size, error = float(excess.mean()), float(excess.std() / len(excess) ** 0.5)
+    return size**0.5 if size > 2 * error else 0.0
 
 
 def correlation(values: Tensor, places: Tensor) -> float | None:
@@ -125,17 +162,18 @@ def chance_correlation(values: Tensor, places: Tensor, rows: Tensor) -> float | 
 
 
 def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
-    """(tokens, times): positions, exchanged within every row."""
+    """(tokens, times): positions as they might have been, had they nothing to do with what is said.
+
+    In every row they are turned by a step of its own, as on a ring: neighbours stay neighbours, since what is said of
+    them is alike whether position leaks or not. In a single row there is nothing to compare with, and they are exchanged.
+    """
     generator = torch.Generator().manual_seed(seed)
-    home = torch.argsort(rows, stable=True)
-    columns = []
-    for _ in range(times):
-        luck = torch.rand(len(rows), generator=generator, dtype=torch.float64)
-        order = torch.argsort(rows.double() + luck * 0.999)
-        column = torch.empty_like(places, dtype=torch.float64)
-        column[home] = places[order].double()
-        columns.append(column)
-    return torch.stack(columns, 1)
+    first, length = int(places.min()), int(places.max() - places.min()) + 1
+    if len(rows.unique()) == 1:
+        orders = [torch.randperm(len(places), generator=generator) for _ in range(times)]
+        return torch.stack([places[order] for order in orders], 1).double()
+    turns = torch.randint(length, (int(rows.max()) + 1, times), generator=generator)
+    return ((places[:, None] - first + turns[rows]) % length + first).double()
 
 
 def _correlations(values: Tensor, places: Tensor) -> Tensor | None:

@@ -10,16 +10,16 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.leak import RATIOS
 from whence.leak.cures import CureChoice
 from whence.leak.cures.base import Cure, Step
 from whence.leak.data import DATA, DataChoice
 from whence.leak.data.base import Data, Split
 from whence.leak.losses import Loss, reconstruction
+from whence.leak.look import look
 from whence.leak.masks import Pattern, draw
-from whence.leak.measures import Sample, deviation, leakage
+from whence.leak.measures import Sample
 from whence.leak.model import MaskedModel, MaskedSpec
-from whence.leak.probe import probe
-from whence.leak.shift import shift_effect
 from whence.leak.subject import Subject
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
@@ -27,7 +27,6 @@ from whence.runs.spec import Job, RunSpec, Training
 from whence.runs.streams import Streams, generator
 from whence.spec import Spec
 
-RATIOS = (0.15, 0.5, 0.9, 1.0)
 FITTED = 1024
 """Training examples from each half of the recordings that a cure may look at before training."""
 
@@ -169,16 +168,18 @@ class LeakJob(Job):
 
     def evaluate(self, streams: Streams) -> dict[str, Any]:
         """At every ratio, leakage and error, on the same test examples for every run."""
+        with torch.autocast(self.device.type, enabled=False):  # half precision would pass for traces of position
+            return self._evaluate(streams)
+
+    def _evaluate(self, streams: Streams) -> dict[str, Any]:
         subject = self.subject()
-        found = {f"{ratio:g}": self._look(subject, self.sample(streams, ratio), ratio) for ratio in RATIOS}
+        found = {f"{r:g}": look(subject, lambda r=r: self.sample(streams, r), r)[1] for r in RATIOS}
         headline = {f"error at {ratio}": found[ratio]["error"] for ratio in ("0.5", "0.9")}
         return {"headline": headline, "ratios": found}
 
-    def _look(self, subject: Subject, sample: Sample, ratio: float) -> dict[str, Any]:
-        found = leakage(sample)
-        told = None if found["identical"] else probe(sample)
-        shift = shift_effect(subject, ratio, deviation(sample.target))
-        return {**found, "probe": told.to_json() if told else None, "shift": shift}
+    @property
+    def stride(self) -> int:
+        return self.data.channels if self.run.model.layout == "time_channel" else 1
 
     def subject(self, rows: int = 64) -> Subject:
         """As an audit sees it."""
@@ -192,7 +193,7 @@ class LeakJob(Job):
             target=lambda tokens: tokens,
             layers=("embedded", *(f"blocks.{i}" for i in range(len(model.blocks)))),
             masked="shown",
-            stride=self.data.channels if self.run.model.layout == "time_channel" else 1,
+            stride=self.stride,
             pattern=self.run.masking.pattern,
         )
 
@@ -202,4 +203,4 @@ class LeakJob(Job):
         tokens = self.tokens(place, self.run.masking.test_rows, split)
         hidden = draw(place, tokens.shape[0], tokens.shape[1], ratio, self.run.masking.pattern)
         predicted = self.model(*(t.to(self.device) for t in (tokens, hidden, self.positions))).cpu()
-        return Sample(predicted, tokens, hidden, self.positions[0, :, 0])
+        return Sample(predicted, tokens, hidden, self.positions[0, :, 0], self.stride)

@@ -18,6 +18,8 @@ from whence.leak.measures import deviation
 from whence.leak.subject import Subject
 
 ROWS = 24
+NOISY_LOOKS = 8
+"""At a model that answers the same question differently."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,11 @@ class Placement:
     """bool (rows, tokens): the hidden tokens of the block, in the same order wherever it stands"""
 
 
-def placements(subject: Subject, ratio: float, seed: int = 0) -> tuple[Placement, Placement]:
-    """The same block at the beginning, and a third of the sequence further on."""
+def placements(subject: Subject, ratio: float, seed: int = 0) -> tuple[Placement, list[Placement]]:
+    """A block at the beginning, and further on: by a third of the sequence, and by one step less.
+
+    Two distances, since a model that works in windows of its own says the same at every multiple of them.
+    """
     inner = range(*subject.inner().indices(subject.tokens))
     steps = len(inner) // subject.stride
     far = max(1, steps // 3)
@@ -48,7 +53,7 @@ def placements(subject: Subject, ratio: float, seed: int = 0) -> tuple[Placement
         moved[:, here], gone[:, here], asked[:, here] = content, hidden, hidden
         return Placement(moved, gone, asked)
 
-    return placed(0), placed(far)
+    return placed(0), [placed(by) for by in {far, max(1, far - 1)}]
 
 
 def shift_effect(
@@ -56,34 +61,57 @@ def shift_effect(
 ) -> dict[str, float]:
     """Variance of predictions that comes from moving, over the targets' variance and over the predictions' own.
 
-    `own`: the predictions' deviation, where it was measured under other conditions. In a model with noise in it, what
-    a second look without moving changes is taken off.
+    `own`: the predictions' deviation, where it was measured under other conditions.
     """
     subject = subject.with_rows(ROWS)
-    here, there = placements(subject, ratio, seed)
+    looks = NOISY_LOOKS if subject.noisy() else 1
 
     def said(place: Placement) -> Tensor:
-        return subject.said(place.content, place.hidden)[place.asked].double()
+        return torch.stack([_by_row(subject.said(place.content, place.hidden), place) for _ in range(looks)])
 
-    first, other = said(here), said(there)
-    size = _size(first, other)
-    if subject.noisy():
-        size = max(0.0, size - _size(first, said(here)))
-    own = deviation(torch.cat([first, other])) if own is None else own
+    here, there = placements(subject, ratio, seed)
+    first = said(here)
+    others = [said(place) for place in there]
+    size = max(_size(first, other) for other in others)
+    own = deviation(torch.cat([first, *others]).flatten(0, -2)) if own is None else own
     return {"of_target": size / targets**2, "of_prediction": min(1.0, size / own**2) if own else 0.0, "own": own}
 
 
 def shift_profile(subject: Subject, ratio: float, seed: int = 0) -> dict[str, float]:
     """The same for the hidden states after every layer, over their own variance."""
     subject = subject.with_rows(ROWS)
-    here, there = (
-        {layer: states[place.asked].double() for layer, states in subject.states(place.content, place.hidden).items()}
-        for place in placements(subject, ratio, seed)
-    )
-    own = {layer: deviation(torch.cat([here[layer], there[layer]])) for layer in here}
-    return {name: min(1.0, _size(here[name], there[name]) / own[name] ** 2) if own[name] else 0.0 for name in here}
+    looks = NOISY_LOOKS if subject.noisy() else 1
+
+    def states(place: Placement) -> dict[str, Tensor]:
+        seen = [subject.states(place.content, place.hidden) for _ in range(looks)]
+        return {layer: torch.stack([_by_row(one[layer], place) for one in seen]) for layer in subject.layers}
+
+    here, there = placements(subject, ratio, seed)
+    first, others = states(here), [states(place) for place in there]
+    found = {}
+    for layer in subject.layers:
+        own = deviation(torch.cat([first[layer], *(other[layer] for other in others)]).flatten(0, -2))
+        size = max(_size(first[layer], other[layer]) for other in others)
+        found[layer] = min(1.0, size / own**2) if own else 0.0
+    return found
+
+
+def _by_row(values: Tensor, place: Placement) -> Tensor:
+    """(rows, hidden tokens of the block, width): every row hides equally many."""
+    return values[place.asked].double().unflatten(0, (len(values), -1))
 
 
 def _size(one: Tensor, two: Tensor) -> float:
-    """The variance of which two values are a sample."""
-    return float((one - two).pow(2).mean() / 2)
+    """The variance of which the two places are a sample; each (looks, rows, tokens, width).
+
+    Several looks at one place are averaged, and what their mean still owes to noise is taken off. What is left counts
+    only if it exceeds twice its own standard error over rows: the noise taken off is an estimate, too.
+    """
+    looks = len(one)
+    rows = (one.mean(0) - two.mean(0)).pow(2).mean((1, 2)) / 2
+    if looks == 1:
+        return float(rows.mean())
+    noise = sum(part.var(0).mean((1, 2)) for part in (one, two)) / 2 / looks
+    rows = rows - noise
+    size, error = float(rows.mean()), float(rows.std() / len(rows) ** 0.5)
+    return size if size > 2 * error else 0.0

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from whence import stats
-from whence.leak.run import RATIOS, Run
+from whence.leak import RATIOS
+from whence.leak.run import Run
 from whence.leak.verdict import DEAD, MOVED, leaks
 from whence.runs.files import Corrupt
 from whence.runs.store import Store

@@ -42,6 +42,7 @@ def judge(
 ) -> Verdict:
     outcome = leaks(ratios)
     partly, moved, wholly = _parts(ratios)
+    openly = any(found.get("inside") for found in ratios.values())
     most = max(moved, key=lambda r: moved[r], default=None)
     apart = wholly["spread"] if wholly else 0.0
     errors = {r: found["error"] for r, found in (partly or ratios).items()}
@@ -50,6 +51,8 @@ def judge(
     entry = first_layer_with_position(profile) if outcome != "clean" else None
     named = entrances(sources) if outcome != "clean" else []
     sentences = [_what(outcome, most, moved, wholly, apart)]
+    if openly:
+        sentences.append("An explicit prior adds position in the open; the verdict is about the model without it.")
     if outcome != "clean":
         sentences += _where(entry, named, sources)
     sentences += [] if fitted else _legitimate(partly, most)
@@ -64,7 +67,7 @@ def leaks(ratios: Mapping[str, Mapping[str, Any]]) -> Outcome:
     most = max(moved.values(), default=0.0)
     if most >= MOVED or (wholly and wholly["spread"] >= APART):
         return "leaky"
-    return "traces" if most > ROUNDING**2 or (wholly and not wholly["identical"]) else "clean"
+    return "traces" if most > ROUNDING**2 or (wholly and wholly["spread"] > ROUNDING**2) else "clean"
 
 
 def _parts(
@@ -72,8 +75,13 @@ def _parts(
 ) -> tuple[dict[str, Any], dict[str, float], Mapping[str, Any] | None]:
     """What was found with a part hidden, how far moving changed predictions then, and with everything hidden."""
     partly = {ratio: found for ratio, found in ratios.items() if float(ratio) < 1}
-    moved = {ratio: found["shift"]["of_prediction"] for ratio, found in partly.items()}
-    return partly, moved, next((found for ratio, found in ratios.items() if float(ratio) == 1), None)
+    moved = {ratio: judged(found)["shift"]["of_prediction"] for ratio, found in partly.items()}
+    return partly, moved, next((judged(found) for ratio, found in ratios.items() if float(ratio) == 1), None)
+
+
+def judged(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a verdict is about: position that a prior adds in the open is no leak."""
+    return found.get("inside") or found
 
 
 def entrances(sources: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -95,12 +103,14 @@ def _what(
     if most:
         parts.append(
             f"moving content and mask together changes predictions by {_share(moved[most])} of their variance "
-            f"({_percent(most)} hidden)"
+            f"(in a block with {_percent(most)} hidden)"
         )
     if wholly:
         parts.append(
             "with everything hidden all predictions are equal"
             if wholly["identical"]
+            else "with everything hidden they do not differ from place to place by more than noise"
+            if apart == 0
             else f"with everything hidden they differ by {_share(apart)} of the targets' variance"
         )
     words = {
