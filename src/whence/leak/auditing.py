@@ -152,7 +152,8 @@ def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, te
             told = probe(sample)
             found[layer][who] = {**(told.to_json() if told else {}), "moved": moved[layer]}
         if who == "trained":
-            pattern = pattern_probe(Sample(*[next(iter(states.values()))] * 2, hidden, one.position), one.inner())
+            any_state = next(iter(states.values()))
+            pattern = pattern_probe(Sample(any_state, any_state, hidden, one.position), one.inner())
             for layer in found:
                 found[layer]["pattern_r2"] = pattern.best if pattern else None
                 found[layer]["ratio"] = ratio

@@ -43,8 +43,8 @@ class Sample:
             )
         if self.target.shape[-1] != self.prediction.shape[-1]:
             raise UserError(
-                f"model: it says {self.prediction.shape[-1]} numbers per token where {self.target.shape[-1]} would be right. "
-                "Allowed: as many.",
+                f"model: it says {self.prediction.shape[-1]} numbers per token where {self.target.shape[-1]} would be "
+                "right. Allowed: as many.",
                 field="model",
             )
         if not torch.isfinite(self.prediction[self.hidden]).all():
@@ -165,7 +165,7 @@ def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
     """(tokens, times): positions as they might have been, had they nothing to do with what is said.
 
     In every row they are turned by a step of its own, as on a ring: neighbours stay neighbours, since what is said of
-    them is alike whether position leaks or not. In a single row there is nothing to compare with, and they are exchanged.
+    them is alike whether position leaks or not. In a single row there is nothing to compare with: they are exchanged.
     """
     generator = torch.Generator().manual_seed(seed)
     first, length = int(places.min()), int(places.max() - places.min()) + 1

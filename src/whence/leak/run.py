@@ -15,8 +15,8 @@ from whence.leak.cures import CureChoice
 from whence.leak.cures.base import Cure, Step
 from whence.leak.data import DATA, DataChoice
 from whence.leak.data.base import Data, Split
-from whence.leak.losses import Loss, reconstruction
 from whence.leak.look import look
+from whence.leak.losses import Loss, reconstruction
 from whence.leak.masks import Pattern, draw
 from whence.leak.measures import Sample
 from whence.leak.model import MaskedModel, MaskedSpec
