@@ -96,7 +96,7 @@ def test_cures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["leak", "cure", "--cures", "content_gated+content_gated"], ["named twice"]),
         (["leak", "cure", "--data", "nothing.npy"], ["'nothing.npy' is not a file"]),
         (["leak", "cure", "--window", "7"], ["window", "does not divide"]),
-        (["leak", "cure", "--window", "80"], ["window", "one token"]),
+        (["leak", "cure", "--window", "80"], ["window", "fewer than the 5 parts"]),
         (["leak", "cure", "--backbone", "bimamba", "--temporal", "rope"], ["temporal", "enters through rotate"]),
         (["leak", "cure", "--backbone", "transformer", "--heads", "5"], ["heads", "does not divide"]),
     ],

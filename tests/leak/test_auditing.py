@@ -13,8 +13,10 @@ from torch import Tensor, nn
 import whence
 from tests.leak.test_model import job_of, trained
 from whence.errors import UserError
+from whence.leak.adapters.any_module import subject_of
 from whence.leak.adapters.transformers_model import load
 from whence.leak.auditing import audit
+from whence.leak.influence import embedded, gradient_share
 
 
 def test_minilm_leaks_through_learned_absolute_positions() -> None:
@@ -150,3 +152,103 @@ def test_a_prior_is_judged_in_the_open() -> None:
     assert found.sources[0]["name"].startswith("position prior")
     hidden = audit(job_of("position_prior", data=data, temporal="sinusoidal").subject(), (0.5, 1.0))
     assert hidden.verdict.outcome == "leaky", "a prior does not excuse what else comes in"
+
+
+class Counting(Plain):
+    """Numbers its tokens without a module that whence could know."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + torch.linspace(-1, 1, x.shape[1])[:, None])
+
+
+def test_what_comes_in_elsewhere_is_said() -> None:
+    found = whence.audit(Counting(), torch.randn(12, 20, 3), ratios=(0.5, 1.0))
+    assert found.verdict.outcome == "leaky"
+    assert found.verdict.entrances == ["elsewhere"]
+    assert any("knows of no entrance" in sentence for sentence in found.verdict.sentences)
+
+
+def test_an_entrance_is_not_blamed_for_what_comes_in_elsewhere() -> None:
+    """A convolution whose edge tells hardly anything, beside a count that tells all."""
+
+    class Both(Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv1d(3, 3, 3, padding=1, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x + 0.02 * self.conv(x.mT).mT)
+
+    found = whence.audit(Both(), torch.randn(12, 20, 3), ratios=(0.5, 1.0))
+    assert found.verdict.entrances[0] == "elsewhere"
+    edge = next(row for row in found.sources if row["name"] == "convolution edge")
+    assert edge["alone"] < 0.05 * edge["with_all"]
+
+
+class Several(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.ModuleList([nn.Linear(3, 3)])
+        self.pooled = nn.Sequential(nn.Linear(3, 4))
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Any:
+        return super().forward(x) * scale, self.pooled(x.mean(1))
+
+
+def test_outputs_options_and_layers_that_do_not_align() -> None:
+    """A tuple is returned, the second argument may be left out, some layers pool and one never runs."""
+    found = whence.audit(Several(), torch.randn(12, 20, 3), ratios=(0.5, 1.0))
+    assert found.verdict.outcome == "clean"
+    assert list(found.profile) == ["blocks.0", "blocks.1"]
+
+
+class Raw(nn.Module):
+    """Attention of torch and a table without a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.table = nn.Parameter(torch.randn(20, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.table
+        return self.attention(x, x, x)[0]
+
+
+def test_the_untrained_twin_shares_no_weight_that_was_learnt() -> None:
+    model = Raw()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    subject = subject_of(model, torch.randn(12, 20, 4))
+    assert subject.untrained is not None
+    for before, after in zip(model.parameters(), subject.untrained().model.parameters(), strict=True):
+        assert not torch.equal(before, after)
+
+
+def test_the_gradient_is_taken_before_the_first_block() -> None:
+    """Layers that are all blocks: what the first one gets has the encoding added to it already."""
+
+    class Told(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.position = nn.Embedding(20, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x + self.position(torch.arange(x.shape[1])))
+
+    model = Told()
+    content = torch.randn(8, 20, 3)
+    subject = subject_of(model, content)
+    hidden = subject.hide(0.5)
+    tokens = (content.masked_fill(hidden[..., None], 0) + model.position.weight).detach()
+    got = embedded(subject, hidden)
+    assert got is not None
+    assert torch.equal(got, tokens)
+    share = gradient_share(subject, hidden)
+    leaf = tokens.requires_grad_()
+    loss = (Plain.forward(model, leaf)[hidden] - content[hidden]).pow(2).mean()
+    gradient = torch.autograd.grad(loss, leaf)[0]
+    whole, visible = gradient.norm(), gradient[~hidden].norm()
+    assert share == pytest.approx(float(whole / (whole + visible)), rel=1e-5)

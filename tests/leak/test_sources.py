@@ -140,3 +140,64 @@ def test_what_somebody_else_has_replaced_is_given_back() -> None:
     with patched(module, embed=lambda x, positions: x):  # type: ignore[arg-type]
         assert module.embed is not mine  # type: ignore[union-attr]
     assert module.embed is mine  # type: ignore[union-attr]
+
+
+class Encoder(nn.Module):
+    """torch's own transformer, told by a mask that only what lies behind may be seen."""
+
+    def __init__(self, bias: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inputs, self.outputs = nn.Linear(3, 16), nn.Linear(16, 3)
+        self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2))
+        self.bias = bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = torch.arange(x.shape[1])
+        apart = steps[:, None] - steps
+        mask = torch.where(apart < 0, -torch.inf, -self.bias * apart)
+        x = self.inputs(x)
+        for block in self.blocks:
+            x = block(x, src_mask=mask)
+        return self.outputs(x)
+
+
+def test_causal_order_in_torchs_own_layers() -> None:
+    subject = subject_of(Encoder(), torch.randn(8, 24, 3))
+    entrances = found(subject)
+    assert set(entrances) == {"causal order"}
+    assert moved(subject) > 1e-4
+    with all_shut(list(entrances.values())):
+        assert moved(subject) < 1e-9
+
+
+def test_lifting_the_order_keeps_a_bias() -> None:
+    """A mask that carries distances, too: without the order they are still there, on both sides."""
+    subject = subject_of(Encoder(bias=0.3), torch.randn(8, 24, 3))
+    entrances = found(subject)
+    assert set(entrances) == {"causal order"}
+    with all_shut(list(entrances.values())):
+        assert moved(subject) > 1e-5, "the bias sees the edges"
+
+
+class Convolved(nn.Module):
+    def __init__(self, padding: int | str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv1d(3, 3, 5, padding=padding)
+        with torch.no_grad():
+            assert self.conv.bias is not None
+            self.conv.bias.add_(1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(torch.relu(x + 1).mT).mT
+
+
+@pytest.mark.parametrize("padding", [2, "same"])
+def test_padded_convolutions(padding: int | str) -> None:
+    subject = subject_of(Convolved(padding), torch.randn(8, 24, 3))
+    entrances = found(subject)
+    assert set(entrances) == {"convolution edge"}
+    assert moved(subject) > 1e-4
+    with all_shut(list(entrances.values())):
+        assert moved(subject) < 1e-9

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from whence.encodings import ENCODINGS
 from whence.mixers import MIXERS
 from whence.mixers.base import Mixer
 from whence.models.init import initialise
@@ -118,3 +119,45 @@ def test_heads_need_not_divide_the_width_where_there_are_none() -> None:
     assert spec.build(7, 5)(*tokens()).shape == (BATCH, LENGTH, 5)
     with pytest.raises(ValueError, match="heads: 4 does not divide d_model=30"):
         ModelSpec.model_validate({**spec.model_dump(), "mixer": "attention"}).build(7, 5)
+
+
+def read(choice: str, valid: Tensor | None, kind: str = "bidirectional") -> Tensor:
+    """What a mixer makes of noise, told how strongly each token is heard."""
+    made = mixer(choice).double()
+    kind = kind if kind in made.kinds else made.kinds[0]
+    x = torch.randn(BATCH, LENGTH, D_MODEL, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    encoding = ENCODINGS.choose("none").build(d_model=D_MODEL, heads=HEADS, head_dim=D_MODEL // HEADS)
+    (context,) = made.contexts([encoding], torch.arange(LENGTH)[None].expand(BATCH, -1), kind, valid=valid)  # type: ignore[arg-type]
+    return made(x, context).detach()
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_strengths_of_one_and_zero_are_a_mask(choice: str) -> None:
+    heard = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(0)) > 0.4
+    torch.testing.assert_close(read(choice, heard.double()), read(choice, heard))
+    torch.testing.assert_close(read(choice, torch.ones(BATCH, LENGTH, dtype=torch.float64)), read(choice, None))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_what_is_heard_less_counts_less(choice: str) -> None:
+    """From full strength to none there is no jump, and half lies away from both."""
+    strength = torch.ones(BATCH, LENGTH, dtype=torch.float64)
+    quiet = strength.clone()
+    quiet[:, 3] = 0.0
+    full, none = read(choice, strength), read(choice, quiet)
+    others = torch.arange(LENGTH) != 3
+    apart = [float((read(choice, strength.lerp(quiet, t)) - full)[:, others].norm()) for t in (0.0, 0.5, 1 - 1e-9)]
+    assert apart[0] < 1e-12 < apart[1] < apart[2]
+    assert apart[2] == pytest.approx(float((none - full)[:, others].norm()), rel=1e-6)
+
+
+def test_attention_weighs_by_the_strengths() -> None:
+    """Softmax with every key's weight multiplied before it is normalised, written out."""
+    made = mixer("attention").double()
+    x = torch.randn(BATCH, LENGTH, D_MODEL, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    strength = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    q, k, v = made.qkv(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)  # type: ignore[operator]
+    weights = (q @ k.mT / (D_MODEL // HEADS) ** 0.5).exp()
+    weights = weights * torch.where(torch.eye(LENGTH, dtype=torch.bool), 1.0, strength[:, None, None, :])
+    mixed = weights / weights.sum(-1, keepdim=True) @ v
+    torch.testing.assert_close(read("attention", strength), made.out(mixed.transpose(1, 2).flatten(2)).detach())  # type: ignore[operator]

@@ -16,6 +16,7 @@ from whence.arena.ranking import Comparisons, Looks, judge, rank
 from whence.arena.run import Run
 from whence.arena.score import Member, Part, Score, score_of
 from whence.runs.files import Corrupt, canonical
+from whence.runs.outcomes import outcome_of
 from whence.runs.store import Store
 
 
@@ -260,22 +261,17 @@ def _row(encoding: str, runs: Sequence[Run], store: Store, ends: Mapping[str, st
     damaged: dict[str, str] = {}
     begun = 0
     for run in runs:
-        folder = store.folder(run.id)
-        status: dict[str, Any] = {"state": "not run"}
-        try:
-            status = folder.status()
-            if status["state"] == "finished":
-                members.append(Member(run, status, folder.evaluations()))
-        except FileNotFoundError:
-            pass
-        except Corrupt as damage:
-            damaged[run.id] = str(damage)
-            continue
-        if status["state"] == "failed":
-            failed[run.id] = status["error"]["message"]
-        elif ends.get(run.id) == "crashed":
-            failed[run.id] = "its process died; the same command tries again"
-        begun += status["state"] in ("running", "interrupted")
+        end = outcome_of(store, run.id, ends)
+        if end.state == "finished":
+            try:
+                members.append(Member(run, dict(end.status), store.folder(run.id).evaluations()))
+            except Corrupt as damage:
+                damaged[run.id] = str(damage)
+        elif end.state == "failed":
+            failed[run.id] = end.reason
+        elif end.state == "damaged":
+            damaged[run.id] = end.reason
+        begun += end.status.get("state") in ("running", "interrupted")
     chosen, members, kept = _best_on_validation(runs, members, tuned)
     return Row(
         encoding=encoding,

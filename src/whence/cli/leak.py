@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from whence.cli.options import Engine, Stored, elsewhere, parse, parse_options
+from whence.cli.options import Engine, Stored, dispatch, elsewhere, parse, parse_options
 from whence.cli.output import print_json, print_table, stderr
-from whence.errors import UserError, not_allowed
+from whence.errors import UserError
 from whence.leak import RATIOS
+from whence.leak.words import number
 
 if TYPE_CHECKING:
     from whence.leak.auditing import Audit
     from whence.leak.subject import Subject
-    from whence.leak.table import Row, Table
+    from whence.leak.table import Table
 
 ACTIONS = {
     "audit": "does a model predict hidden tokens from content or from position, and where does position come in?",
@@ -66,12 +67,8 @@ class Auditing(Stored):
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return 0
-    if arguments[0] not in ACTIONS:
-        raise not_allowed("action", arguments[0], list(ACTIONS))
-    return {"audit": _audit, "cure": _cure, "cures": _cures}[arguments[0]](arguments[1:])
+    actions = {"audit": _audit, "cure": _cure, "cures": _cures}
+    return dispatch(arguments, HELP, actions)
 
 
 # --- audit
@@ -165,7 +162,7 @@ def print_audit(found: Audit) -> None:
             "where position may come in (share of the predictions' variance that moving changes)",
             ["entrance", "where", "", "with all", "without it", "it alone"],
             [
-                [s["name"], s["where"], s["note"], *(_short(s[key]) for key in ("with_all", "without", "alone"))]
+                [s["name"], s["where"], s["note"], *(number(s[key]) for key in ("with_all", "without", "alone"))]
                 for s in found.sources
             ],
         )
@@ -199,9 +196,7 @@ def _layer(name: str, layer: dict[str, Any]) -> list[str]:
 
 
 def _short(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.0e}"
+    return number(value, undefined="–")
 
 
 # --- cure
@@ -224,7 +219,7 @@ def _cure(arguments: list[str]) -> int:
     store.prepare()
     again = shlex.join(["whence", "leak", "cure", "--config", str(keep("leak", spec, store)), *elsewhere(store)])
     _, outcome = run_specs(runs, engine)
-    table = tabulate(runs, store)
+    table = tabulate(runs, store, outcome.ends)
     report = None
     if any(row.metrics for row in table.rows):
         report = write_page("leak", cure_page(table, spec.model_dump(mode="json"), again), store.reports)
@@ -240,28 +235,13 @@ def _cure(arguments: list[str]) -> int:
 
 
 def print_cures(table: Table) -> None:
-    from whence.leak.table import SHOWN
+    from whence.leak.table import COLUMNS, LEGEND
 
-    columns = ["cure", "verdict", *(f"error {100 * float(r):g} %" for r in SHOWN)]
-    columns += ["all hidden: |r|", "chance", "similarity", "variance", "R²", "moved 50 %", "90 %"]
-    print_table(table.title, columns, [_cure_cells(row, SHOWN) for row in table.rows])
-    print("  error, variance: over the targets' variance · moved: share of predictions' variance that moving changes")
+    print_table(table.title, COLUMNS, [row.cells() for row in table.rows])
+    print(f"  {LEGEND}")
     for line in table.findings:
         print(f"  {line}")
     print()
-
-
-def _cure_cells(row: Row, ratios: tuple[str, ...]) -> list[str]:
-    if not row.metrics:
-        return [row.cure, row.verdict, *[""] * (len(ratios) + 7)]
-    hidden = [("correlation",), ("correlation_chance",), ("similarity",), ("spread",), ("probe", "best")]
-    return [
-        row.cure,
-        row.verdict,
-        *(_short(row.mean(ratio, "error")) for ratio in ratios),
-        *("undefined" if row.mean("1", *path) is None else _short(row.mean("1", *path)) for path in hidden),
-        *(_short(row.mean(ratio, "shift", "of_prediction")) for ratio in ("0.5", "0.9")),
-    ]
 
 
 def _cures(arguments: list[str]) -> int:

@@ -20,7 +20,7 @@ import tyro
 from pydantic import BaseModel, Field
 
 from whence.device import Device
-from whence.errors import UserError, nearest
+from whence.errors import UserError, nearest, not_allowed
 from whence.runs.store import Store
 from whence.spec import Spec
 
@@ -51,6 +51,19 @@ class Engine(Stored):
     checkpoint_seconds: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
     retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
     print_spec: bool = Field(default=False, description="show what would be run, as JSON, and stop")
+
+
+Action = Callable[[list[str]], int]
+
+
+def dispatch(arguments: list[str], help: str, actions: dict[str, Action]) -> int:
+    """The first word says what to do, the others belong to that."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(help, end="")
+        return 0
+    if arguments[0] not in actions:
+        raise not_allowed("action", arguments[0], list(actions))
+    return actions[arguments[0]](arguments[1:])
 
 
 def elsewhere(store: Store) -> list[str]:

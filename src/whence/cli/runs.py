@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from whence.cli.options import Engine, Stored, parse_options
+from whence.cli.options import Engine, Stored, dispatch, parse_options
 from whence.cli.output import duration, percent, print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
 from whence.runs.files import Corrupt, flat
@@ -54,14 +54,8 @@ class Removing(Stored):
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return 0
-    if arguments[0] not in ACTIONS:
-        raise not_allowed("action", arguments[0], list(ACTIONS))
-    return {"list": _list, "show": _show, "export": _export, "resume": _resume, "verify": _verify, "rm": _rm}[
-        arguments[0]
-    ](arguments[1:])
+    actions = {"list": _list, "show": _show, "export": _export, "resume": _resume, "verify": _verify, "rm": _rm}
+    return dispatch(arguments, HELP, actions)
 
 
 def _store(options: Stored) -> Store:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,14 @@ from whence.errors import UserError
 from whence.leak import RATIOS
 from whence.leak.influence import content_effect, embedded, gradient_share
 from whence.leak.look import look
-from whence.leak.measures import Sample, deviation
+from whence.leak.measures import ROUNDING, Sample, deviation
 from whence.leak.probe import FOLDS, fitted_error, pattern_probe, probe
 from whence.leak.shift import shift_effect, shift_profile
 from whence.leak.sources import SOURCES
 from whence.leak.sources.additive_encoding import AdditiveEncoding
 from whence.leak.sources.base import Entrance, all_shut
 from whence.leak.subject import Subject
-from whence.leak.verdict import Verdict, judge
+from whence.leak.verdict import ELSEWHERE, Verdict, judge
 from whence.models.taps import taps
 
 Tell = Callable[[str], None]
@@ -88,7 +88,7 @@ def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> 
         before,
         profile,
         sources,
-        _facts(subject, subject.hide(middle, seed)),
+        [*_facts(subject, subject.hide(middle, seed)), *_pattern(found[f"{middle:g}"], middle)],
         _pictures(looked[ratios[-1]][0]),
         verdict,
     )
@@ -163,12 +163,10 @@ def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, te
 def _sources(
     subject: Subject, targets: Tensor, ratios: Sequence[float], middle: float, seed: int, tell: Tell
 ) -> list[dict[str, Any]]:
-    """Each entrance shut in turn, and each left open alone."""
+    """Each entrance shut in turn, and each left open alone, less what comes in with all of them shut."""
     tell("looking for entrances")
     hidden = subject.hide(middle, seed)
     entrances = [entrance for source in SOURCES for entrance in source().find(subject, hidden)]
-    if not entrances:
-        return []
     few, size = subject.with_rows(max(FOLDS, len(subject.content) // 2)), deviation(targets)
     usual = {ratio: shift_effect(few, ratio, size, seed) for ratio in ratios}
 
@@ -178,6 +176,8 @@ def _sources(
         return sum(moved) / len(moved)
 
     whole = sum(found["of_prediction"] for found in usual.values()) / len(usual)
+    tell("with all entrances shut")
+    rest = leak(entrances)
     table = []
     for entrance in entrances:
         tell(f"without {entrance.name}")
@@ -189,7 +189,18 @@ def _sources(
                 "note": entrance.note,
                 "with_all": whole,
                 "without": leak([entrance]),
-                "alone": leak(others),
+                "alone": max(0.0, leak(others) - rest),
+            }
+        )
+    if rest > ROUNDING**2:
+        table.append(
+            {
+                "name": ELSEWHERE,
+                "where": "",
+                "note": "what is left with all of the others shut",
+                "with_all": whole,
+                "without": None,
+                "alone": rest,
             }
         )
     return sorted(table, key=lambda row: -row["alone"])
@@ -222,6 +233,16 @@ def _facts(subject: Subject, hidden: Tensor) -> list[str]:
     return told
 
 
+def _pattern(found: Mapping[str, Any], ratio: float) -> list[str]:
+    told = found["pattern_r2"]
+    if told is None:
+        return []
+    return [
+        f"Which tokens are hidden tells position with R² {told:.2f} by itself ({100 * ratio:g} % hidden): "
+        "a model may see that much without a leak."
+    ]
+
+
 def _pictures(sample: Sample) -> dict[str, Any]:
     """What a person would rather look at: at the highest ratio, predictions by position, and how alike they are."""
     weights = sample.hidden[..., None].double()
@@ -230,6 +251,7 @@ def _pictures(sample: Sample) -> dict[str, Any]:
     there = sample.hidden.any(0)
     mean = mean[there]
     centred = mean - mean.mean(0)
+    alike = not bool(centred.abs().max() > ROUNDING * max(float(mean.abs().max()), 1e-12))
     unit = centred / centred.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     strongest = centred.pow(2).sum(0).argsort(descending=True)[:4]
     return {
@@ -237,5 +259,5 @@ def _pictures(sample: Sample) -> dict[str, Any]:
         "dimensions": strongest.tolist(),
         "prediction": mean[:, strongest].T.tolist(),
         "target": truth[there][:, strongest].T.tolist() if truth.shape[-1] == mean.shape[-1] else None,
-        "similarity": (unit @ unit.T).tolist(),
+        "similarity": None if alike else (unit @ unit.T).tolist(),
     }

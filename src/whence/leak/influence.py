@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,16 +13,16 @@ from whence.leak.measures import Sample
 from whence.leak.sources.additive_encoding import AdditiveEncoding
 from whence.leak.sources.base import all_shut, hooked
 from whence.leak.subject import Subject
-from whence.models.taps import taps
+from whence.models.taps import blocks
 
 ROWS = 8
 
 
-def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str, float] | None:
+def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str, float | None] | None:
     """Visible content is exchanged among visible places, which stay. None where at most one token is visible.
 
-    changed: how far predictions move, over their own variance; 0: content, or its order, does not matter.
-    error: by which factor the error grows.
+    changed: how far predictions move, over their own variance; 0: content, or its order, does not matter; None: they
+    have none. error: by which factor the error grows; None: there was none.
     """
     visible = ~sample.hidden
     inner = subject.inner()
@@ -39,8 +41,8 @@ def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str,
     own = (before - before.mean(0)).pow(2).mean()
     was = (before - truth).pow(2).mean()
     return {
-        "changed": float((moved - before).pow(2).mean() / own) if own > 0 else 0.0,
-        "error": float((moved - truth).pow(2).mean() / was) if was > 0 else 1.0,
+        "changed": float((moved - before).pow(2).mean() / own) if own > 0 else None,
+        "error": float((moved - truth).pow(2).mean() / was) if was > 0 else None,
     }
 
 
@@ -69,23 +71,54 @@ def gradient_share(subject: Subject, hidden: Tensor) -> float | None:
 
 def embedded(subject: Subject, hidden: Tensor) -> Tensor | None:
     """What the first block gets."""
-    with taps(subject.model, [subject.layers[0]], attention=False) as seen:
+    seen: list[Tensor] = []
+
+    def keep(tokens: Tensor) -> Tensor:
+        seen.append(tokens.detach().clone())
+        return tokens
+
+    with _at_the_first_block(subject, keep):
         subject.said(subject.content, hidden)
-    found = seen.hidden.get(subject.layers[0])
-    return found if isinstance(found, Tensor) else None
+    return torch.cat(seen) if seen else None
 
 
 def _gradient(subject: Subject, hidden: Tensor) -> Tensor:
     """Of the squared error at hidden tokens, with respect to the embedded tokens."""
     leaves: list[Tensor] = []
 
-    def leaf(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
-        leaves.append(output.detach().requires_grad_())
+    def leaf(tokens: Tensor) -> Tensor:
+        leaves.append(tokens.detach().requires_grad_())
         return leaves[-1]
 
     truth = subject.targets()[hidden]
-    with hooked([subject.model.get_submodule(subject.layers[0])], leaf), torch.enable_grad():
+    with _at_the_first_block(subject, leaf), torch.enable_grad():
         subject.current["hidden"] = hidden
-        said = subject.predict(subject.content, hidden)[hidden]
-        loss = (said.float() - truth.to(said.device)).pow(2).mean()
+        said = subject.predict(subject.content, hidden)
+        loss = (said[hidden.to(said.device)].float() - truth.to(said.device)).pow(2).mean()
         return torch.autograd.grad(loss, leaves[-1])[0].float().cpu()
+
+
+@contextmanager
+def _at_the_first_block(subject: Subject, act: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """`act` stands between the embedded tokens and the first block.
+
+    The first of the layers is either the embedding, whose output that is, or already a block, whose input it is.
+    """
+    first = subject.layers[0]
+    module = subject.model.get_submodule(first)
+    if first not in blocks(subject.model):
+        with hooked([module], lambda _module, _inputs, output: act(output)):
+            yield
+        return
+
+    def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[0], Tensor):
+            return (act(args[0]), *args[1:]), kwargs
+        name = next((key for key, value in kwargs.items() if isinstance(value, Tensor)), None)
+        return (args, {**kwargs, name: act(kwargs[name])}) if name else None
+
+    handle = module.register_forward_pre_hook(before, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()

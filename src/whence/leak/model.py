@@ -13,6 +13,7 @@ from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.leak.cures.base import Cure
+from whence.leak.probe import FOLDS
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers._linear import Linear
 from whence.mixers.base import Kind, Mixer
@@ -68,8 +69,12 @@ class MaskedSpec(Spec):
                 field="window",
             )
         times = steps // self.window
-        if times < 2:
-            raise UserError(f"window: {self.window} leaves one token. Allowed: 2 or more tokens.", field="window")
+        if times < FOLDS:
+            raise UserError(
+                f"window: {self.window} makes {times} of {steps} steps, fewer than the {FOLDS} parts of a "
+                f"cross-validation. Allowed: up to {steps // FOLDS}.",
+                field="window",
+            )
         return (times, self.window * channels) if self.layout == "time" else (times * channels, self.window)
 
     def tokens(self, examples: Tensor) -> Tensor:

@@ -12,14 +12,24 @@ import numpy as np
 from whence import stats
 from whence.leak import RATIOS
 from whence.leak.run import Run
-from whence.leak.verdict import DEAD, MOVED, leaks
-from whence.runs.files import Corrupt
+from whence.leak.verdict import DEAD, judged, leaks
+from whence.leak.words import number, percent, share
+from whence.runs.outcomes import outcome_of
 from whence.runs.store import Store
 from whence.stats.pairs import half_widths
 
 SHOWN = tuple(f"{ratio:g}" for ratio in RATIOS)
+COLUMNS = [
+    "cure",
+    "verdict",
+    *(f"error {percent(ratio)}" for ratio in SHOWN),
+    *("all hidden: |r|", "chance", "similarity", "variance", "R²", "moved 50 %", "90 %"),
+]
+LEGEND = "error, variance: over the targets' variance · moved: share of predictions' variance that moving changes"
 SHRUNK = 0.5
 """A cure shrinks a leak if it leaves less than this share of it."""
+READ_OFF = 0.5
+"""A probe's R² from which on position can be read off."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,22 @@ class Row:
         values = self.values(ratio, *path)
         return None if values is None else stats.mean(values)
 
+    def inside(self, ratio: str, *path: str) -> float:
+        """The mean of what a verdict goes by: without what a prior adds in the open."""
+        return stats.mean([at(judged(metrics[ratio]), path) for metrics in self.metrics.values()])
+
+    @property
+    def openly(self) -> bool:
+        return any(found.get("inside") for metrics in self.metrics.values() for found in metrics.values())
+
+    @property
+    def dead(self) -> bool:
+        return min(self.mean(ratio, "error") or 0.0 for ratio in SHOWN) >= DEAD
+
+    @property
+    def worst(self) -> str:
+        return max(self.outcomes, key=("clean", "traces", "leaky").index)
+
     @property
     def outcomes(self) -> list[str]:
         """Leaky, traces or clean, per seed."""
@@ -50,9 +76,21 @@ class Row:
     def verdict(self) -> str:
         if not self.metrics:
             return "failed" if self.failed else "not run"
-        worst = max(self.outcomes, key=("clean", "traces", "leaky").index)
-        dead = (self.mean("0.5", "error") or 0) >= DEAD
-        return f"{worst}, dead" if dead else worst
+        notes = [self.worst, *["prior in the open"] * self.openly, *["dead"] * self.dead]
+        return ", ".join(notes)
+
+    def cells(self) -> list[str]:
+        """A line of the table: verdict, errors, what there is with everything hidden, what moving changes."""
+        if not self.metrics:
+            return [self.cure, self.verdict, *[""] * (len(SHOWN) + 7)]
+        hidden = [("correlation",), ("correlation_chance",), ("similarity",), ("spread",), ("probe", "best")]
+        return [
+            self.cure,
+            self.verdict,
+            *(number(self.mean(ratio, "error")) for ratio in SHOWN),
+            *(number(self.mean("1", *path)) for path in hidden),
+            *(number(self.mean(ratio, "shift", "of_prediction")) for ratio in ("0.5", "0.9")),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -94,11 +132,9 @@ class Table:
     def seeds(self) -> int:
         return min((len(row.metrics) for row in self.rows), default=0)
 
-    def cost(
-        self, row: Row, ratio: str, reference: Row | None = None
-    ) -> tuple[float, tuple[float, float] | None] | None:
+    def cost(self, row: Row, ratio: str) -> tuple[float, tuple[float, float] | None] | None:
         """By which factor the error changes, and its 95 % interval over paired seeds."""
-        reference = reference or self.rows[0]
+        reference = self.rows[0]
         shared = sorted(set(row.metrics) & set(reference.metrics))
         if not shared:
             return None
@@ -129,7 +165,9 @@ class Table:
         """In words: what became of the leak, then what it costs."""
         reference = self.rows[0]
         words = [self._leak(row, reference)]
-        if (row.mean("0.5", "error") or 0) >= DEAD:
+        if row.dead and (row is reference or reference.dead):
+            words.append("the model reconstructs nothing")
+        elif row.dead:
             words.append("the model is destroyed: it reconstructs nothing")
         elif row is not reference:
             words.append(
@@ -138,26 +176,27 @@ class Table:
         return "; ".join(words)
 
     def _leak(self, row: Row, reference: Row) -> str:
-        if all(outcome == "clean" for outcome in row.outcomes):
-            return "removes it: predictions do not depend on where tokens are"
-        spread, before = row.mean("1", "spread") or 0.0, reference.mean("1", "spread") or 0.0
-        moved = max(row.mean(ratio, "shift", "of_prediction") or 0.0 for ratio in SHOWN if ratio != "1")
-        changes = f"changes {100 * moved:.1f} % of the predictions' variance"
+        moved = max(row.inside(ratio, "shift", "of_prediction") for ratio in SHOWN if ratio != "1")
+        changes = f"changes {share(moved)} of the predictions' variance"
+        spread = row.inside("1", "spread")
+        if row.worst == "clean":
+            openly = "what position predicts is in the prior, in the open; " if row.openly else ""
+            does = "removes it" if row is not reference and reference.worst != "clean" else "does not leak"
+            return f"{openly}{does}: predictions do not depend on where tokens are"
         if row is reference:
-            apart = f"with everything hidden, predictions differ by {_share(spread)} of the targets' variance"
+            apart = f"with everything hidden, predictions differ by {share(spread)} of the targets' variance"
             return f"{apart}; moving everything {changes}"
         left = f"moving everything still {changes}"
-        told, chance, shape = (
-            row.mean("1", "correlation"),
-            row.mean("1", "correlation_chance"),
-            row.mean("1", "probe", "best"),
-        )
-        if told is not None and chance is not None and shape is not None and told <= chance and shape >= 0.5:
-            return f"hides its linear part only (position is still read off with R² {shape:.2f}); {left}"
+        if row.worst == "traces":
+            return f"leaves traces; {left}"
+        before = reference.inside("1", "spread")
+        if _linear(reference) and not _linear(row) and (spread >= SHRUNK * before or _read_off(row) >= READ_OFF):
+            straight = f"|r| {reference.mean('1', 'correlation'):.2f} to {row.mean('1', 'correlation'):.2f}"
+            return f"hides its linear part only ({straight}; read off by shape with R² {_read_off(row):.2f}); {left}"
         if spread < SHRUNK * before:
-            shrunk = f"to {_share(spread)} from {_share(before)} of the targets' variance"
+            shrunk = f"to {share(spread)} from {share(before)} of the targets' variance"
             return f"shrinks it ({shrunk}) without removing it; {left}"
-        return f"does not stop it; {left}" if moved >= MOVED else f"leaves traces; {left}"
+        return f"does not stop it; {left}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -171,31 +210,27 @@ class Table:
         }
 
 
-def tabulate(runs: Sequence[Run], store: Store) -> Table:
+def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Table:
+    """`ends`: how the processes of this sweep ended."""
     cures: dict[str, list[Run]] = {}
     for run in runs:
         cures.setdefault(run.cure, []).append(run)
     first = runs[0]
     return Table(
-        f"{first.data} · {first.model.backbone}", tuple(_row(cure, members, store) for cure, members in cures.items())
+        f"{first.data} · {first.model.backbone}",
+        tuple(_row(cure, members, store, ends) for cure, members in cures.items()),
     )
 
 
-def _row(cure: str, runs: Sequence[Run], store: Store) -> Row:
+def _row(cure: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
     metrics: dict[int, dict[str, Any]] = {}
     failed: dict[str, str] = {}
     for run in runs:
-        try:
-            status = store.folder(run.id).status()
-        except FileNotFoundError:
-            continue
-        except Corrupt as damage:
-            failed[run.id] = str(damage)
-            continue
-        if status["state"] == "finished":
-            metrics[run.seed] = status["latest"]["ratios"]
-        elif status["state"] == "failed":
-            failed[run.id] = status["error"]["message"]
+        end = outcome_of(store, run.id, ends)
+        if end.state == "finished":
+            metrics[run.seed] = end.status["latest"]["ratios"]
+        elif end.reason:
+            failed[run.id] = end.reason
     return Row(cure, tuple(run.id for run in runs), metrics, failed)
 
 
@@ -206,12 +241,19 @@ def at(found: Any, path: Sequence[str]) -> Any:
     return found
 
 
+def _linear(row: Row) -> bool:
+    """With everything hidden, do predictions correlate with position beyond chance?"""
+    told, chance = row.mean("1", "correlation"), row.mean("1", "correlation_chance")
+    return told is not None and chance is not None and told > chance
+
+
+def _read_off(row: Row) -> float:
+    """With everything hidden, how well a probe reads position off."""
+    return row.mean("1", "probe", "best") or 0.0
+
+
 def _factor(cost: tuple[float, tuple[float, float] | None] | None) -> str:
     if cost is None:
         return "unknown"
     mean, between = cost
     return f"×{mean:.3f}" + (f" [{between[0]:.3f}, {between[1]:.3f}]" if between else "")
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.2g} %" if value >= 1e-4 else f"{value:.0e}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from whence.leak.measures import ROUNDING
+from whence.leak.words import percent, share
 
 Outcome = Literal["leaky", "traces", "clean"]
 
@@ -16,6 +17,8 @@ APART = 1e-4
 """With everything hidden: variance between places, over the targets', from which on a model is called leaky."""
 DEAD = 0.99
 """Error, over that of always saying the mean, from which on a model predicts nothing."""
+ELSEWHERE = "elsewhere"
+"""In the table of entrances: what comes in where whence knows of no entrance."""
 LET_IN = 0.2
 """An entrance is named if alone it lets in at least this share of what all let in."""
 
@@ -45,7 +48,7 @@ def judge(
     openly = any(found.get("inside") for found in ratios.values())
     most = max(moved, key=lambda r: moved[r], default=None)
     apart = wholly["spread"] if wholly else 0.0
-    errors = {r: found["error"] for r, found in (partly or ratios).items()}
+    errors = {r: found["error"] for r, found in ratios.items()}
     best = min(errors, key=lambda r: errors[r])
     dead = errors[best] >= DEAD and not fitted
     entry = first_layer_with_position(profile) if outcome != "clean" else None
@@ -56,7 +59,7 @@ def judge(
     if outcome != "clean":
         sentences += _where(entry, named, sources)
     sentences += [] if fitted else _legitimate(partly, most)
-    sentences.append(_reconstruction(errors[best], _percent(best), fitted))
+    sentences.append(_reconstruction(errors[best], percent(best), fitted))
     thresholds = {"moved": MOVED, "apart": APART, "dead": DEAD, "named": LET_IN}
     return Verdict(outcome, dead, sentences, entry, named, thresholds)
 
@@ -102,8 +105,8 @@ def _what(
     parts = []
     if most:
         parts.append(
-            f"moving content and mask together changes predictions by {_share(moved[most])} of their variance "
-            f"(in a block with {_percent(most)} hidden)"
+            f"moving content and mask together changes predictions by {share(moved[most])} of their variance "
+            f"(in a block with {percent(most)} hidden)"
         )
     if wholly:
         parts.append(
@@ -111,7 +114,7 @@ def _what(
             if wholly["identical"]
             else "with everything hidden they do not differ from place to place by more than noise"
             if apart == 0
-            else f"with everything hidden they differ by {_share(apart)} of the targets' variance"
+            else f"with everything hidden they differ by {share(apart)} of the targets' variance"
         )
     words = {
         "leaky": "Leaky: predictions of hidden tokens depend on where they are",
@@ -127,13 +130,15 @@ def _where(entry: str | None, named: Sequence[str], sources: Sequence[Mapping[st
         if entry
         else ["No layer's states at hidden tokens show it by themselves."]
     )
-    if named:
-        alone = {row["name"]: row["alone"] for row in reversed(sources)}
-        told.append("It comes in through " + ", ".join(f"{name} (alone {_share(alone[name])})" for name in named) + ".")
-    elif sources:
+    alone = {row["name"]: row["alone"] for row in reversed(sources)}
+    known = [name for name in named if name != ELSEWHERE]
+    if known:
+        told.append("It comes in through " + ", ".join(f"{name} (alone {share(alone[name])})" for name in known) + ".")
+    elif alone.keys() - {ELSEWHERE}:
         told.append("None of the entrances that were found lets it in alone.")
-    else:
-        told.append("No entrance that whence knows was found in this model.")
+    if ELSEWHERE in alone:
+        only = " Position comes in" if not known else " Some comes in"
+        told.append(f"{only.strip()} where whence knows of no entrance ({share(alone[ELSEWHERE])} with all shut).")
     return told
 
 
@@ -142,7 +147,7 @@ def _legitimate(partly: Mapping[str, Mapping[str, Any]], most: str | None) -> li
     own = partly[most]["eta2_target"] if most else None
     if own is None or own < 0.05:
         return []
-    return [f"The targets themselves depend on position ({_share(own)} of their variance): part of it is legitimate."]
+    return [f"The targets themselves depend on position ({share(own)} of their variance): part of it is legitimate."]
 
 
 def _reconstruction(error: float, hidden: str, fitted: bool) -> str:
@@ -152,13 +157,3 @@ def _reconstruction(error: float, hidden: str, fitted: bool) -> str:
     if error >= DEAD:
         return f"It reconstructs nothing (error {error:.2f} of that of saying the mean): its leak scores mean nothing."
     return f"Its error is {error:.2f} of that of always saying the mean, with {hidden} hidden."
-
-
-def _share(value: float) -> str:
-    if value >= 0.001:
-        return f"{100 * value:.1f} %"
-    return f"{value:.0e}" if value > 0 else "nothing"
-
-
-def _percent(ratio: str) -> str:
-    return f"{100 * float(ratio):g} %"

@@ -103,14 +103,15 @@ def _matching(model: nn.Module, patterns: Sequence[str]) -> list[str]:
 
 def _keep_hidden(keep: Callable[[Tensor], None]) -> Callable[..., None]:
     def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-        tensor = _first_tensor(output)
+        tensor = first_tensor(output)
         if tensor is not None:
             keep(tensor)
 
     return hook
 
 
-def _first_tensor(output: Any) -> Tensor | None:
+def first_tensor(output: Any) -> Tensor | None:
+    """Of what a module returned: itself, or the first in a tuple, a list or a dict."""
     if isinstance(output, Tensor):
         return output
     parts = output.values() if isinstance(output, dict) else output if isinstance(output, tuple | list) else ()

@@ -9,7 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from whence.leak.auditing import Audit
-from whence.leak.table import SHOWN, Row, Table, at
+from whence.leak.table import COLUMNS, LEGEND, SHOWN, Row, Table, at
+from whence.leak.words import number
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 from whence.report.shell import write as write_page
@@ -30,9 +31,9 @@ def audit_page(audit: Audit, again: str) -> bytes:
     figures = {"Layer by layer": _profile(audit), "Predictions by position": _by_position(audit)}
     figures["How alike predictions are, position by position"] = _similarity(audit)
     drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
-    for number, (name, figure) in enumerate(drawn):
-        parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{number}', number == 0)}")
-        if number == 0 and audit.sources:
+    for place, (name, figure) in enumerate(drawn):
+        parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{place}', place == 0)}")
+        if place == 0 and audit.sources:
             parts += ["<h2>Where position may come in</h2>", _sources(audit.sources)]
     parts += ["<h2>Measures</h2>", _measures(audit)]
     thresholds = "; ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items())
@@ -48,12 +49,6 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{html.escape(column)}" for column in columns)
     body = "".join("<tr>" + "".join(f"<td class=n>{html.escape(cell)}" for cell in row) + "</tr>" for row in rows)
     return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "undefined"
-    return f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.0e}"
 
 
 MEASURES: list[tuple[str, tuple[str, ...]]] = [
@@ -88,13 +83,13 @@ def _measures(audit: Audit) -> str:
         if ratio in audit.untrained:
             columns.append("untrained")
             sources.append(audit.untrained[ratio])
-    rows = [[name, *(_number(at(found, path)) for found in sources)] for name, path in MEASURES]
+    rows = [[name, *(number(at(found, path)) for found in sources)] for name, path in MEASURES]
     return _table(columns, rows)
 
 
 def _sources(sources: Sequence[Mapping[str, Any]]) -> str:
     rows = [
-        [s["name"], s["where"], s["note"], *(_number(s[key]) for key in ("with_all", "without", "alone"))]
+        [s["name"], s["where"], s["note"], *(number(s[key]) for key in ("with_all", "without", "alone"))]
         for s in sources
     ]
     note = "<p class=note>Share of the predictions' variance that changes when everything is moved.</p>"
@@ -151,9 +146,11 @@ def _by_position(audit: Audit) -> go.Figure:
     return figure
 
 
-def _similarity(audit: Audit) -> go.Figure:
-    figure = figure_of("position", "position")
+def _similarity(audit: Audit) -> go.Figure | None:
     pictures = audit.pictures
+    if pictures["similarity"] is None:  # all are equal
+        return None
+    figure = figure_of("position", "position")
     figure.add_heatmap(
         x=pictures["position"],
         y=pictures["position"],
@@ -172,38 +169,14 @@ def cure_page(table: Table, document: Any, again: str) -> bytes:
     title = f"whence leak: {table.title}"
     parts = [f"<h1>{html.escape(title)}</h1>", _listed(table.findings)]
     shown = [row for row in table.rows if row.metrics]
-    columns = ["cure", "verdict", *(f"error, {100 * float(ratio):g} % hidden" for ratio in SHOWN)]
-    columns += [
-        "all hidden: |r|",
-        "by chance",
-        "similarity",
-        "variance",
-        "best R²",
-        "moved, 50 %",
-        "moved, 90 %",
-        "seeds",
-    ]
-    parts += ["<h2>Cures</h2>", _table(columns, [_cure(row) for row in table.rows])]
+    lines = [[*row.cells(), str(len(row.metrics))] for row in table.rows]
+    parts += ["<h2>Cures</h2>", _table([*COLUMNS, "seeds"], lines), f"<p class=note>{html.escape(LEGEND)}</p>"]
     if shown:
         parts += ["<h2>Reconstruction</h2>", plot(_errors(shown), "errors", True)]
         parts += ["<h2>What moving everything changes</h2>", plot(_moved(shown), "moved", False)]
     runs = "<br>".join(f"{html.escape(row.cure)}: <code>{' '.join(row.runs)}</code>" for row in table.rows)
     parts.append(f"<details><summary>The runs of this table</summary><p>{runs}</p></details>")
     return shell(title, [*parts, *regenerate(again, document)])
-
-
-def _cure(row: Row) -> list[str]:
-    if not row.metrics:
-        return [row.cure, row.verdict, *[""] * (len(SHOWN) + 8)]
-    hidden = [("correlation",), ("correlation_chance",), ("similarity",), ("spread",), ("probe", "best")]
-    return [
-        row.cure,
-        row.verdict,
-        *(_number(row.mean(ratio, "error")) for ratio in SHOWN),
-        *(_number(row.mean("1", *path)) for path in hidden),
-        *(_number(row.mean(ratio, "shift", "of_prediction")) for ratio in ("0.5", "0.9")),
-        str(len(row.metrics)),
-    ]
 
 
 def _errors(rows: Sequence[Row]) -> go.Figure:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.leak.subject import Subject
 from whence.models.init import initialise
-from whence.models.taps import blocks
+from whence.models.taps import first_tensor, taps
+from whence.runs.streams import ambient_kept
 
 
 def subject_of(
@@ -21,7 +22,7 @@ def subject_of(
     content: Tensor,
     *,
     mask: Callable[[Tensor, Tensor], Any] | int | None = None,
-    prediction: Callable[[Any], Tensor] = lambda output: output,
+    prediction: Callable[[Any], Tensor] | None = None,
     target: Callable[[Tensor], Tensor] | None = None,
     layers: tuple[str, ...] | None = None,
     ends: tuple[int, int] = (0, 0),
@@ -32,8 +33,8 @@ def subject_of(
     content: (rows, tokens, features) of numbers, or (rows, tokens) of ids.
     mask(content, hidden) → the model's argument, or a tuple of them. By default hidden numbers become 0 and hidden
     ids the one given as `mask`; a model whose forward takes a second argument is told what is hidden.
-    prediction(output) → (rows, tokens, outputs). target(content) → what would be right: the content itself, or for
-    ids what the model says when nothing is hidden.
+    prediction(output) → (rows, tokens, outputs), by default the first tensor there is.
+    target(content) → what would be right: the content itself, or for ids what the model says when nothing is hidden.
     """
     if not isinstance(content, Tensor) or content.ndim < 2:
         raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).", field="content")
@@ -46,12 +47,14 @@ def subject_of(
         if callable(mask):
             made = mask(some, hidden)
             return made if isinstance(made, tuple) else (made,)
+        home = next(model.parameters(), some).device
+        some, hidden = some.to(home), hidden.to(home)
         gone = hidden.view(*hidden.shape, *[1] * (some.ndim - 2))
         shown = some.masked_fill(gone, mask if ids and mask is not None else 0)
         return (shown, hidden) if told else (shown,)
 
     def predict_with(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-        return lambda some, hidden: prediction(module(*arguments(some, hidden)))
+        return lambda some, hidden: (prediction or _of)(module(*arguments(some, hidden)))
 
     def build(module: nn.Module, untrained: Callable[[], Subject] | None) -> Subject:
         predict = predict_with(module)
@@ -65,7 +68,7 @@ def subject_of(
             content,
             predict,
             target or itself,
-            layers=tuple(blocks(model)) if layers is None else layers,
+            layers=layers if layers is not None else _aligned(module, predict, content),
             fitted=ids and target is None,
             ends=ends,
             untrained=untrained,
@@ -75,12 +78,48 @@ def subject_of(
 
 
 def _takes_two(model: nn.Module) -> bool:
+    """A second argument that must be given, or is called as what it would be."""
     parameters = inspect.signature(model.forward).parameters.values()
-    return len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]) > 1
+    second = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:2]
+    return any(p.default is p.empty or p.name in ("hidden", "mask", "masked") for p in second)
+
+
+def _of(output: Any) -> Tensor:
+    """Where a model returns several things, the first tensor."""
+    found = first_tensor(output)
+    if found is None:
+        raise UserError(
+            f"prediction: the model returns {type(output).__name__}. Say where the prediction is: prediction=lambda "
+            "output: …",
+            field="prediction",
+        )
+    return found
+
+
+def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], content: Tensor) -> tuple[str, ...]:
+    """Of what look like layers, those that ran once and say something of every token."""
+    some = content[:1]
+    training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    with torch.no_grad(), taps(model, attention=False) as seen:
+        predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
+    for module, flag in training:
+        module.training = flag
+    shapes = {name: states.shape for name, states in seen.hidden.items() if isinstance(states, Tensor)}
+    return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])
 
 
 def _untrained(model: nn.Module) -> nn.Module:
-    """A copy, every part of which that can be is started anew."""
+    """A copy, every part of which that can be is started anew; weights that nothing restarts change places."""
     twin = copy.deepcopy(model)
     initialise(twin, 0)
+    with ambient_kept(), torch.no_grad():
+        torch.manual_seed(0)
+        for module in twin.modules():
+            restart = getattr(module, "_reset_parameters", None)  # as nn.MultiheadAttention and nn.Transformer call it
+            if callable(restart):
+                restart()
+        for before, after in zip(model.parameters(), twin.parameters(), strict=True):
+            if torch.equal(before, after):
+                after.copy_(after.flatten()[torch.randperm(after.numel())].view_as(after))
     return twin

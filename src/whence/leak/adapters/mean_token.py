@@ -16,7 +16,8 @@ def with_mean_token(embedding: nn.Embedding, call: Callable[[Tensor], Tensor]) -
     def predict(ids: Tensor, hidden: Tensor) -> Tensor:
         def blank(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
             mean = embedding.weight.detach().mean(0).to(output.dtype)
-            return output.masked_scatter(hidden[..., None], mean.expand(int(hidden.sum()), -1))
+            gone = hidden.to(output.device)
+            return output.masked_scatter(gone[..., None], mean.expand(int(hidden.sum()), -1))
 
         with hooked([embedding], blank):
             return call(ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 from torch import nn
 
@@ -36,14 +37,21 @@ def load(text: str) -> Subject:
         made = build()
     except Exception as problem:
         raise UserError(f"model: {function}() fails: {_said(problem)}", field="model") from problem
-    if isinstance(made, Subject):
-        return made
-    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
-        return subject_of(made[0], made[1], name=text)
-    raise UserError(
-        f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or whence.leak.subject_of(…).",
-        field="model",
-    )
+    pair = isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)
+    if not (pair or isinstance(made, Subject)):
+        raise UserError(
+            f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or "
+            "whence.leak.subject_of(…).",
+            field="model",
+        )
+    try:
+        subject = made if isinstance(made, Subject) else subject_of(*cast(Any, made), name=text)
+        subject.said(subject.content[:1], subject.hide(0.5)[:1])
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(f"model: it fails when it is called: {_said(problem)}", field="model") from problem
+    return subject
 
 
 def _said(problem: Exception) -> str:

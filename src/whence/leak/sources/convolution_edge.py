@@ -83,11 +83,20 @@ class _Padded(TorchFunctionMode):
         asked = _CONV.bind(*args, **kwargs)
         asked.apply_defaults()
         padding = asked.arguments["padding"]
-        pad = padding[0] if isinstance(padding, tuple | list) else padding
-        if not isinstance(pad, int) or pad == 0:
+        pad = _one(padding)
+        if pad == "same":
+            reach = _one(asked.arguments["dilation"]) * (asked.arguments["weight"].shape[-1] - 1)
+            sides = (reach // 2, reach - reach // 2)
+        else:
+            sides = (0, 0) if isinstance(pad, str) else (pad, pad)
+        if sides == (0, 0):
             return func(*args, **kwargs)
         self.calls += 1
         if self.shut:
-            asked.arguments["input"] = F.pad(asked.arguments["input"], (pad, pad), mode="circular")
+            asked.arguments["input"] = F.pad(asked.arguments["input"], sides, mode="circular")
             asked.arguments["padding"] = 0
         return func(*asked.args, **asked.kwargs)
+
+
+def _one(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple | list) else value

@@ -40,6 +40,8 @@ class Rotation(Source):
 
 
 def _unturned(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-    """Cosine and sine of no angle; a scale that a module keeps in them stays."""
+    """Cosine and sine of no angle; a scale that a module keeps in them stays. One tensor: angles, or e to them."""
+    if isinstance(output, Tensor):
+        return torch.polar(output.abs(), torch.zeros_like(output.abs())) if output.is_complex() else output * 0
     cos, sin = output
     return cos.square().add(sin.square()).sqrt(), torch.zeros_like(sin)
