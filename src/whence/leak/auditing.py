@@ -130,8 +130,8 @@ def _look(
     return sample, {
         **found,
         "pattern_r2": pattern.best if pattern else None,
-        "content": None if who else content_effect(subject, sample, seed),
-        "gradient": None if who else gradient_share(subject, hidden),
+        "content": content_effect(subject, sample, seed),
+        "gradient": gradient_share(subject, hidden),
     }
 
 
