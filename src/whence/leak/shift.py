@@ -18,6 +18,8 @@ from whence.leak.measures import deviation
 from whence.leak.subject import Subject
 
 ROWS = 24
+CERTAIN = 0.05
+"""Share of the predictions' variance that need not be looked for at a second distance."""
 NOISY_LOOKS = 8
 """At a model that answers the same question differently."""
 
@@ -53,7 +55,7 @@ def placements(subject: Subject, ratio: float, seed: int = 0) -> tuple[Placement
         moved[:, here], gone[:, here], asked[:, here] = content, hidden, hidden
         return Placement(moved, gone, asked)
 
-    return placed(0), [placed(by) for by in {far, max(1, far - 1)}]
+    return placed(0), [placed(by) for by in dict.fromkeys((far, max(1, far - 1)))]
 
 
 def shift_effect(
@@ -70,10 +72,14 @@ def shift_effect(
         return torch.stack([_by_row(subject.said(place.content, place.hidden), place) for _ in range(looks)])
 
     here, there = placements(subject, ratio, seed)
-    first = said(here)
-    others = [said(place) for place in there]
-    size = max(_size(first, other) for other in others)
-    own = deviation(torch.cat([first, *others]).flatten(0, -2)) if own is None else own
+    first, size = said(here), 0.0
+    for place in there:
+        other = said(place)
+        own = deviation(torch.cat([first, other]).flatten(0, -2)) if own is None else own
+        size = max(size, _size(first, other))
+        if size > CERTAIN * own**2:
+            break
+    assert own is not None
     return {"of_target": size / targets**2, "of_prediction": min(1.0, size / own**2) if own else 0.0, "own": own}
 
 
@@ -87,12 +93,15 @@ def shift_profile(subject: Subject, ratio: float, seed: int = 0) -> dict[str, fl
         return {layer: torch.stack([_by_row(one[layer], place) for one in seen]) for layer in subject.layers}
 
     here, there = placements(subject, ratio, seed)
-    first, others = states(here), [states(place) for place in there]
-    found = {}
-    for layer in subject.layers:
-        own = deviation(torch.cat([first[layer], *(other[layer] for other in others)]).flatten(0, -2))
-        size = max(_size(first[layer], other[layer]) for other in others)
-        found[layer] = min(1.0, size / own**2) if own else 0.0
+    first, found = states(here), dict.fromkeys(subject.layers, 0.0)
+    for place in there:
+        other = states(place)
+        for layer in subject.layers:
+            own = deviation(torch.cat([first[layer], other[layer]]).flatten(0, -2))
+            size = min(1.0, _size(first[layer], other[layer]) / own**2) if own else 0.0
+            found[layer] = max(found[layer], size)
+        if max(found.values()) > CERTAIN:
+            break
     return found
 
 

@@ -48,7 +48,7 @@ def judge(
     openly = any(found.get("inside") for found in ratios.values())
     most = max(moved, key=lambda r: moved[r], default=None)
     apart = wholly["spread"] if wholly else 0.0
-    errors = {r: found["error"] for r, found in ratios.items()}
+    errors = {r: found["error"] for r, found in (partly if fitted and partly else ratios).items()}
     best = min(errors, key=lambda r: errors[r])
     dead = errors[best] >= DEAD and not fitted
     entry = first_layer_with_position(profile) if outcome != "clean" else None
