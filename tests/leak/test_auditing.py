@@ -121,6 +121,7 @@ def test_shares_that_are_none_are_refused(ratios: tuple[float, ...]) -> None:
 )
 def test_noise_is_not_taken_for_position(cures: str, model: dict[str, str]) -> None:
     """Models that answer the same question differently, and know nothing of where."""
+    torch.manual_seed(0)
     found = audit(job_of(cures, **model).subject(), (0.5, 1.0))
     assert found.verdict.outcome == "clean"
 

@@ -117,7 +117,7 @@ def spread(sample: Sample) -> float:
     """Root mean square difference of predictions from their mean over places.
 
     Where every row hides the same tokens and answers differ, that is noise: places are then compared by their means
-    over rows, less what those owe to noise, if that is more than twice its own standard error.
+    over rows, less what those owe to noise, where `beyond_noise`.
     """
     if len(sample.prediction) > 1 and bool((sample.hidden == sample.hidden[:1]).all()):
         return _spread_of_means(sample)
@@ -144,9 +144,16 @@ def _spread_of_means(sample: Sample) -> float:
         alike = places % sample.stride == first
         if alike.sum() > 1:
             apart[alike] = (means[alike] - means[alike].mean(0)).pow(2).mean(-1) * alike.sum() / (alike.sum() - 1)
-    excess = apart - noise
+    return beyond_noise(apart - noise) ** 0.5
+
+
+def beyond_noise(excess: Tensor) -> float:
+    """The mean of what is left after noise was taken off, if it is more than four of its standard errors; else 0.
+
+    The noise taken off is an estimate, too; and a model is looked at often enough for two errors to come by chance.
+    """
     size, error = float(excess.mean()), float(excess.std() / len(excess) ** 0.5)
-    return size**0.5 if size > 2 * error else 0.0
+    return size if size > 4 * error else 0.0
 
 
 def correlation(values: Tensor, places: Tensor) -> float | None:

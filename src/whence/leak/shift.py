@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from whence.leak.masks import draw
-from whence.leak.measures import deviation
+from whence.leak.measures import beyond_noise, deviation
 from whence.leak.subject import Subject
 
 ROWS = 24
@@ -113,14 +113,11 @@ def _by_row(values: Tensor, place: Placement) -> Tensor:
 def _size(one: Tensor, two: Tensor) -> float:
     """The variance of which the two places are a sample; each (looks, rows, tokens, width).
 
-    Several looks at one place are averaged, and what their mean still owes to noise is taken off. What is left counts
-    only if it exceeds twice its own standard error over rows: the noise taken off is an estimate, too.
+    Several looks at one place are averaged, and what their mean still owes to noise is taken off.
     """
     looks = len(one)
     rows = (one.mean(0) - two.mean(0)).pow(2).mean((1, 2)) / 2
     if looks == 1:
         return float(rows.mean())
     noise = sum(part.var(0).mean((1, 2)) for part in (one, two)) / 2 / looks
-    rows = rows - noise
-    size, error = float(rows.mean()), float(rows.std() / len(rows) ** 0.5)
-    return size if size > 2 * error else 0.0
+    return beyond_noise(rows - noise)
