@@ -144,16 +144,20 @@ def _spread_of_means(sample: Sample) -> float:
         alike = places % sample.stride == first
         if alike.sum() > 1:
             apart[alike] = (means[alike] - means[alike].mean(0)).pow(2).mean(-1) * alike.sum() / (alike.sum() - 1)
-    return beyond_noise(apart - noise) ** 0.5
+    return beyond_noise(apart, noise) ** 0.5
 
 
-def beyond_noise(excess: Tensor) -> float:
-    """The mean of what is left after noise was taken off, if it is more than four of its standard errors; else 0.
+def beyond_noise(size: Tensor, noise: Tensor) -> float:
+    """The mean size less the mean noise, if that is more than four of its standard errors; else 0.
 
-    The noise taken off is an estimate, too; and a model is looked at often enough for two errors to come by chance.
+    Four, since a model is looked at often enough for two to come by chance. The error is estimated from the values
+    themselves, and is no larger than what squares of normal noise could vary by: a leak that differs from place to
+    place must not pass for uncertainty.
     """
-    size, error = float(excess.mean()), float(excess.std() / len(excess) ** 0.5)
-    return size if size > 4 * error else 0.0
+    excess = size - noise
+    found = float(excess.mean())
+    error = min(float(excess.std()), 2**0.5 * float(noise.mean())) / len(excess) ** 0.5
+    return found if found > 4 * error else 0.0
 
 
 def correlation(values: Tensor, places: Tensor) -> float | None:

@@ -120,4 +120,4 @@ def _size(one: Tensor, two: Tensor) -> float:
     if looks == 1:
         return float(rows.mean())
     noise = sum(part.var(0).mean((1, 2)) for part in (one, two)) / 2 / looks
-    return beyond_noise(rows - noise)
+    return beyond_noise(rows, noise)
