@@ -119,5 +119,5 @@ def _size(one: Tensor, two: Tensor) -> float:
     rows = (one.mean(0) - two.mean(0)).pow(2).mean((1, 2)) / 2
     if looks == 1:
         return float(rows.mean())
-    noise = sum(part.var(0).mean((1, 2)) for part in (one, two)) / 2 / looks
+    noise = (one.var(0) + two.var(0)).mean((1, 2)) / 2 / looks
     return beyond_noise(rows, noise)
