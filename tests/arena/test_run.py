@@ -67,7 +67,10 @@ def test_zero_means_nothing_beyond_training(tiny: Tiny, nothing: Any) -> None:
         ({"task": "sort", "model": {"mixer": "bimamba", "encoding": "none"}}, ["earlier answers", "answers=blank"]),
         ({"model": {"attention": "prefix"}}, ["'prefix'", "no question to look ahead in"]),
         ({"model": {"mixer": "mamba", "attention": "bidirectional", "encoding": "none"}}, ["'bidirectional'", "mamba"]),
-        ({"model": {"mixer": "mamba"}}, ["rope enters through rotate", "Allowed: learned, none, sinusoidal"]),
+        (
+            {"model": {"mixer": "mamba"}},
+            ["rope enters through rotate", "Allowed: learned, none, position_tokens, sinusoidal"],
+        ),
     ],
 )
 def test_the_impossible_is_refused(tiny: Tiny, changes: dict[str, Any], parts: list[str]) -> None:

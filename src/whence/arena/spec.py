@@ -15,7 +15,7 @@ from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.mixers.base import Mixer
-from whence.models.sequence import Architecture, Contender
+from whence.models.sequence import Architecture, Contender, at_home_in
 from whence.runs.spec import Training
 from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
@@ -121,7 +121,7 @@ def usual_contenders(model: Architecture) -> tuple[Contender, ...]:
 
     def fits(name: str) -> bool:
         encoding: type[Encoding] = ENCODINGS[name]
-        return set(encoding.hooks()) <= set(mixer.hooks) and not (encoding.causal_only and model.attention != "causal")
+        return set(encoding.hooks()) <= at_home_in(mixer) and not (encoding.causal_only and model.attention != "causal")
 
     usual = [name for name in USUAL_ENCODINGS if name in ENCODINGS.names() and fits(name)]
     if len(usual) < len(USUAL_ENCODINGS):

@@ -100,7 +100,7 @@ class Attention(Mixer):
     can still attend by position alone; and biases after the softmax would only add a constant.
     """
 
-    hooks = HOOKS
+    hooks = tuple(hook for hook in HOOKS if hook != "interleave")
     kinds = ("causal", "bidirectional", "prefix")
 
     def __init__(self, d_model: Count, heads: Count, dropout: float = 0.0, out_scale: float = 1.0) -> None:

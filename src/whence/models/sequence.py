@@ -103,9 +103,9 @@ class ModelSpec(Architecture, Contender):
             raise ValueError(f"encoding: {self.encoding} has room for {room} positions, {max_length} are asked for.")
         if encodings[0].causal_only and self.attention != "causal":
             raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
-        homeless = set(encodings[0].hooks()) - set(mixer.hooks)
+        homeless = set(encodings[0].hooks()) - at_home_in(mixer)
         if homeless:
-            at_home = (name for name in ENCODINGS.names() if set(ENCODINGS[name].hooks()) <= set(mixer.hooks))
+            at_home = (name for name in ENCODINGS.names() if set(ENCODINGS[name].hooks()) <= at_home_in(mixer))
             raise ValueError(
                 f"encoding: {self.encoding} enters through {', '.join(sorted(homeless))}, which {self.mixer} does not "
                 f"have. Allowed: {', '.join(at_home)}."
@@ -133,6 +133,11 @@ class ModelSpec(Architecture, Contender):
         }
         count = self.layers if cast(type[Encoding], self.encoding.variant).per_layer else 1
         return [self.encoding.build(**structure) for _ in range(count)]
+
+
+def at_home_in(mixer: type[Mixer]) -> set[str]:
+    """The hooks that have a place in this model: those of its mixer, and what it does to the sequence itself."""
+    return {*mixer.hooks, "interleave"}
 
 
 def _nearest_divisors(number: int, wanted: int) -> str:
@@ -182,13 +187,20 @@ class SequenceModel(nn.Module):
         _check_positions(inputs, positions, encodings[0].axes)
         if self.transform is not None:
             positions = self.transform(positions, training=self.training)
-        contexts = cast(type[Mixer], self.spec.mixer.variant).contexts(
-            encodings, positions, self.spec.attention, valid=valid, prefix=prefix, explicit=self.explicit
-        )
         x = encodings[0].embed(self.embedding(inputs), positions)
+        weave, heard = None, valid
+        if "interleave" in encodings[0].hooks():
+            if prefix is not None:
+                raise ValueError(f"{encodings[0].name} does not go with prefix attention")
+            x, positions, weave = encodings[0].interleave(x, positions, valid)
+            inserted = torch.ones(len(x), weave.count, dtype=torch.bool, device=x.device)
+            heard = None if valid is None else weave.weave(valid, inserted)
+        contexts = cast(type[Mixer], self.spec.mixer.variant).contexts(
+            encodings, positions, self.spec.attention, valid=heard, prefix=prefix, explicit=self.explicit
+        )
         for layer, block in enumerate(self.blocks):
             x = block(x, contexts[layer % len(contexts)])
-        x = self.norm(x)
+        x = self.norm(x if weave is None else weave.tokens(x))
         if self.per == "token":
             return self.head(x)
         whole = pooled(x, self.spec.pool, valid)

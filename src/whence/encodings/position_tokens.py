@@ -1,0 +1,151 @@
+"""Learnable position tokens (LPs): position enters as tokens that stand between the others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from whence.encodings._weave import Weave
+from whence.encodings.base import Count, Encoding, Shift
+
+Placement = Literal["equidistant", "middle", "n_group", "random", "adaptive", "hierarchical"]
+COARSE = 0.2
+"""Share of the tokens that form the coarse set of a hierarchy."""
+
+
+class PositionTokens(Encoding):
+    """Learned tokens stand between the others and carry what the model makes of their places."""
+
+    beyond = "the tokens move apart: as many of them for more others"
+    reference = "MAMBA-GINR"
+    admits_transforms = False
+
+    def __init__(
+        self,
+        d_model: Count,
+        *,
+        count: Annotated[int, Field(ge=1, le=65_536, description="how many (M)")] = 16,
+        placement: Annotated[
+            Placement,
+            Field(
+                description="equidistant; all in the middle; in groups; at random places; adaptive: learned places; "
+                "hierarchical: a coarse and a fine set"
+            ),
+        ] = "equidistant",
+        groups: Annotated[int, Field(ge=1, description="of n_group")] = 2,
+        conditional: Annotated[
+            bool, Field(description="each starts from the tokens since the one before it, too, not from a table alone")
+        ] = False,
+        init: Annotated[Literal["small", "xavier", "unit"], Field(description="how large they start")] = "unit",
+        draw: Annotated[int, Field(ge=0, description="of random places: which")] = 0,
+    ) -> None:
+        super().__init__()
+        self.count, self.placement, self.groups, self.draw, self.init = count, placement, groups, draw, init
+        self.table = nn.Parameter(torch.empty(count, d_model))
+        self.place = nn.Parameter(torch.empty(count)) if placement == "adaptive" else None
+        self.told = nn.Parameter(torch.empty(2, d_model)) if placement == "adaptive" else None
+        self.content = nn.Parameter(torch.empty(d_model, d_model)) if conditional else None
+        self.kept: Tensor | None = None
+        """After pruning: which of them still stand. None: all."""
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.init == "xavier":
+            nn.init.xavier_uniform_(self.table)
+        else:
+            nn.init.normal_(self.table, std=0.02 if self.init == "small" else 0.7)
+        if self.place is not None and self.told is not None:
+            shares = (torch.arange(self.count, device=self.place.device) + 0.5) / self.count
+            with torch.no_grad():
+                self.place.copy_(shares.logit())
+            nn.init.normal_(self.told, std=0.1)
+        if self.content is not None:
+            nn.init.normal_(self.content, std=self.content.shape[0] ** -0.5)
+
+    @property
+    def shift(self) -> Shift:
+        return "ignored"  # they stand by order
+
+    @property
+    def levels(self) -> Tensor:
+        """(count,): 0 in the coarse set of a hierarchy, else 1."""
+        fine = torch.ones(self.count, dtype=torch.long, device=self.table.device)
+        if self.placement == "hierarchical":
+            fine[: self._coarse] = 0
+        return fine if self.kept is None else fine[self.kept.to(fine.device)]
+
+    @property
+    def _coarse(self) -> int:
+        return min(self.count, max(1, round(COARSE * self.count)))
+
+    def shares(self) -> Tensor:
+        """(count,): where each stands, as a share of the sequence from 0 to 1."""
+        home: dict[str, Any] = {"device": self.table.device, "dtype": torch.float64}
+        index = torch.arange(self.count, **home)
+        if self.placement == "middle":
+            found = torch.full((self.count,), 0.5, **home)
+        elif self.placement == "n_group":
+            groups = min(self.groups, self.count)
+            found = ((index * groups / self.count).floor() + 0.5) / groups
+        elif self.placement == "random":
+            luck = torch.rand(self.count, generator=torch.Generator().manual_seed(self.draw), dtype=torch.float64)
+            found = luck.sort().values.to(self.table.device)
+        elif self.placement == "hierarchical":
+            sizes = (self._coarse, self.count - self._coarse)
+            found = torch.cat([(torch.arange(size, **home) + 0.5) / max(size, 1) for size in sizes])
+        elif self.place is not None:
+            found = self.place.double().sigmoid()
+        else:
+            found = (index + 0.5) / self.count
+        return found if self.kept is None else found[self.kept.to(found.device)]
+
+    def weave(self, length: int, valid: Tensor | None = None) -> Weave:
+        """Where they stand among `length` tokens, or among the valid ones of every row."""
+        counts = torch.tensor([[float(length)]]) if valid is None else valid.sum(1, keepdim=True)
+        shares = self.shares()
+        return Weave.of(shares * counts.to(shares) - 0.5, length, valid)
+
+    def interleave(self, x: Tensor, positions: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Weave]:
+        """x: (rows, length, d_model). → tokens and LPs together, where both are, and what takes them apart again."""
+        weave = self.weave(x.shape[1], valid)
+        table = self.table if self.kept is None else self.table[self.kept.to(self.table.device)]
+        lps = table.to(x.dtype).expand(len(x), -1, -1)
+        if self.told is not None:
+            turn = torch.pi * self.shares()
+            lps = lps + (torch.stack([turn.sin(), turn.cos()], -1).to(self.told) @ self.told).to(x.dtype)
+        if self.content is not None:
+            lps = lps + (_since_the_one_before(weave, x, valid) @ self.content.to(x.dtype))
+        woven = weave.weave(x, lps)
+        return woven, weave.weave(positions.to(torch.float64), weave.between(positions, valid).double()), weave
+
+    def extract(self, x: Tensor, weave: Weave) -> Tensor:
+        """(rows, length + count, d) → the LPs, (rows, count, d)."""
+        return weave.inserted(x)
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        placements = ("middle", "n_group", "random", "adaptive", "hierarchical")
+        return [*({"placement": placement} for placement in placements), {"conditional": True, "count": 3}]
+
+
+def _since_the_one_before(weave: Weave, x: Tensor, valid: Tensor | None) -> Tensor:
+    """The mean of the tokens that stand between every LP and the one before it; 0 where there are none.
+
+    Those before it only: an LP that knew of tokens behind it would tell a causal model the future.
+    """
+    heard = torch.ones(x.shape[:2], dtype=x.dtype, device=x.device) if valid is None else valid.to(x.dtype)
+    nothing = torch.zeros(len(x), weave.count, dtype=x.dtype, device=x.device)
+    sums = weave.weave(x * heard[..., None], nothing[..., None].expand(-1, -1, x.shape[-1])).cumsum(1)
+    counts = weave.weave(heard, nothing).cumsum(1)
+    by_place = weave.inserted(torch.arange(weave.order.shape[1], device=x.device)[None].expand(len(x), -1)).argsort(1)
+    total, many = weave.inserted(sums), weave.inserted(counts)
+    ordered_total = total.gather(1, by_place[..., None].expand_as(total))
+    ordered_many = many.gather(1, by_place)
+    gained = ordered_total.diff(dim=1, prepend=torch.zeros_like(ordered_total[:, :1]))
+    tokens = ordered_many.diff(dim=1, prepend=torch.zeros_like(ordered_many[:, :1]))
+    means = gained / tokens.clamp(min=1)[..., None]
+    back = by_place.argsort(1)
+    return means.gather(1, back[..., None].expand_as(means))
