@@ -1,0 +1,82 @@
+"""The default: coordinates attend to tokens, and read a small picture that each of them holds of its surroundings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from whence.encodings.base import Count
+from whence.fields.hyponets.base import Hyponet, Nearness, heard
+from whence.mixers._linear import Linear
+
+
+class CrossAttention(Hyponet):
+    """Attention from coordinates to tokens by learned distance; each token is a local cosine expansion.
+
+    The cosines are averaged over the cell of the asked point in closed form, so that a coarse rendering is the
+    average of a fine one, as far as one token reaches.
+    """
+
+    def __init__(
+        self,
+        d_model: Count,
+        axes: Count,
+        lps: Count,
+        channels: Count,
+        spacing: float,
+        points: Count,
+        *,
+        heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
+        cosines: Annotated[
+            int, Field(ge=1, le=16, description="per axis and token; k of them reach (k − 1)/2 cycles per spacing")
+        ] = 5,
+        width: Annotated[int, Field(ge=1, description="numbers that each head reads per point")] = 16,
+        hidden: Annotated[int, Field(ge=0, description="width of the MLP behind it; 0: none")] = 64,
+    ) -> None:
+        super().__init__()
+        self.axes, self.spacing, self.heads, self.cosines, self.channels = axes, spacing, heads, cosines, channels
+        self.width = width + channels  # of each head, the first are values themselves
+        self.nearness = Nearness(axes, lps, heads, spacing, points)
+        self.values = Linear(d_model, heads * cosines**axes * self.width, scale=0.5)
+        self.has_mlp = hidden > 0
+        if hidden:
+            self.up = Linear(heads * width + 1, hidden)
+            self.down = Linear(hidden, channels, scale=0.1)
+
+    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
+        return heard(self.nearness(locations, at, self.kept), lps[:, None])
+
+    def forward(
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+    ) -> Tensor:
+        read = self.read(lps, locations, at, cell, heard_at).unflatten(-1, (self.heads, self.width))
+        direct = read[..., : self.channels].sum(-2)
+        if not self.has_mlp:
+            return direct
+        rest = read[..., self.channels :].flatten(-2)
+        size = (cell.log().mean() / 5).expand(*rest.shape[:-1], 1)
+        return direct + self.down(F.gelu(self.up(torch.cat([rest, size], -1))))
+
+    def read(
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+    ) -> Tensor:
+        """What stands at the points in all tokens' expansions together: (rows, points, heads · width)."""
+        weights = self.nearness(locations, at if heard_at is None else heard_at, self.kept)
+        cosines = self._cosines(locations, at, cell)  # rows or 1, points, M, cosines^k
+        values = self.values(lps).unflatten(-1, (self.heads, -1, self.width))  # rows, M, heads, cosines^k, width
+        values = values.permute(0, 2, 1, 3, 4).flatten(2, 3)  # rows, heads, M · cosines^k, width
+        return heard((weights[..., None] * cosines[:, None]).flatten(-2), values)
+
+    def _cosines(self, locations: Tensor, at: Tensor, cell: Tensor) -> Tensor:
+        order = torch.arange(self.cosines, device=at.device)
+        product = None
+        for a in range(self.axes):
+            near = ((at[..., a, None] - locations[..., None, :, a]) / self.spacing).clamp(-1.5, 1.5)
+            wave = torch.cos(torch.pi * (near[..., None] + 0.5) * order) * torch.sinc(order * cell[a] / self.spacing / 2)
+            product = wave if product is None else (product[..., :, None] * wave[..., None, :]).flatten(-2)
+        assert product is not None
+        return product

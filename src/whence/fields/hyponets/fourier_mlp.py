@@ -1,0 +1,52 @@
+"""An MLP over Fourier features of the coordinate and what the tokens say there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from whence.encodings.base import Count
+from whence.fields.hyponets.base import Hyponet, Nearness, heard, waves
+from whence.mixers._linear import Linear
+
+
+class FourierMLP(Hyponet):
+    """Waves of the coordinate, up to what the input can hold, beside the attended tokens, through an MLP."""
+
+    def __init__(
+        self,
+        d_model: Count,
+        axes: Count,
+        lps: Count,
+        channels: Count,
+        spacing: float,
+        points: Count,
+        *,
+        heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
+        bands: Annotated[int | None, Field(ge=1, description="half-cycles per axis; none: Nyquist of the input")] = None,
+        hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 128,
+        depth: Annotated[int, Field(ge=1, description="hidden layers")] = 3,
+    ) -> None:
+        super().__init__()
+        self.bands = bands or points
+        self.nearness = Nearness(axes, lps, heads, spacing, points)
+        sizes = [heads * d_model + 2 * axes * self.bands + 1, *[hidden] * depth]
+        self.layers = nn.ModuleList(Linear(a, b, scale=2**0.5) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.out = Linear(hidden, channels)
+
+    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
+        return heard(self.nearness(locations, at, self.kept), lps[:, None])
+
+    def forward(
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+    ) -> Tensor:
+        said = self.modulation(lps, locations, at if heard_at is None else heard_at)
+        where = waves(at, self.bands).expand(*said.shape[:-1], -1)
+        x = torch.cat([said, where, (cell.log().mean() / 5).expand(*said.shape[:-1], 1)], -1)
+        for layer in self.layers:
+            x = F.gelu(layer(x))
+        return self.out(x)

@@ -1,0 +1,58 @@
+"""Sines all the way: a SIREN whose waves are scaled and moved by what the tokens say."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from whence.encodings.base import Count
+from whence.fields.hyponets.base import Hyponet, Nearness, heard
+from whence.mixers._linear import Linear
+
+
+class Siren(Hyponet):
+    """Layers of sines over the coordinate, each modulated by the attended tokens."""
+
+    def __init__(
+        self,
+        d_model: Count,
+        axes: Count,
+        lps: Count,
+        channels: Count,
+        spacing: float,
+        points: Count,
+        *,
+        heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
+        hidden: Annotated[int, Field(ge=1, description="sines per layer")] = 96,
+        depth: Annotated[int, Field(ge=1, description="layers of sines")] = 3,
+    ) -> None:
+        super().__init__()
+        self.fastest = math.pi * points  # radians across the field: what the input's own points can hold
+        self.nearness = Nearness(axes, lps, heads, spacing, points)
+        self.first = nn.Parameter(torch.empty(axes, hidden))
+        self.modulate = nn.ModuleList(Linear(heads * d_model + 1, 2 * hidden, scale=0.5) for _ in range(depth))
+        self.layers = nn.ModuleList(Linear(hidden, hidden, scale=2**0.5) for _ in range(depth - 1))
+        self.out = Linear(hidden, channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.uniform_(self.first, -1, 1)
+
+    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
+        return heard(self.nearness(locations, at, self.kept), lps[:, None])
+
+    def forward(
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+    ) -> Tensor:
+        said = self.modulation(lps, locations, at if heard_at is None else heard_at)
+        said = torch.cat([said, (cell.log().mean() / 5).expand(*said.shape[:-1], 1)], -1)
+        x = (at - 0.5) @ (self.fastest * self.first)
+        for depth, modulate in enumerate(self.modulate):
+            scale, move = modulate(said).chunk(2, -1)
+            x = torch.sin(x * (1 + scale) + move)
+            x = self.layers[depth](x) if depth < len(self.layers) else x
+        return self.out(x)

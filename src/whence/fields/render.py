@@ -1,0 +1,89 @@
+"""The practical upscaler: the enlarged input, and what local features and position tokens add to it."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from whence.mixers._linear import Linear
+
+COSINES = 4
+"""Per axis and input point: as many as phases in the largest enlargement that is trained."""
+
+
+class ResidualRender(nn.Module):
+    """Cubic interpolation plus a correction that every input point holds of its own surroundings."""
+
+    def __init__(self, axes: int, channels: int, told: int, width: int, layers: int) -> None:
+        """told: numbers per input point that come from the position tokens."""
+        super().__init__()
+        conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1]
+        self.axes, self.channels = axes, channels
+        self.enter = conv(channels, width, 5, padding=2, padding_mode="replicate")
+        self.told = Linear(told, width, scale=0.1)
+        self.body = nn.ModuleList(conv(width, width, 3, padding=1, padding_mode="replicate") for _ in range(layers))
+        self.leave = nn.Parameter(torch.empty(width, COSINES**axes * channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.leave)  # it starts as the enlarged input
+
+    def features(self, x: Tensor, told: Tensor) -> Tensor:
+        """x: (rows, channels, *size) around 0. told: (rows, points, …) → coefficients (rows, points, cosines^k · channels)."""
+        h = self.enter(x)
+        h = h + self.told(told).mT.unflatten(-1, x.shape[2:])
+        for layer in self.body:
+            h = h + layer(F.gelu(h))
+        return F.gelu(h).flatten(2).mT @ self.leave
+
+    def forward(self, x: Tensor, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
+        """The input enlarged, and corrected, at the points: (rows, points, channels)."""
+        return enlarged(x, at) + self._correction(x.shape[2:], features, at, cell)
+
+    def _correction(self, size: torch.Size, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
+        """Of the 2^k nearest input points, weighed linearly, each one's expansion."""
+        rows, points = len(features), at.shape[1]
+        counts = torch.tensor(list(size), device=at.device)
+        place = at * counts - 0.5
+        below = place.floor()
+        total = torch.zeros(rows, points, self.channels, device=at.device, dtype=features.dtype)
+        for corner in itertools.product((0, 1), repeat=self.axes):
+            offset = torch.tensor(corner, device=at.device)
+            point = below + offset
+            weight = (1 - (place - point).abs()).prod(-1)
+            index = point.long().clamp(min=0).minimum(counts - 1)
+            flat = index[..., 0]
+            for a in range(1, self.axes):
+                flat = flat * size[a] + index[..., a]
+            basis = _cosines(place - point, cell * counts)  # rows or 1, points, cosines^k
+            flat = flat.expand(rows, -1)
+            held = features.gather(1, flat[..., None].expand(-1, -1, features.shape[-1]))
+            held = held.unflatten(-1, (-1, self.channels))
+            total = total + torch.einsum("rpb,rpbc->rpc", (weight[..., None] * basis).expand(rows, -1, -1), held)
+        return total
+
+
+def _cosines(near: Tensor, cell: Tensor) -> Tensor:
+    """Over two points' distance, averaged over the cell."""
+    order = torch.arange(COSINES, device=near.device)
+    product = None
+    for a in range(near.shape[-1]):
+        wave = torch.cos(torch.pi * (near[..., a, None] + 1) / 2 * order) * torch.sinc(order * cell[a] / 4)
+        product = wave if product is None else (product[..., :, None] * wave[..., None, :]).flatten(-2)
+    assert product is not None
+    return product
+
+
+def enlarged(x: Tensor, at: Tensor) -> Tensor:
+    """Interpolation of (rows, channels, *size) at points: cubic in one and two dimensions, linear in three."""
+    rows, axes = len(x), at.shape[-1]
+    at = 2 * at.expand(rows, -1, -1).flip(-1) - 1  # grid_sample wants the fastest axis first
+    if axes == 1:
+        x, at = x[..., None, :], torch.cat([at, torch.zeros_like(at)], -1)
+    where = at[:, :, None] if axes < 3 else at[:, :, None, None]
+    mode = "bicubic" if axes < 3 else "bilinear"
+    found = F.grid_sample(x, where, mode=mode, padding_mode="border", align_corners=False)
+    return found.flatten(2).mT
