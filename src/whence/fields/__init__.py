@@ -1,0 +1,1 @@
+"""A signal at any resolution, from learnable position tokens."""
