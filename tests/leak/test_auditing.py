@@ -253,3 +253,30 @@ def test_the_gradient_is_taken_before_the_first_block() -> None:
     gradient = torch.autograd.grad(loss, leaf)[0]
     whole, visible = gradient.norm(), gradient[~hidden].norm()
     assert share == pytest.approx(float(whole / (whole + visible)), rel=1e-5)
+
+
+class Sparing(Plain):
+    """Tells position only where little is hidden."""
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        few = (hidden.float().mean(1) < 0.3)[:, None, None]
+        return super().forward(x) + few * torch.linspace(0, 1, x.shape[1])[:, None]
+
+
+def test_a_leak_that_shows_only_where_little_is_hidden() -> None:
+    assert whence.audit(Sparing(), torch.randn(12, 32, 3), ratios=(0.15, 1.0)).verdict.outcome == "leaky"
+
+
+def test_rows_and_tokens_in_the_wrong_order_are_refused() -> None:
+    class Turned(Plain):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).transpose(0, 1)
+
+    with pytest.raises(UserError, match="does not align"):
+        whence.audit(Turned(), torch.randn(24, 24, 3))
+
+
+def test_a_model_without_weights_has_no_untrained_twin() -> None:
+    found = whence.audit(Windowed(), torch.randn(12, 24, 3), ratios=(0.5,))
+    assert found.untrained == {}
+    assert not any("layer" in sentence for sentence in found.verdict.sentences)

@@ -104,6 +104,13 @@ def test_the_prior_is_the_template_and_vanishes_without_one() -> None:
         assert torch.equal(off.restore(tokens), tokens)
 
 
+def test_the_sources_switch_must_be_one() -> None:
+    assert [str(t) for t in LeakSpec.read({"prevent_position_only_learning": False}).cures] == ["none"]
+    for wrong in ("no", 5):
+        with pytest.raises(UserError, match="true, false"):
+            LeakSpec.read({"prevent_position_only_learning": wrong})
+
+
 def test_the_sources_own_keys() -> None:
     spec = LeakSpec.read(
         {
@@ -120,7 +127,7 @@ def test_the_sources_own_keys() -> None:
     ]
     assert LeakSpec.read({"mask_ratio": 0.5}).cures == LeakSpec().cures
     off = {"prevent_position_only_learning": False, "position_regularization_weight": 1.0, "shuffle_sequences_prob": 0}
-    assert LeakSpec.read(off).cures == LeakSpec().cures, "all switched off"
+    assert [str(treatment) for treatment in LeakSpec.read(off).cures] == ["none"], "all switched off"
     for both in (
         {"cures": "all"},
         {"mask_ratio": 1.0, "masking": {"mask_ratio": 0.5}},

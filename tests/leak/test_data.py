@@ -53,6 +53,13 @@ def test_planted_holds_the_share_it_says(share: float) -> None:
     assert float(drawn.mean(0).var(0, correction=0).mean()) == pytest.approx(share, abs=0.02)
 
 
+def test_options_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(900, 3)))
+    for text in (f"{path}:steps=32", f"file:path={path},steps=32", f"file:steps=32,path={path}"):
+        assert Run.read({"data": text}).data.build().steps == 32
+
+
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.npy"
     np.save(path, np.random.default_rng(0).normal(size=(900, 3)))
@@ -70,7 +77,8 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     [
         (np.ones((900, 3)), "never changes"),
         (np.zeros(5), "shape"),
-        (np.full((900, 3), np.nan), "not numbers"),
+        (np.full((900, 3), np.nan), "no numbers"),
+        (np.full((900, 3), 1e300) * np.arange(3), "beyond 1e"),
         (np.random.default_rng(0).normal(size=(30, 3)), "longer recording"),
         (np.random.default_rng(0).normal(size=(3, 900, 3)), "6 or more"),
         (np.array([["a", "b"], ["c", "d"]]), "Allowed: numbers"),

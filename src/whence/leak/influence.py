@@ -64,6 +64,8 @@ def gradient_share(subject: Subject, hidden: Tensor) -> float | None:
     if told is None or untold is None or told.shape[:2] != hidden.shape:
         return None
     added = ((told - untold).abs() > 1e-6).any(-1)
+    if not added.any():
+        return None
     gradient = _gradient(few, hidden)
     position, content = float(gradient[added].norm()), float(gradient[~hidden].norm())
     return position / (position + content) if position + content > 0 else None

@@ -214,6 +214,8 @@ def similarity(sample: Sample, *, centred: bool) -> float | None:
     said = sample.prediction.double()
     if centred:
         said = said - said[sample.hidden].mean(0)
+    if not bool(said[sample.hidden].norm(dim=-1).min() > 0):
+        return None  # a vector of zeros has no direction
     unit = said / said.norm(dim=-1, keepdim=True).clamp(min=1e-300) * sample.hidden[..., None]
     counts = sample.hidden.sum(1).double()
     many = counts > 1

@@ -23,12 +23,20 @@ from whence.spec import Spec
 Layout = Literal["time", "time_channel"]
 
 
+def _as_mixer(value: Any) -> Any:
+    """What the source calls a Transformer is a mixer of attention here."""
+    name = "transformer"
+    if isinstance(value, str) and value.split(":")[0] == name:
+        return "attention" + value[len(name) :]
+    return value
+
+
 class MaskedSpec(Spec):
     """The model, and how recordings become tokens."""
 
-    backbone: Annotated[
-        MixerChoice, BeforeValidator(lambda value: "attention" if value == "transformer" else value)
-    ] = Field(default=MIXERS.preferred("bimamba")[0], description="transformer, mamba or bimamba")
+    backbone: Annotated[MixerChoice, BeforeValidator(lambda value: _as_mixer(value))] = Field(
+        default=MIXERS.preferred("bimamba")[0], description="transformer, mamba or bimamba"
+    )
     temporal: EncodingChoice = Field(
         default=ENCODINGS.preferred("sinusoidal")[0], description="how time enters (see 'whence encodings')"
     )

@@ -32,8 +32,11 @@ FITTED = 1024
 
 
 def parse_data(value: Any) -> Any:
-    """The name of a file may stand for it."""
-    return {"name": "file", "path": value} if isinstance(value, str) and value.endswith(".npy") else value
+    """The name of a file may stand for it, options behind it: `mine.npy:steps=32`."""
+    if not isinstance(value, str) or value.startswith("file:") or ".npy" not in value:
+        return value
+    name, _, options = value.partition(".npy")
+    return f"file:path={name}.npy" + options.replace(":", ",", 1)
 
 
 def parse_cures(value: Any) -> Any:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from whence.leak.masks import draw
-from whence.leak.measures import beyond_noise, deviation
+from whence.leak.measures import ROUNDING, beyond_noise, deviation
 from whence.leak.subject import Subject
 
 ROWS = 24
-CERTAIN = 0.05
-"""Share of the predictions' variance that need not be looked for at a second distance."""
+CERTAIN = 0.01
+"""Share of the predictions' variance that need not be looked for at another distance."""
 NOISY_LOOKS = 8
 """At a model that answers the same question differently."""
 
@@ -34,28 +34,33 @@ class Placement:
     """bool (rows, tokens): the hidden tokens of the block, in the same order wherever it stands"""
 
 
-def placements(subject: Subject, ratio: float, seed: int = 0) -> tuple[Placement, list[Placement]]:
-    """A block at the beginning, and further on: by a third of the sequence, and by one step less.
+def placements(subject: Subject, ratio: float, seed: int = 0) -> list[tuple[Placement, Placement]]:
+    """A block at the beginning, and further on: by a third of the sequence, by one step less, and by two steps.
 
-    Two distances, since a model that works in windows of its own says the same at every multiple of them.
+    Two far distances, since a model that works in windows of its own says the same at every multiple of them. The
+    near one leaves hardly anything hidden outside the block, as when the model is used.
     """
     inner = range(*subject.inner().indices(subject.tokens))
     steps = len(inner) // subject.stride
     far = max(1, steps // 3)
-    block = (steps - far) * subject.stride
-    generator = torch.Generator().manual_seed(seed)
-    hidden = draw(generator, len(subject.content), block, ratio, subject.pattern)
-    content = subject.content[:, inner.start : inner.start + block]
+    found = []
+    for by, room in dict.fromkeys([(far, far), (max(1, far - 1), far), (min(2, far), min(2, far))]):
+        block = (steps - room) * subject.stride
+        hidden = draw(torch.Generator().manual_seed(seed), len(subject.content), block, ratio, subject.pattern)
+        found.append((_placed(subject, inner, hidden, 0), _placed(subject, inner, hidden, by)))
+    return found
 
-    def placed(by: int) -> Placement:
-        here = slice(inner.start + by * subject.stride, inner.start + by * subject.stride + block)
-        moved, gone = subject.content.clone(), torch.zeros(len(content), subject.tokens, dtype=torch.bool)
-        asked = gone.clone()
-        gone[:, inner.start : inner.stop] = True
-        moved[:, here], gone[:, here], asked[:, here] = content, hidden, hidden
-        return Placement(moved, gone, asked)
 
-    return placed(0), [placed(by) for by in dict.fromkeys((far, max(1, far - 1)))]
+def _placed(subject: Subject, inner: range, hidden: Tensor, by: int) -> Placement:
+    """The first tokens, of which some are hidden, moved by so many steps; all others are hidden."""
+    block = hidden.shape[1]
+    here = slice(inner.start + by * subject.stride, inner.start + by * subject.stride + block)
+    moved, gone = subject.content.clone(), torch.zeros(len(hidden), subject.tokens, dtype=torch.bool)
+    asked = gone.clone()
+    gone[:, inner.start : inner.stop] = True
+    moved[:, here] = subject.content[:, inner.start : inner.start + block]
+    gone[:, here], asked[:, here] = hidden, hidden
+    return Placement(moved, gone, asked)
 
 
 def shift_effect(
@@ -71,16 +76,17 @@ def shift_effect(
     def said(place: Placement) -> Tensor:
         return torch.stack([_by_row(subject.said(place.content, place.hidden), place) for _ in range(looks)])
 
-    here, there = placements(subject, ratio, seed)
-    first, size = said(here), 0.0
-    for place in there:
-        other = said(place)
-        own = deviation(torch.cat([first, other]).flatten(0, -2)) if own is None else own
-        size = max(size, _size(first, other))
-        if size > CERTAIN * own**2:
+    found = {"of_target": 0.0, "of_prediction": 0.0, "own": own or 0.0}
+    for here, there in placements(subject, ratio, seed):
+        one, two = said(here), said(there)
+        size = _size(one, two)
+        usual = deviation(torch.cat([one, two]).flatten(0, -2)) if own is None else own
+        share = min(1.0, size / usual**2) if usual > ROUNDING * targets else 0.0
+        if share >= found["of_prediction"]:
+            found = {"of_target": size / targets**2, "of_prediction": share, "own": usual}
+        if share > CERTAIN:
             break
-    assert own is not None
-    return {"of_target": size / targets**2, "of_prediction": min(1.0, size / own**2) if own else 0.0, "own": own}
+    return found
 
 
 def shift_profile(subject: Subject, ratio: float, seed: int = 0) -> dict[str, float]:
@@ -92,13 +98,12 @@ def shift_profile(subject: Subject, ratio: float, seed: int = 0) -> dict[str, fl
         seen = [subject.states(place.content, place.hidden) for _ in range(looks)]
         return {layer: torch.stack([_by_row(one[layer], place) for one in seen]) for layer in subject.layers}
 
-    here, there = placements(subject, ratio, seed)
-    first, found = states(here), dict.fromkeys(subject.layers, 0.0)
-    for place in there:
-        other = states(place)
+    found = dict.fromkeys(subject.layers, 0.0)
+    for here, there in placements(subject, ratio, seed):
+        one, two = states(here), states(there)
         for layer in subject.layers:
-            own = deviation(torch.cat([first[layer], other[layer]]).flatten(0, -2))
-            size = min(1.0, _size(first[layer], other[layer]) / own**2) if own else 0.0
+            own = deviation(torch.cat([one[layer], two[layer]]).flatten(0, -2))
+            size = min(1.0, _size(one[layer], two[layer]) / own**2) if own else 0.0
             found[layer] = max(found[layer], size)
         if max(found.values()) > CERTAIN:
             break

@@ -64,23 +64,28 @@ class LeakSpec(Spec):
             return document
         rest = {key: value for key, value in document.items() if key not in SOURCE_KEYS}
         asked = {key: document[key] for key in SOURCE_KEYS if key in document}
+        prevent = asked.get("prevent_position_only_learning", False)
+        if not isinstance(prevent, bool):
+            raise ValueError(f"prevent_position_only_learning: {prevent!r} is neither. Allowed: true, false.")
         if "mask_ratio" in asked:
             masking = rest.get("masking", {})
             if not isinstance(masking, dict) or "mask_ratio" in masking:
                 raise ValueError("mask_ratio stands outside and inside masking. Allowed: one of them.")
             rest["masking"] = {**masking, "mask_ratio": asked["mask_ratio"]}
         names: list[str] = []
-        if asked.get("prevent_position_only_learning"):
+        if prevent:
             names += ["zero_masked_positions", "variance_penalty"]
             weight = asked.get("position_regularization_weight", 1.0)
             names += [f"position_penalty:weight={weight}"] if weight else []
         if asked.get("shuffle_sequences_prob"):
             names.append(f"permute_tokens:prob={asked['shuffle_sequences_prob']}")
-        if names and "cures" in rest:
+        if "cures" in rest and set(asked) != {"mask_ratio"}:
             raise ValueError(
                 f"cures are named beside {', '.join(set(asked) - {'mask_ratio'})}. Allowed: one or the other."
             )
-        return rest | ({"cures": ["none", "+".join(names)]} if names else {})
+        if set(asked) == {"mask_ratio"}:
+            return rest
+        return rest | {"cures": ["none", *(["+".join(names)] if names else [])]}
 
     def plan(self) -> list[Run]:
         """Every run, checked. Seeds vary slowest, so that an interrupted comparison is still one."""

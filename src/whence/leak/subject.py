@@ -68,8 +68,15 @@ class Subject:
             parts = []
             for some, gone in zip(content.split(BATCH), hidden.split(BATCH), strict=True):
                 self.current["hidden"] = gone
-                parts.append(self.predict(some, gone))
-        return torch.cat(parts).float().cpu()
+                part = self.predict(some, gone)
+                if part.ndim != 3 or part.shape[:2] != gone.shape:
+                    raise UserError(
+                        f"model: its output of shape {tuple(part.shape)} does not align with the input of "
+                        f"{tuple(gone.shape)} (rows, tokens). Allowed: one prediction per token.",
+                        field="model",
+                    )
+                parts.append(part)
+        return torch.cat(parts).detach().float().cpu()
 
     def states(self, content: Tensor, hidden: Tensor) -> dict[str, Tensor]:
         """Hidden states after every layer, (rows, tokens, width)."""

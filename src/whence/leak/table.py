@@ -154,12 +154,13 @@ class Table:
         lines += [f"Failed or damaged runs, in no average: {', '.join(failed)}."] if failed else []
         if self.seeds < stats.SEEDS_TO_DECIDE:
             lines.append(
-                f"{self.seeds} paired seeds: exploratory; {stats.SEEDS_TO_DECIDE} are needed to decide anything."
+                f"{self.seeds} paired seed{'s' if self.seeds != 1 else ''}: exploratory; {stats.SEEDS_TO_DECIDE} are "
+                "needed to decide anything."
             )
-        return [
-            *lines,
-            f"Costs are held against {reference.cure}: factors of the error, with 95 % intervals over seeds.",
-        ]
+        if len(self.rows) > 1:
+            held = "factors of the error, with 95 % intervals over seeds"
+            lines.append(f"Costs are held against {reference.cure}: {held}.")
+        return lines
 
     def effect(self, row: Row) -> str:
         """In words: what became of the leak, then what it costs."""

@@ -57,7 +57,7 @@ def judge(
     if openly:
         sentences.append("An explicit prior adds position in the open; the verdict is about the model without it.")
     if outcome != "clean":
-        sentences += _where(entry, named, sources)
+        sentences += _where(entry, len(profile), named, sources)
     sentences += [] if fitted else _legitimate(partly, most)
     sentences.append(_reconstruction(errors[best], percent(best), fitted))
     thresholds = {"moved": MOVED, "apart": APART, "dead": DEAD, "named": LET_IN}
@@ -124,12 +124,11 @@ def _what(
     return f"{words}; {'; '.join(parts)}."
 
 
-def _where(entry: str | None, named: Sequence[str], sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    told = (
-        [f"Position is first found after {entry}."]
-        if entry
-        else ["No layer's states at hidden tokens show it by themselves."]
-    )
+def _where(entry: str | None, layers: int, named: Sequence[str], sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    told = []
+    if layers:
+        unseen = "No layer's states at hidden tokens show it by themselves."
+        told.append(f"Position is first found after {entry}." if entry else unseen)
     alone = {row["name"]: row["alone"] for row in reversed(sources)}
     known = [name for name in named if name != ELSEWHERE]
     if known:

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from whence.encodings.base import Count
 from whence.fields.hyponets.base import Hyponet, Nearness, heard
@@ -61,9 +61,7 @@ class CrossAttention(Hyponet):
         size = (cell.log().mean() / 5).expand(*rest.shape[:-1], 1)
         return direct + self.down(F.gelu(self.up(torch.cat([rest, size], -1))))
 
-    def read(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
-    ) -> Tensor:
+    def read(self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None) -> Tensor:
         """What stands at the points in all tokens' expansions together: (rows, points, heads · width)."""
         weights = self.nearness(locations, at if heard_at is None else heard_at, self.kept)
         cosines = self._cosines(locations, at, cell)  # rows or 1, points, M, cosines^k
@@ -76,7 +74,9 @@ class CrossAttention(Hyponet):
         product = None
         for a in range(self.axes):
             near = ((at[..., a, None] - locations[..., None, :, a]) / self.spacing).clamp(-1.5, 1.5)
-            wave = torch.cos(torch.pi * (near[..., None] + 0.5) * order) * torch.sinc(order * cell[a] / self.spacing / 2)
+            wave = torch.cos(torch.pi * (near[..., None] + 0.5) * order) * torch.sinc(
+                order * cell[a] / self.spacing / 2
+            )
             product = wave if product is None else (product[..., :, None] * wave[..., None, :]).flatten(-2)
         assert product is not None
         return product

@@ -27,7 +27,9 @@ class FourierMLP(Hyponet):
         points: Count,
         *,
         heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
-        bands: Annotated[int | None, Field(ge=1, description="half-cycles per axis; none: Nyquist of the input")] = None,
+        bands: Annotated[
+            int | None, Field(ge=1, description="half-cycles per axis; none: Nyquist of the input")
+        ] = None,
         hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 128,
         depth: Annotated[int, Field(ge=1, description="hidden layers")] = 3,
     ) -> None:

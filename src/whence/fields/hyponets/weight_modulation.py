@@ -28,7 +28,9 @@ class WeightModulation(Hyponet):
         *,
         hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 128,
         rank: Annotated[int, Field(ge=1, description="patterns that the tokens compose")] = 64,
-        bands: Annotated[int | None, Field(ge=1, description="half-cycles per axis; none: Nyquist of the input")] = None,
+        bands: Annotated[
+            int | None, Field(ge=1, description="half-cycles per axis; none: Nyquist of the input")
+        ] = None,
     ) -> None:
         super().__init__()
         self.bands, self.rank = bands or points, rank

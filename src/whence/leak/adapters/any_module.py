@@ -74,7 +74,8 @@ def subject_of(
             untrained=untrained,
         )
 
-    return build(model, lambda: build(_untrained(model), None))
+    twin = _untrained(model)
+    return build(model, None if twin is None else lambda: build(twin, None))
 
 
 def _takes_two(model: nn.Module) -> bool:
@@ -109,8 +110,11 @@ def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], cont
     return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])
 
 
-def _untrained(model: nn.Module) -> nn.Module:
-    """A copy, every part of which that can be is started anew; weights that nothing restarts change places."""
+def _untrained(model: nn.Module) -> nn.Module | None:
+    """A copy, every part of which that can be is started anew; weights that nothing restarts change places.
+
+    None where that changes nothing: there is no such model.
+    """
     twin = copy.deepcopy(model)
     initialise(twin, 0)
     with ambient_kept(), torch.no_grad():
@@ -122,4 +126,5 @@ def _untrained(model: nn.Module) -> nn.Module:
         for before, after in zip(model.parameters(), twin.parameters(), strict=True):
             if torch.equal(before, after):
                 after.copy_(after.flatten()[torch.randperm(after.numel())].view_as(after))
-    return twin
+    same = all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    return None if same else twin

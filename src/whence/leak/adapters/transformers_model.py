@@ -56,7 +56,7 @@ def load(name: str, text: str | None = None, rows: int = ROWS, length: int = LEN
             return transformers.AutoModel.from_config(model.config).float()
 
     longest = getattr(model.config, "max_position_embeddings", None) or length
-    ids, ends = _rows_of(tokenizer, text or default_text(), rows, min(length, longest))
+    ids, ends = _rows_of(tokenizer, default_text() if text is None else text, rows, min(length, longest))
     return _subject(name, model, ids, ends, tokenizer.mask_token_id, twin)
 
 

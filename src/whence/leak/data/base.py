@@ -85,7 +85,7 @@ def cut_in_time(series: Tensor, steps: int) -> dict[Split, list[Tensor]]:
     if min(map(len, parts)) < steps:
         raise UserError(
             f"data: {len(series)} steps leave {min(map(len, parts))} in the smallest of three parts. "
-            f"Allowed: examples of at most so many steps (now {steps}), or a longer recording.",
+            f"Allowed: examples of at most so many steps (now {steps}: NAME.npy:steps=…), or a longer recording.",
             field="data",
         )
     return {"train": [parts[0]], "validation": [parts[1]], "test": [parts[2]]}

@@ -16,6 +16,8 @@ from whence.leak.data.base import Data, Split, cut_in_time, standardised
 from whence.runs.files import file_digest
 
 LARGEST = 2**31
+LARGEST_VALUE = 1e18
+"""Squares of values must fit into float32."""
 
 
 class File(Data):
@@ -53,6 +55,11 @@ def _read(path: Path, _changed: int, steps: int) -> dict[Split, list[Tensor]]:
         raise UserError(
             f"data: {str(path)!r} holds {values.dtype} of shape {values.shape}. Allowed: numbers of shape "
             "(time, channels) or (recordings, time, channels), up to 2 GiB.",
+            field="data",
+        )
+    if not np.isfinite(values).all() or np.abs(values, dtype=np.float64).max(initial=0) > LARGEST_VALUE:
+        raise UserError(
+            f"data: {str(path)!r} holds values that are no numbers, or beyond {LARGEST_VALUE:g}. Allowed: finite ones.",
             field="data",
         )
     found = torch.from_numpy(np.array(values, dtype=np.float32))
