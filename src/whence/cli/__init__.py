@@ -14,6 +14,7 @@ from whence.errors import UserError, not_allowed
 VERBS = {
     "arena": "compare positional encodings on tasks, within and beyond the training length",
     "leak": "does a masked model predict from content or from position, and what stops it?",
+    "fields": "a picture, a sound or a volume at any resolution, from learnable position tokens",
     "train": "train one model: one task, one encoding, one seed",
     "report": "a page, picture or table of stored runs and comparisons",
     "compare": "two stored comparisons: what was changed, and what changed with it",
@@ -55,7 +56,7 @@ def run(arguments: list[str]) -> int:
         verb = arguments[0]
         if verb not in VERBS:
             raise not_allowed("verb", verb, list(VERBS))
-        if verb in ("arena", "leak", "train", "report", "compare", "reproduce") and sys.stderr.isatty():
+        if verb in ("arena", "leak", "fields", "train", "report", "compare", "reproduce") and sys.stderr.isatty():
             print("whence: starting (loading torch) …", file=sys.stderr)
         return importlib.import_module(f"whence.cli.{verb}").main(arguments[1:])
     except UserError as error:

@@ -61,28 +61,35 @@ def _bytes(source: str | Path | bytes | BinaryIO) -> bytes:
 
 
 def write(path: str | Path, picture: Tensor) -> None:
-    """(1 or 3, height, width), clipped to [0, 1], in 8 bits by the file's suffix. Only JPEG loses more than that."""
-    _need_pillow("out")
+    """(1 or 3, height, width), bytes or clipped to [0, 1], in 8 bits by the file's suffix. Only JPEG loses more."""
+    path = check_out(path)
     from PIL import Image
 
-    path = Path(path)
-    if path.suffix.lower() not in WRITTEN:
-        raise not_allowed("out", path.suffix, list(WRITTEN))
     if picture.ndim != 3 or picture.shape[0] not in (1, 3) or not picture.numel():
         raise ValueError(f"a picture is (1 or 3, height, width), not {tuple(picture.shape)}")
     if not torch.isfinite(picture).all():
         raise UserError("out: the picture holds values that are not finite numbers.", field="out")
-    values = picture.detach().cpu().float().clamp(0, 1).mul(255).round().to(torch.uint8)
+    values = picture.detach().cpu()
+    values = values if values.dtype == torch.uint8 else values.float().clamp(0, 1).mul(255).round().to(torch.uint8)
     image = Image.fromarray((values[0] if len(values) == 1 else values.permute(1, 2, 0)).contiguous().numpy())
     kind, options = WRITTEN[path.suffix.lower()]
     buffer = io.BytesIO()
     try:
-        if not path.parent.is_dir():
-            raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
         image.save(buffer, kind, **options)
         write_atomically(path, buffer.getvalue())
     except (OSError, ValueError) as error:
         raise UserError(f"out: {str(path)!r} cannot be written ({error}).", field="out") from None
+
+
+def check_out(path: str | Path) -> Path:
+    """Before any work: can a picture be written there?"""
+    _need_pillow("out")
+    path = Path(path)
+    if path.suffix.lower() not in WRITTEN:
+        raise not_allowed("out", path.suffix, list(WRITTEN))
+    if not path.parent.is_dir():
+        raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
+    return path
 
 
 def found_in(folder: str | Path) -> list[Path]:

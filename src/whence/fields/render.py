@@ -32,7 +32,7 @@ class ResidualRender(nn.Module):
         nn.init.zeros_(self.leave)  # it starts as the enlarged input
 
     def features(self, x: Tensor, told: Tensor) -> Tensor:
-        """x: (rows, channels, *size) around 0. told: (rows, points, …) → coefficients (rows, points, cosines^k · channels)."""
+        """x: (rows, channels, *size) around 0. told: (rows, points, …) → (rows, points, cosines^k · channels)."""
         h = self.enter(x)
         h = h + self.told(told).mT.unflatten(-1, x.shape[2:])
         for layer in self.body:

@@ -167,7 +167,7 @@ class _Execution:
         self.device = resolve_device(self.conditions.device)
         job = self.spec.job()
         job.setup(self.streams, self.device)
-        optimizer = make_optimizer(job.model, self.spec.training)
+        optimizer = job.optimizer(self.spec.training) or make_optimizer(job.model, self.spec.training)
         metrics = self.metrics = self._restore(job, optimizer)
         torch.set_num_threads(self.threads)
         self._log("resumed" if self.at.step else "started", **self._environment(), notices=self.notices)

@@ -113,7 +113,7 @@ def _step(
         optimizer.zero_grad()
         raise NonFinite(step, f"gradient of {name}" if name else "norm of the gradient")
     for group in optimizer.param_groups:
-        group["lr"] = training.lr_at(step)
+        group["lr"] = training.lr_at(step) * group.get("pace", 1.0)
     optimizer.step()
     optimizer.zero_grad()
     return value, norm, tokens

@@ -58,6 +58,10 @@ class Job(abc.ABC):
     def setup(self, streams: Streams, device: torch.device) -> None:
         """Build `self.model` on the device, initialised from `streams.init`."""
 
+    def optimizer(self, training: Training) -> torch.optim.Optimizer | None:
+        """What moves the weights; None: AdamW, as the loop makes it."""
+        return None
+
     @abc.abstractmethod
     def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
         """The loss of one training step on data drawn from the generator, and how many tokens it took."""

@@ -1,11 +1,19 @@
-"""What turns position tokens and a coordinate into a value: one file for each way."""
+"""What turns position tokens and a coordinate into a value: one file each."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from whence.fields.hyponets.base import Hyponet
-from whence.registry import Registry
+from whence.registry import Choice, Registry
 
 HYPONETS: Registry[Hyponet] = Registry(__name__, Hyponet)
-HyponetChoice = Any if TYPE_CHECKING else HYPONETS.union()
+
+if TYPE_CHECKING:
+    HyponetChoice = Choice
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HyponetChoice":
+        return HYPONETS.union()
+    raise AttributeError(f"whence.fields.hyponets has no {name!r}")

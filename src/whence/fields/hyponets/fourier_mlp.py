@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated
 
 import torch
@@ -37,7 +38,7 @@ class FourierMLP(Hyponet):
         self.bands = bands or points
         self.nearness = Nearness(axes, lps, heads, spacing, points)
         sizes = [heads * d_model + 2 * axes * self.bands + 1, *[hidden] * depth]
-        self.layers = nn.ModuleList(Linear(a, b, scale=2**0.5) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(Linear(a, b, scale=2**0.5) for a, b in itertools.pairwise(sizes))
         self.out = Linear(hidden, channels)
 
     def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:

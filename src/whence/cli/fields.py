@@ -1,0 +1,198 @@
+"""`whence fields …`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from whence.cli.options import Engine, Stored, dispatch, parse, parse_options
+from whence.cli.output import duration, print_json, print_table, stderr
+from whence.errors import UserError
+
+if TYPE_CHECKING:
+    from whence.fields.run import Run
+
+ACTIONS = {
+    "train": "train a model whose position tokens carry a signal at any resolution",
+    "render": "a picture at any size, through a trained model",
+}
+HELP = """whence fields: a signal at any resolution, from learnable position tokens (MAMBA-GINR)
+
+usage: whence fields ACTION [options]
+
+""" + "".join(f"  {action:<8} {text}\n" for action, text in ACTIONS.items())
+HELP += "\nEvery action: --help teaches it, --json prints one JSON document on standard output.\n"
+
+TRAIN = """Train one field model: signal → tokens, position tokens between them, a mixer, values at any point.
+
+  whence fields train --data photos --minutes 10      photographs of scikit-image and scikit-learn
+  whence fields train --data DIR                      your own pictures, some of them held out
+  whence fields train --lps 128 --placement hierarchical --steps 2000
+
+Two outputs are learned and never confused: the field, where everything comes through the position tokens, and the
+residual render, which sees the enlarged input as well. Both are reported on pictures never trained on, beside
+linear and cubic interpolation and the best linear 7×7 kernel."""
+
+RENDER = """Render a picture at any size, from 1×1 to 8192×8192, through a trained run.
+
+  whence fields render 7c1e --input cat.png --size 1024 --out big.png
+  whence fields render 7c1e --input cat.png --size 640x480 --output field --out field.png
+
+RUN is the first digits of a run's id ('whence runs list'). --size N is the longer side, WxH both. The picture goes
+through the model window by window, so that memory stays bounded."""
+
+
+class Timed(Engine):
+    """Where and how to run: none of this changes what a run is."""
+
+    minutes: float | None = Field(
+        default=None, gt=0, le=10_000, description="about how long: as many steps as fit are worked out on this machine"
+    )
+
+
+class Rendering(Stored):
+    """What to render, and how."""
+
+    input: str = Field(default="", description="a picture")
+    size: str = Field(default="1024", description="the longer side, or WIDTHxHEIGHT")
+    out: str = Field(default="", description="where to write it: .png, .jpg, .webp, .tif, .bmp")
+    output: Literal["field", "render"] = Field(
+        default="render", description="field: through the position tokens alone; render: with the enlarged input"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    return dispatch(arguments, HELP, {"train": _train, "render": _render})
+
+
+# --- train
+
+
+def _train(arguments: list[str]) -> int:
+    from whence.cli.sweep import leave, run_specs
+    from whence.fields.run import Run
+    from whence.runs.store import Store
+
+    run, engine = parse(Run, Timed, arguments, prog="whence fields train", description=TRAIN)
+    run.check()
+    if engine.minutes is not None:
+        run = _for_minutes(run, engine.minutes, Store(engine.store), engine.threads)
+    if engine.print_spec:
+        print_json({"id": run.id, **run.document()})
+        return 0
+    store, outcome = run_specs([run], engine)
+    folder = store.folder(run.id)
+    try:
+        status = folder.status()
+    except FileNotFoundError:  # stopped before it could begin
+        return leave(outcome)
+    if engine.json_:
+        print_json({"path": str(folder.path), **status})
+        return leave(outcome)
+    if status["state"] == "finished":
+        print_quality(status)
+    print(
+        f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {duration(status['seconds'])}"
+        f"  {folder.path}"
+    )
+    if "error" in status:
+        print(f"  {status['error']['message']}")
+    return leave(outcome)
+
+
+def _for_minutes(run: Run, minutes: float, store: Any, threads: int | None) -> Run:
+    """The run with as many steps as fit, or one of the same kind that was begun before and is not finished."""
+    from whence.fields.pace import pace
+    from whence.runs.files import Corrupt, canonical
+
+    def kind(document: dict[str, Any]) -> str:
+        return canonical({**document, "training": {**document["training"], "steps": 0}})
+
+    for row in store.summaries():
+        if row["state"] == "interrupted":
+            try:
+                document = store.folder(row["id"]).spec_document()
+            except (OSError, Corrupt):
+                continue
+            if document["kind"] == run.kind and kind(document) == kind(run.document()):
+                stderr.print(f"going on with {row['id']}, begun before", highlight=False)
+                return type(run).read({key: value for key, value in document.items() if key != "kind"})
+    with stderr.status("measuring how fast this machine is …"):
+        per_step, per_evaluation = pace(run, threads)
+    left = 60 * minutes - per_evaluation * (run.training.evaluations + 1)
+    steps = max(run.training.evaluations, int(left / per_step))
+    steps = int(float(f"{steps:.2g}"))  # rounded: the last steps mean nothing, the number should read well
+    stderr.print(f"{steps} steps: {1000 * per_step:.0f} ms each, in about {minutes:g} minutes", highlight=False)
+    return type(run).read({**run.model_dump(), "training": {**run.training.model_dump(), "steps": steps}})
+
+
+def print_quality(status: dict[str, Any]) -> None:
+    found = status["latest"]["test"]
+    names = ["field", "render", "linear", "cubic", "kernel"]
+    rows = []
+    for scale, made in found["scales"].items():
+        cells = [f"{made[name]['psnr']:.2f}" if name in made else "–" for name in names]
+        best = made.get("render", made["field"])
+        above = [f"{100 * best['above'][name]:.0f} %" if name in best.get("above", {}) else "–" for name in names[3:]]
+        rows.append([f"×{scale}", *cells, f"{best['ssim']:.3f}", *above])
+    print_table(
+        "PSNR (dB) on pictures never trained on",
+        ["scale", *names, "SSIM", "render above cubic", "above kernel"],
+        rows,
+    )
+    swap = found["swap"]
+    print(
+        f"  field: with another picture's position tokens {swap['psnr']:.1f} dB instead of {swap['own']:.1f}; "
+        f"diversity of position tokens {found['diversity']['raw']:.2f}, centred {found['diversity']['centred']:.2f}\n"
+    )
+
+
+# --- render
+
+
+def _render(arguments: list[str]) -> int:
+    options, words = parse_options(
+        Rendering, arguments, prog="whence fields render RUN", description=RENDER, words=True
+    )
+    if len(words) != 1:
+        raise UserError("run: name one run. See 'whence runs list'.", field="run")
+    for field in ("input", "out"):
+        if not getattr(options, field):
+            raise UserError(f"{field}: name a file: --{field} FILE.", field=field)
+    from whence.fields import pictures
+    from whence.fields.enlarge import enlarge, size_of
+    from whence.fields.stored import load
+    from whence.runs.store import Store
+
+    model, run = load(Store(options.store), words[0])
+    if len(model.size) != 2 or model.channels != 3:
+        raise UserError(f"run: {run.id} is not about pictures. Allowed: runs on pictures.", field="run")
+    if options.output == "render" and model.renderer is None:
+        raise UserError("output: this run has no residual render. Allowed: --output field.", field="output")
+    picture = pictures.read(options.input)
+    size = size_of(options.size, *picture.shape[1:])
+    pictures.check_out(options.out)
+    started = time.perf_counter()
+    with stderr.status("rendering …") as status:
+        made = enlarge(
+            model, picture, size, options.output, lambda done, all_: status.update(f"rendering {done}/{all_} …")
+        )
+        pictures.write(options.out, made)
+    seconds = time.perf_counter() - started
+    facts = {
+        "run": run.id,
+        "output": options.output,
+        "from": f"{picture.shape[2]}x{picture.shape[1]}",
+        "to": f"{size[1]}x{size[0]}",
+        "out": str(Path(options.out)),
+        "seconds": round(seconds, 3),
+    }
+    if options.json_:
+        print_json({**facts, "again": shlex.join(["whence", "fields", "render", *arguments])})
+    else:
+        print(f"{facts['output']}  {facts['from']} → {facts['to']}  {duration(seconds)}  {facts['out']}")
+    return 0

@@ -1,0 +1,110 @@
+"""Pictures of any size through a model that knows one: window by window, each responsible for its middle."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.fields.baselines import resize
+from whence.fields.model import FieldModel
+from whence.fields.tiles import AT_ONCE, Output
+
+LARGEST = 8192
+"""Points per side of a rendering."""
+MARGIN = 4
+"""Input points at each side of a window that only its neighbours answer for."""
+
+
+def size_of(text: str, height: int, width: int) -> tuple[int, int]:
+    """`1024`: the longer side, the other follows; `640x480`: width and height. → (height, width)"""
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) > 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise UserError(f"size: {text!r} is no size. Allowed: 1024 (the longer side), or 640x480.", field="size")
+    if len(parts) == 2:
+        found = int(parts[1]), int(parts[0])
+    else:
+        scale = int(parts[0]) / max(height, width)
+        found = max(1, round(height * scale)), max(1, round(width * scale))
+    if max(found) > LARGEST:
+        raise UserError(f"size: {text!r} is too large. Allowed: up to {LARGEST}×{LARGEST}.", field="size")
+    return found
+
+
+def enlarge(
+    model: FieldModel,
+    picture: Tensor,
+    size: tuple[int, int],
+    output: Output,
+    tell: Callable[[int, int], None] = lambda done, all_: None,
+) -> Tensor:
+    """picture: (channels, height, width), 0 to 1 → bytes (channels, *size). Memory beyond that stays bounded.
+
+    Where fewer points are asked for than the picture has, it is averaged to that many first.
+    """
+    picture = resize(picture[None], tuple(min(a, b) for a, b in zip(picture.shape[1:], size, strict=True)), "area")[0]
+    made = torch.empty(picture.shape[0], *size, dtype=torch.uint8)
+    windows = list(_windows(model, picture, size))
+    with torch.no_grad():
+        for done, (rows, columns, place) in enumerate(windows):
+            tell(done, len(windows))
+            made[:, rows, columns] = _window(model, picture, size, rows, columns, place, output)
+    tell(len(windows), len(windows))
+    return made
+
+
+def _windows(
+    model: FieldModel, picture: Tensor, size: tuple[int, int]
+) -> Iterator[tuple[slice, slice, tuple[int, int]]]:
+    """Output rows and columns, and where in the input the window begins that answers for them."""
+    per_axis = []
+    for side, count, asked in zip(model.size, picture.shape[1:], size, strict=True):
+        core = side - 2 * MARGIN
+        edges = [math.ceil(begin * asked / count - 0.5) for begin in range(0, count, core)] + [asked]
+        spans = [(slice(max(0, a), b), index * core - MARGIN) for index, (a, b) in enumerate(itertools.pairwise(edges))]
+        per_axis.append([(span, begin) for span, begin in spans if span.stop > span.start])
+    for rows, top in per_axis[0]:
+        for columns, left in per_axis[1]:
+            yield rows, columns, (top, left)
+
+
+def _window(
+    model: FieldModel,
+    picture: Tensor,
+    size: tuple[int, int],
+    rows: slice,
+    columns: slice,
+    place: tuple[int, int],
+    output: Output,
+) -> Tensor:
+    x = _cut(picture, place, model.size)[None]
+    encoded = model.encode(x)
+    features = model.features(x, encoded) if output == "render" else None
+    axes, widths = [], []
+    for span, begin, side, count, asked in zip(
+        (rows, columns), place, model.size, picture.shape[1:], size, strict=True
+    ):
+        step = count / asked
+        axes.append(((torch.arange(span.start, span.stop) + 0.5) * step - begin) / side)
+        widths.append(step / side)
+    at = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, 1)
+    width = torch.tensor(widths)
+    parts = [
+        model.field(encoded, some[None], width) if features is None else model.render(x, features, some[None], width)
+        for some in at.split(AT_ONCE)
+    ]
+    values = torch.cat(parts, 1)[0].mT.unflatten(-1, (len(axes[0]), len(axes[1])))
+    return (values.clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def _cut(picture: Tensor, place: tuple[int, int], side: tuple[int, ...]) -> Tensor:
+    """A window that may reach over the edges, where the outermost points are repeated."""
+    top, left = place
+    height, width = picture.shape[1:]
+    rows = torch.arange(top, top + side[0]).clamp(0, height - 1)
+    columns = torch.arange(left, left + side[1]).clamp(0, width - 1)
+    return picture[:, rows][:, :, columns]

@@ -1,0 +1,213 @@
+"""One field model: its data, one seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.fields.baselines import LeastSquaresKernel, resize
+from whence.fields.coordinates import cell, grid
+from whence.fields.data import DATA, DataChoice
+from whence.fields.data.base import Data, Split
+from whence.fields.measures import psnr, ssim
+from whence.fields.model import SPREAD, Encoded, FieldModel, FieldSpec
+from whence.fields.tiles import Output, decode
+from whence.models.init import initialise
+from whence.models.sequence import count_parameters
+from whence.runs.muon import muon
+from whence.runs.spec import Job, RunSpec, Training
+from whence.runs.streams import Streams, generator
+
+FITTED = 256
+"""Training crops that the least-squares kernel is fitted on."""
+HELD: tuple[Split, ...] = ("validation", "test")
+
+
+def parse_data(value: Any) -> Any:
+    """The name of a folder may stand for it."""
+    if isinstance(value, str) and value.split(":")[0] not in DATA.names() and Path(value).is_dir():
+        return {"name": "folder", "path": value}
+    return value
+
+
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data)]
+
+
+class FieldTraining(Training):
+    """How a model is trained."""
+
+    steps: int = Field(default=1500, ge=1, description="optimiser steps")
+    batch_size: int = Field(default=16, ge=1, description="signals per step")
+    points: int = Field(default=512, ge=1, description="points per signal that a step asks for")
+    lr: float = Field(default=2e-3, gt=0, description="peak learning rate")
+    matrix_lr: float = Field(default=0.02, gt=0, description="peak learning rate of matrices under muon")
+    optimizer: Literal["muon", "adamw"] = Field(default="muon", description="muon: for matrices; AdamW for the rest")
+    warmup: int = Field(default=50, ge=0, description="steps of linear warm-up")
+    weight_decay: float = Field(default=0.0, ge=0, description="on the weights of linear layers only")
+    evaluations: int = Field(default=4, ge=1, description="evaluations after the one at step 0, evenly spaced")
+    crops: int = Field(default=64, ge=2, le=4096, description="signals in each frozen evaluation set")
+
+
+class Run(RunSpec):
+    """Train one field model."""
+
+    kind: ClassVar[str] = "fields"
+    data: AnyData = Field(default=DATA.preferred("photos")[0], description="what to learn fields of")
+    model: FieldSpec = FieldSpec()
+    training: FieldTraining = FieldTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
+
+    def labels(self) -> dict[str, str]:
+        model = self.model
+        return {
+            "data": str(self.data),
+            "encoder": str(model.mixer) if model.encoding.name == "none" else f"{model.mixer}+{model.encoding}",
+            "lps": f"{model.lps} {model.placement}",
+            "hyponet": str(model.hyponet),
+        }
+
+    def check(self) -> int:
+        try:
+            return count_parameters(self.build_model("meta"))
+        except ValueError as error:
+            raise UserError(str(error), field="model") from None
+
+    def build_model(self, device: torch.device | str) -> FieldModel:
+        data: Data = self.data.build()
+        with torch.device(device):
+            return self.model.build(data.channels, data.inputs)
+
+    def job(self) -> FieldJob:
+        return FieldJob(self)
+
+
+class FieldJob(Job):
+    """Training at random scales against the true signal; evaluation beside interpolation and a fitted kernel."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.data: Data = run.data.build()
+        self._references: dict[Split, dict[str, Any]] = {}
+
+    @property
+    def training(self) -> FieldTraining:
+        return self.run.training
+
+    @property
+    def field_model(self) -> FieldModel:
+        return cast(FieldModel, self.model)
+
+    def setup(self, streams: Streams, device: torch.device) -> None:
+        self.device = device
+        self.model = self.run.build_model(device)
+        initialise(self.model, streams.init)
+
+    def optimizer(self, training: Training) -> torch.optim.Optimizer | None:
+        mine = self.training
+        return muon(self.model, mine.lr, mine.matrix_lr, mine.weight_decay) if mine.optimizer == "muon" else None
+
+    def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
+        model, data = self.field_model, self.data
+        signals = data.draw(generator, self.training.batch_size, "train")
+        size = self._random_size(generator)
+        truth = data.at(signals, size).flatten(2).mT
+        picked = torch.randperm(truth.shape[1], generator=generator)[: self.training.points]
+        x, truth = data.at(signals, data.inputs).to(self.device), truth[:, picked].to(self.device)
+        at, width = grid(size)[picked][None].to(self.device), cell(size, self.device)
+        encoded = model.encode(x)
+        losses = [(model.field(encoded, at, width) - truth).square().mean()]
+        if model.renderer is not None:
+            losses.append((model.render(x, model.features(x, encoded), at, width) - truth).square().mean())
+        return torch.stack(losses).sum() / SPREAD**2, x.shape[0] * model.spec.lps
+
+    def _random_size(self, generator: torch.Generator) -> tuple[int, ...]:
+        """Half of the time the input's own or the finest, else anything between."""
+        low, high = self.data.inputs[0], self.data.true[0]
+        luck = float(torch.rand((), generator=generator))
+        scale = 1.0 if luck < 0.25 else high / low if luck < 0.5 else 1 + (high / low - 1) * (2 * luck - 1)
+        return tuple(round(count * scale) for count in self.data.inputs)
+
+    def evaluate(self, streams: Streams) -> dict[str, Any]:
+        """On signals never trained on, the same for every run: quality at each scale, what swapping tokens costs."""
+        with torch.autocast(self.device.type, enabled=False):
+            found = {split: self._look(streams, split) for split in HELD}
+        first = found["validation"]["scales"]
+        # Lists of runs show headlines in hundredths.
+        headline = {f"field ×{scale} (dB)": first[scale]["field"]["psnr"] / 100 for scale in list(first)[:1]}
+        return {"headline": headline, **found}
+
+    def _look(self, streams: Streams, split: Split) -> dict[str, Any]:
+        reference = self.reference(streams, split)
+        x, model = reference["x"].to(self.device), self.field_model
+        encoded = model.encode(x)
+        outputs: tuple[Output, ...] = ("field", "render") if model.renderer is not None else ("field",)
+        scales: dict[str, Any] = {}
+        for scale, truth in reference["truth"].items():
+            size = tuple(truth.shape[2:])
+            made = {
+                o: decode(model, x, size, o, encoded).clamp(0, 1).cpu() for o in outputs if o == "field" or scale > 1
+            }
+            beside = reference["beside"][scale]
+            scales[f"{scale:g}"] = {
+                **{name: _quality(said, truth, beside) for name, said in made.items()},
+                **{name: {"psnr": float(values.mean())} for name, values in beside.items()},
+            }
+        swapped = decode(model, x, self.data.inputs, "field", encoded.swapped()).clamp(0, 1).cpu()
+        own = next(iter(scales.values()))["field"]["psnr"]
+        return {
+            "scales": scales,
+            "swap": {"psnr": float(psnr(swapped, reference["truth"][1.0]).mean()), "own": own},
+            "diversity": diversity(encoded),
+        }
+
+    def reference(self, streams: Streams, split: Split) -> dict[str, Any]:
+        """The frozen signals, and what interpolation and a fitted kernel make of them; worked out once."""
+        if split in self._references:
+            return self._references[split]
+        data = self.data
+        signals = data.draw(
+            generator(streams.evaluation, "fields", str(self.run.data), split), self.training.crops, split
+        )
+        x = data.at(signals, data.inputs)
+        most = data.true[0] // data.inputs[0]
+        truth = {float(s): data.at(signals, tuple(s * n for n in data.inputs)) for s in (1, 2, 4, 8) if s <= most}
+        beside: dict[float, dict[str, Tensor]] = {scale: {} for scale in truth}
+        for scale, true in truth.items():
+            if scale > 1:
+                for kind in ("linear", "cubic"):
+                    beside[scale][kind] = psnr(resize(x, tuple(true.shape[2:]), kind).clamp(0, 1), true)
+                if data.axes == 2:
+                    beside[scale]["kernel"] = psnr(self._kernel(streams, int(scale))(x).clamp(0, 1), true)
+        self._references[split] = {"x": x, "truth": truth, "beside": beside}
+        return self._references[split]
+
+    def _kernel(self, streams: Streams, scale: int) -> LeastSquaresKernel:
+        data = self.data
+        signals = data.draw(generator(streams.evaluation, "fields", str(self.run.data), "kernel"), FITTED, "train")
+        high = data.at(signals, tuple(scale * n for n in data.inputs))
+        return LeastSquaresKernel().fit([(data.at(signals, data.inputs), high)])
+
+
+def _quality(said: Tensor, truth: Tensor, beside: dict[str, Tensor]) -> dict[str, Any]:
+    """Mean PSNR and SSIM, every signal's PSNR, and on which share of them each reference is beaten."""
+    quality = psnr(said, truth)
+    return {
+        "psnr": float(quality.mean()),
+        "ssim": float(ssim(said, truth).mean()),
+        "above": {name: float((quality > values).double().mean()) for name, values in beside.items()},
+    }
+
+
+def diversity(encoded: Encoded) -> dict[str, float]:
+    """1 − mean cosine between the position tokens of one signal: raw, and after their mean is taken off."""
+    found = {}
+    for name, lps in (("raw", encoded.lps), ("centred", encoded.lps - encoded.lps.mean(1, keepdim=True))):
+        unit = lps / lps.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+        count = unit.shape[1]
+        pairs = (unit.sum(1).square().sum(-1) - unit.square().sum((1, 2))) / max(1, count * (count - 1))
+        found[name] = float(1 - pairs.mean())
+    return found

@@ -1,0 +1,103 @@
+"""`whence fields …`, as typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli.test_bad_input import refused
+from tests.fields.test_run import trained
+from whence.cli import run
+from whence.fields.pictures import read, write
+
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    where = tmp_path_factory.mktemp("store")
+    spec, _, _ = trained(where)
+    return spec.id, where
+
+
+SMALL = ["--data", "photos:size=16,factor=2", "--d-model", "16", "--layers", "1", "--lps", "16", "--render-width", "4"]
+SMALL += ["--batch-size", "2", "--points", "32", "--evaluations", "1", "--crops", "4"]
+
+
+def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ["--store", str(tmp_path / "runs")]
+    assert run(["fields", "train", *SMALL, "--steps", "4", *store]) == 0
+    printed = capsys.readouterr().out
+    assert "PSNR (dB) on pictures never trained on" in printed
+    assert "with another picture's position tokens" in printed
+    run_id = next(line for line in printed.splitlines() if "finished" in line).split()[0]
+    write(tmp_path / "in.png", torch.rand(3, 20, 30))
+    out = tmp_path / "out.png"
+    for output in ("field", "render"):
+        arguments = ["--input", str(tmp_path / "in.png"), "--size", "45", "--output", output, "--out", str(out), *store]
+        assert run(["fields", "render", run_id[:5], *arguments, "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["to"] == "45x30"
+        assert read(out).shape == (3, 30, 45)
+
+
+def test_minutes_become_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ["--store", str(tmp_path / "runs")]
+    assert run(["fields", "train", *SMALL, "--minutes", "0.02", *store, "--print-spec"]) == 0
+    steps = json.loads(capsys.readouterr().out)["training"]["steps"]
+    assert 1 <= steps < 200
+
+
+def test_the_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fields"]) == 0
+    shown = capsys.readouterr().out
+    assert "train" in shown
+    assert "render" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["fields", "paint"], ["action", "render"]),
+        (["fields", "train", "--data", "nowhere"], ["data", "photos"]),
+        (["fields", "train", "--patch", "5"], ["patch", "does not divide"]),
+        (["fields", "train", "--minutes", "0"], ["minutes"]),
+        (["fields", "train", "--hyponet", "cnn"], ["hyponet", "siren"]),
+        (["fields", "render"], ["run"]),
+        (["fields", "render", "abc", "--size", "10"], ["input"]),
+    ],
+)
+def test_mistakes(arguments: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(arguments, capsys)
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"--size": "9000"}, ["size", "8192"]),
+        ({"--size": "0x3"}, ["size"]),
+        ({"--out": "out.xyz"}, ["out", ".png"]),
+        ({"--out": "no/such/out.png"}, ["out", "directory"]),
+        ({"--input": "missing.png"}, ["input", "missing.png"]),
+    ],
+)
+def test_renderings_that_cannot_be(
+    stored: tuple[str, Path],
+    tmp_path: Path,
+    changes: dict[str, str],
+    parts: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in.png", torch.rand(3, 20, 30))
+    chosen = {"--input": "in.png", "--size": "40", "--out": "out.png", "--store": str(stored[1]), **changes}
+    message = refused(["fields", "render", stored[0], *(word for pair in chosen.items() for word in pair)], capsys)
+    assert all(part in message for part in parts), message
+    assert not (tmp_path / "out.png").exists()

@@ -1,0 +1,150 @@
+"""The model: shapes, places, and that everything the field knows comes through the position tokens."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from whence.encodings.position_tokens import Placement
+from whence.fields.baselines import resize
+from whence.fields.coordinates import cell, grid, scan_order
+from whence.fields.hyponets import HYPONETS
+from whence.fields.model import FieldModel, FieldSpec, _patches
+from whence.fields.render import enlarged
+from whence.fields.tiles import decode
+from whence.models.init import initialise
+
+
+def made(size: tuple[int, ...] = (16, 16), channels: int = 3, **fields: Any) -> FieldModel:
+    model = FieldSpec.read({"d_model": 16, "layers": 1, "lps": 9, "render_width": 4, **fields}).build(channels, size)
+    initialise(model, 0)
+    return model.eval()
+
+
+def signal(size: tuple[int, ...] = (16, 16), rows: int = 3, channels: int = 3) -> Tensor:
+    return torch.rand(rows, channels, *size, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("serpentine", [True, False])
+@pytest.mark.parametrize("size", [(7,), (3, 4), (2, 3, 4)])
+def test_every_token_is_read_once_and_serpentine_steps_are_short(size: tuple[int, ...], serpentine: bool) -> None:
+    order = scan_order(size, serpentine=serpentine)
+    assert sorted(order.tolist()) == list(range(len(order)))
+    index = torch.stack(torch.unravel_index(order, size), -1)
+    steps = index.diff(dim=0).abs().sum(-1)
+    assert bool((steps == 1).all()) == (serpentine or len(size) == 1)
+
+
+@pytest.mark.parametrize("size", [(8,), (8, 4), (4, 8, 4)])
+def test_patches_hold_what_lies_at_their_place(size: tuple[int, ...]) -> None:
+    x = torch.arange(float(torch.tensor(size).prod())).view(1, 1, *size)
+    found = _patches(x, 2)
+    blocks = x[0, 0]
+    for axis, count in enumerate(size):
+        blocks = blocks.unflatten(2 * axis, (count // 2, 2))
+    outer = blocks.permute(*range(0, 2 * len(size), 2), *range(1, 2 * len(size), 2))
+    assert torch.equal(found[0], outer.reshape(len(found[0]), -1))
+
+
+def test_position_tokens_know_where_they_are() -> None:
+    """As many as tokens: each in the middle of its patch."""
+    model = made(lps=16)
+    places = model.encode(signal()).locations[0]
+    order = scan_order((4, 4), serpentine=True)
+    assert torch.allclose(places, grid((4, 4))[order])
+
+
+@pytest.mark.parametrize("hyponet", HYPONETS.names())
+@pytest.mark.parametrize("size", [(16,), (16, 16), (8, 8, 8)])
+def test_every_hyponet_in_every_dimension(hyponet: str, size: tuple[int, ...]) -> None:
+    model = made(size, 2, hyponet=hyponet).train()
+    x = signal(size, channels=2)
+    encoded = model.encode(x)
+    asked = tuple(2 * n for n in size)
+    at, width = grid(asked)[::7][None], cell(asked)
+    values = model.field(encoded, at, width)
+    assert values.shape == (3, at.shape[1], 2)
+    rendered = model.render(x, model.features(x, encoded), at, width)
+    assert rendered.shape == values.shape
+    (values.square().sum() + (rendered * torch.arange(1.0, 3.0)).sum()).backward()
+    silent = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()]
+    expected = {"renderer"}  # its last layer starts at zero: what stands before it waits one step
+    assert {name.split(".")[0] for name in silent} <= expected
+    assert "renderer.leave" not in silent
+
+
+@pytest.mark.parametrize("hyponet", HYPONETS.names())
+def test_rows_may_ask_for_points_of_their_own(hyponet: str) -> None:
+    model, x = made(hyponet=hyponet), signal()
+    encoded = model.encode(x)
+    points = torch.rand(3, 20, 2, generator=torch.Generator().manual_seed(2))
+    together = model.field(encoded, points, cell((16, 16)))
+    for row in range(3):
+        alone = model.field(
+            type(encoded)(encoded.lps[row : row + 1], encoded.locations), points[row][None], cell((16, 16))
+        )
+        torch.testing.assert_close(together[row : row + 1], alone, atol=1e-5, rtol=1e-4)
+        shared = model.field(encoded, points[row][None], cell((16, 16)))
+        torch.testing.assert_close(together[row], shared[row], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("placement", get_args(Placement))
+@pytest.mark.parametrize("conditional", [False, True])
+def test_every_placement(placement: str, conditional: bool) -> None:
+    model = made(placement=placement, conditional=conditional)
+    encoded = model.encode(signal())
+    assert encoded.lps.shape == (3, 9, 16)
+    assert encoded.locations.min() >= 0
+    assert encoded.locations.max() <= 1
+
+
+def test_the_field_knows_nothing_but_the_position_tokens() -> None:
+    model, x = made(), signal()
+    encoded = model.encode(x)
+    other = decode(model, torch.rand_like(x), (20, 24), "field", encoded)
+    assert torch.equal(decode(model, x, (20, 24), "field", encoded), other)
+    swapped = decode(model, x, (20, 24), "field", encoded.swapped())
+    torch.testing.assert_close(swapped, decode(model, x.roll(1, 0), (20, 24), "field"), atol=1e-5, rtol=1e-4)
+
+
+def test_the_render_starts_as_the_enlarged_input() -> None:
+    model, x = made(), signal()
+    assert torch.allclose(decode(model, x, (16, 16), "render"), x, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(16,), (12, 16), (6, 8, 4)])
+def test_enlarged_at_its_own_points_is_itself(size: tuple[int, ...]) -> None:
+    x = signal(size)
+    assert torch.allclose(enlarged(x, grid(size)[None]), x.flatten(2).mT, atol=1e-5)
+    constant = torch.full_like(x, 0.3)
+    assert torch.allclose(enlarged(constant, torch.rand(1, 50, len(size))), torch.tensor(0.3), atol=1e-5)
+
+
+def test_a_coarse_look_is_the_average_of_a_fine_one() -> None:
+    """One token, no MLP: the cosines are averaged over cells exactly."""
+    model = made(lps=1, hyponet="cross_attention:hidden=0,heads=1")
+    x = signal()
+    fine, coarse = (decode(model, x, (n, n), "field") for n in (512, 8))
+    torch.testing.assert_close(resize(fine, (8, 8), "area"), coarse, atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"patch": 5}, "does not divide"),
+        ({"encoding": "rope"}, "rope enters through rotate"),
+        ({"mixer": "attention", "heads": 3}, "heads: 3"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        made(**fields)
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "learned", "rope", "none"])
+def test_transformers_with_encodings(encoding: str) -> None:
+    model = made(mixer="attention", encoding=encoding)
+    assert decode(model, signal(), (16, 16), "field").isfinite().all()

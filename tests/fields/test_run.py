@@ -1,0 +1,158 @@
+"""Data, training and evaluation, on small things."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from whence.errors import UserError
+from whence.fields.data import DATA
+from whence.fields.data.base import SPLITS
+from whence.fields.measures import psnr
+from whence.fields.pictures import write
+from whence.fields.run import Run, diversity
+from whence.fields.stored import load
+from whence.fields.tiles import decode
+from whence.runs.execute import Conditions, execute
+from whence.runs.store import Store
+from whence.runs.streams import generator
+
+TINY: dict[str, Any] = {
+    "data": "photos:size=16,factor=2",
+    "model": {"d_model": 16, "layers": 1, "lps": 16, "render_width": 4, "render_layers": 1},
+    "training": {"steps": 6, "batch_size": 2, "points": 32, "evaluations": 2, "crops": 4, "warmup": 2},
+}
+
+
+def test_photographs_are_held_out_whole() -> None:
+    data = DATA.choose("photos").build()
+    files = {split: {path.name for path in data.files(split)} for split in SPLITS}
+    assert (
+        not files["train"] & files["test"] | files["train"] & files["validation"] | files["validation"] & files["test"]
+    )
+    drawn = data.draw(generator(0), 5, "train")
+    assert drawn.shape == (5, 3, 128, 128)
+    assert 0 <= float(drawn.min()) < float(drawn.max()) <= 1
+    assert torch.equal(drawn, data.draw(generator(0), 5, "train"))
+    assert not torch.equal(drawn, data.draw(generator(1), 5, "train"))
+
+
+def test_a_crop_is_a_piece_of_its_picture() -> None:
+    from whence.fields.pictures import read
+
+    data = DATA.choose("photos:size=32,factor=1").build()
+    pictures = [read(path) for path in data.files("test")]
+    crops = data.draw(generator(0), 40, "test")
+    found = 0
+    for crop in crops:
+        for picture in pictures:
+            windows = picture.unfold(1, 32, 1).unfold(2, 32, 1)
+            corner = (windows[..., 0, 0] - crop[:, 0, 0][:, None, None]).abs().amax(0) < 2e-3
+            for row, column in corner.nonzero().tolist()[:300]:
+                found += bool((windows[:, row, column] - crop).abs().max() < 5e-3)
+    assert found >= 1, "at full size some crops are exact pieces; smaller versions are averages"
+
+
+def test_what_the_model_is_shown_is_an_average() -> None:
+    data = DATA.choose("photos").build()
+    signals = data.draw(generator(0), 2, "train")
+    expected = torch.nn.functional.avg_pool2d(signals, 4)
+    torch.testing.assert_close(data.at(signals, (32, 32)), expected)
+
+
+def folder_of(path: Path, count: int, side: int = 40) -> Path:
+    path.mkdir(exist_ok=True)
+    for index in range(count):
+        write(path / f"p{index}.png", torch.rand(3, side, side, generator=torch.Generator().manual_seed(index)))
+    return path
+
+
+def test_a_folder_of_ones_own(tmp_path: Path) -> None:
+    run = Run.read({"data": str(folder_of(tmp_path / "mine", 7)), "training": {"steps": 3}})
+    assert run.data.name == "folder"
+    data = DATA.choose(f"folder:path={tmp_path / 'mine'},size=16,factor=2").build()
+    names = {split: [path.name for path in data.files(split)] for split in SPLITS}
+    assert sorted(itertools.chain(*names.values())) == [f"p{i}.png" for i in range(7)]
+    assert len(names["train"]) >= 4
+    assert data.draw(generator(0), 3, "test").shape == (3, 3, 32, 32)
+
+
+@pytest.mark.parametrize(("count", "side", "words"), [(2, 40, "3 or more"), (4, 20, "32×32 or more")])
+def test_folders_that_cannot_be_used(tmp_path: Path, count: int, side: int, words: str) -> None:
+    path = folder_of(tmp_path / "mine", count, side)
+    with pytest.raises(UserError, match=words):
+        DATA.choose(f"folder:path={path},size=16,factor=2").build().draw(generator(0), 1, "train")
+
+
+def trained(tmp_path: Path, **changes: Any) -> tuple[Run, Store, dict[str, Any]]:
+    run = Run.read({**TINY, **changes})
+    run.check()
+    store = Store(tmp_path)
+    store.prepare()
+    return run, store, execute(run, store, Conditions(threads=1, device="cpu"))
+
+
+def test_a_run_from_spec_to_picture(tmp_path: Path) -> None:
+    run, store, status = trained(tmp_path)
+    assert status["state"] == "finished"
+    scales = status["latest"]["test"]["scales"]
+    assert set(scales) == {"1", "2"}
+    assert set(scales["2"]) == {"field", "render", "linear", "cubic", "kernel"}
+    assert scales["2"]["kernel"]["psnr"] > scales["2"]["linear"]["psnr"]
+    model, again = load(store, run.id[:6])
+    assert again == run
+    assert again.training.points == 32, "what only fields have is kept, and part of a run's id"
+    assert Run.read({**TINY, "training": {**TINY["training"], "points": 33}}).id != run.id
+    job = run.job()
+    x = job.data.at(job.data.draw(generator("x"), 3, "test"), (16, 16))
+    with torch.no_grad():
+        assert decode(model, x, (40, 24), "render").shape == (3, 3, 40, 24)
+
+
+def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    run, store, whole = trained(tmp_path / "whole")
+    other = Store(tmp_path / "parts")
+    other.prepare()
+    calls = iter([False, False, False, True])
+    stopped = execute(run, other, Conditions(threads=1, device="cpu"), should_stop=lambda: next(calls))
+    assert stopped["state"] == "interrupted"
+    finished = execute(run, other, Conditions(threads=1, device="cpu"))
+    assert finished["latest"] == whole["latest"]
+    one, two = (load(s, run.id)[0].state_dict() for s in (store, other))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_adamw_instead_of_muon(tmp_path: Path) -> None:
+    _, _, status = trained(tmp_path, training={**TINY["training"], "optimizer": "adamw"})
+    assert status["state"] == "finished"
+
+
+def test_training_learns(tmp_path: Path) -> None:
+    _, store, _ = trained(tmp_path, training={**TINY["training"], "steps": 60, "batch_size": 8, "points": 128})
+    (run_id,) = store.ids()
+    curve = [e["metrics"]["test"]["scales"]["1"]["field"]["psnr"] for e in store.folder(run_id).evaluations()]
+    assert curve[-1] > curve[0] + 5
+
+
+def test_diversity_by_hand() -> None:
+    model = Run.read(TINY).build_model("cpu")
+    with torch.no_grad():
+        encoded = model.encode(torch.rand(2, 3, 16, 16))
+    found = diversity(encoded)
+    for name, lps in (("raw", encoded.lps), ("centred", encoded.lps - encoded.lps.mean(1, keepdim=True))):
+        cosines = []
+        for row in lps.detach().numpy():
+            for i in range(len(row)):
+                for j in range(i):
+                    cosines.append(row[i] @ row[j] / np.linalg.norm(row[i]) / np.linalg.norm(row[j]))
+        assert found[name] == pytest.approx(1 - np.mean(cosines), abs=1e-5)
+
+
+def test_psnr_of_the_mean_over_rows_is_the_mean_of_psnr() -> None:
+    said, truth = torch.rand(4, 3, 16, 16), torch.rand(4, 3, 16, 16)
+    assert psnr(said, truth).shape == (4,)
