@@ -13,7 +13,7 @@ from tests.cli.test_bad_input import refused
 from tests.fields.test_run import trained
 from whence.cli import run
 from whence.fields.pictures import read, write
-
+from whence.fields.table import Row, Table
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -101,3 +101,29 @@ def test_renderings_that_cannot_be(
     message = refused(["fields", "render", stored[0], *(word for pair in chosen.items() for word in pair)], capsys)
     assert all(part in message for part in parts), message
     assert not (tmp_path / "out.png").exists()
+
+
+def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ["--store", str(tmp_path / "runs")]
+    small = SMALL[: SMALL.index("--render-width")] + SMALL[SMALL.index("--render-width") + 2 :]
+    for axis in ("encoder", "hyponet"):
+        assert run(["fields", "ablate", "--axis", axis, "--seeds", "2", *small, "--steps", "2", *store, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        sizes = [row["parameters"] for row in found["rows"]]
+        assert all(len(row["psnr"]["1"]["per_seed"]) == 2 for row in found["rows"])
+        assert all(row["cost"]["encode"] > 0 for row in found["rows"])
+        if axis == "encoder":
+            assert max(sizes) < 1.02 * min(sizes), "matched in size"
+    assert run(found["again"].split()[1:]) == 0
+    assert "2 paired seeds: exploratory" in capsys.readouterr().out
+
+
+def test_ablations_hold_against_the_first_variant() -> None:
+    def row(name: str, values: list[float]) -> Row:
+        metrics = {s: {"test": {"scales": {"1": {"field": {"psnr": v}}}}} for s, v in enumerate(values)}
+        return Row(name, (), metrics, {}, 1, {})
+
+    base = [30.0, 30.5, 29.8, 30.2, 30.1, 30.4]
+    table = Table("made up", (row("a", base), row("b", [v + 1 for v in base]), row("c", [v + 0.01 for v in base])))
+    assert "b: +1.00 dB against a at ×1 (b is better)." in table.findings
+    assert "c: +0.01 dB against a at ×1 (tied)." in table.findings

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from whence.mixers._linear import Linear
 
+LINEAR = 7
+"""Points per axis that a linear path sees, the same for every channel: what a fitted kernel does, this can do."""
 COSINES = 4
 """Per axis and input point: as many as phases in the largest enlargement that is trained."""
 
@@ -26,10 +28,12 @@ class ResidualRender(nn.Module):
         self.told = Linear(told, width, scale=0.1)
         self.body = nn.ModuleList(conv(width, width, 3, padding=1, padding_mode="replicate") for _ in range(layers))
         self.leave = nn.Parameter(torch.empty(width, COSINES**axes * channels))
+        self.linear = conv(1, COSINES**axes, LINEAR, padding=LINEAR // 2, padding_mode="replicate", bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.zeros_(self.leave)  # it starts as the enlarged input
+        nn.init.zeros_(self.linear.weight)
 
     def features(self, x: Tensor, told: Tensor) -> Tensor:
         """x: (rows, channels, *size) around 0. told: (rows, points, …) → (rows, points, cosines^k · channels)."""
@@ -37,7 +41,10 @@ class ResidualRender(nn.Module):
         h = h + self.told(told).mT.unflatten(-1, x.shape[2:])
         for layer in self.body:
             h = h + layer(F.gelu(h))
-        return F.gelu(h).flatten(2).mT @ self.leave
+        straight = (
+            self.linear(x.flatten(0, 1)[:, None]).unflatten(0, x.shape[:2]).flatten(3)
+        )  # rows, channels, cosines^k
+        return F.gelu(h).flatten(2).mT @ self.leave + straight.permute(0, 3, 2, 1).flatten(2)
 
     def forward(self, x: Tensor, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
         """The input enlarged, and corrected, at the points: (rows, points, channels)."""

@@ -1,0 +1,85 @@
+"""One part of the model varied, all else equal, over paired seeds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from whence.fields.data import DATA
+from whence.fields.hyponets import HYPONETS
+from whence.fields.model import FieldSpec
+from whence.fields.run import AnyData, FieldTraining, Run
+from whence.spec import Spec
+
+Axis = Literal["lps", "placement", "encoder", "hyponet"]
+MATCH = 64
+"""Parts of an MLP ratio, in whose steps encoders are matched in size."""
+
+
+class AblationTraining(FieldTraining):
+    """How a model is trained."""
+
+    steps: int = Field(default=400, ge=1, description="optimiser steps")
+    evaluations: int = Field(default=1, ge=1, description="evaluations after the one at step 0, evenly spaced")
+
+
+class Ablation(Spec):
+    """What to vary, and over how many seeds."""
+
+    axis: Axis = Field(default="lps", description="lps: how many; placement; encoder: mixers and encodings; hyponet")
+    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 nothing is decided")
+    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
+    data: AnyData = Field(default=DATA.preferred("photos")[0], description="what to learn fields of")
+    model: FieldSpec = FieldSpec(render_width=0)
+    training: AblationTraining = AblationTraining()
+
+    def variants(self) -> dict[str, dict[str, Any]]:
+        """By name, the fields of the model that differ. The first is what the others are held against."""
+        if self.axis == "lps":
+            counts = [64, 16, 32, 128, 256]
+            return {f"M={count}": {"lps": count} for count in counts}
+        if self.axis == "placement":
+            named = {name: {"placement": name} for name in ("equidistant", "middle", "n_group", "random")}
+            beyond = {name: {"placement": name} for name in ("adaptive", "hierarchical")}
+            return {**named, **beyond, "conditional": {"conditional": True}}
+        if self.axis == "hyponet":
+            return {name: {"hyponet": name} for name in ("cross_attention", *HYPONETS.names())}
+        attention = [("sinusoidal", "sinusoidal"), ("learned", "learned"), ("rope", "rope"), ("no encoding", "none")]
+        found: dict[str, dict[str, Any]] = {"LP + bimamba": {"mixer": "bimamba", "encoding": "none"}}
+        for name, encoding in attention:
+            found[f"LP + Transformer, {name}"] = self._matched({"mixer": "attention", "encoding": encoding})
+        return found
+
+    def _matched(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """With an MLP that brings the model to the size of the one it is held against."""
+        wanted = self._size({"mixer": "bimamba", "encoding": "none"})
+        low, high = 0, MATCH * 64
+        while low < high:  # the smallest that is not smaller
+            middle = (low + high) // 2
+            if self._size({**fields, "mlp_ratio": middle / MATCH}) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return {**fields, "mlp_ratio": low / MATCH}
+
+    def _size(self, fields: dict[str, Any]) -> int:
+        return self._run(fields, 0).check()
+
+    def _run(self, fields: dict[str, Any], seed: int) -> Run:
+        return Run.read(
+            {
+                "data": self.data.model_dump(),
+                "model": {**self.model.model_dump(), **fields},
+                "training": self.training.model_dump(),
+                "seed": seed,
+            }
+        )
+
+    def plan(self) -> dict[str, list[Run]]:
+        """By variant, one run per seed."""
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        found = {name: [self._run(fields, seed) for seed in seeds] for name, fields in self.variants().items()}
+        for runs in found.values():
+            runs[0].check()
+        return found

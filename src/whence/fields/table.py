@@ -1,0 +1,150 @@
+"""Variants of a model side by side: quality, size and time, over paired seeds."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from whence import stats
+from whence.fields.run import Run
+from whence.fields.stored import load
+from whence.fields.tiles import decode
+from whence.runs.outcomes import outcome_of
+from whence.runs.store import Store
+from whence.stats.pairs import half_widths
+
+TIE = 0.2
+"""Decibels within which two variants count as equal."""
+REPEATS = 15
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant over all seeds. Runs that failed or did not finish are named, and enter no average."""
+
+    name: str
+    runs: tuple[str, ...]
+    metrics: Mapping[int, dict[str, Any]]
+    """By seed: what the last evaluation found"""
+    failed: Mapping[str, str]
+    parameters: int
+    cost: Mapping[str, float]
+    """Milliseconds to encode one signal, and to decode it at its own resolution; empty where none finished"""
+
+    def quality(self, scale: str, split: str = "test", output: str = "field") -> dict[int, float]:
+        """PSNR by seed."""
+        return {seed: found[split]["scales"][scale][output]["psnr"] for seed, found in self.metrics.items()}
+
+    def mean(self, scale: str, split: str = "test") -> float | None:
+        values = list(self.quality(scale, split).values())
+        return stats.mean(values) if values else None
+
+    def interval(self, scale: str) -> tuple[float, float] | None:
+        """95 %, over seeds."""
+        values = np.array([[value] for value in self.quality(scale).values()])
+        half = half_widths(values, 1 - stats.ALPHA) if len(values) else None
+        return None if half is None else (float(values.mean() - half[0]), float(values.mean() + half[0]))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "runs": list(self.runs),
+            "failed": dict(self.failed),
+            "parameters": self.parameters,
+            "cost": dict(self.cost),
+            "psnr": {
+                s: {"mean": self.mean(s), "per_seed": self.quality(s), "interval": self.interval(s)}
+                for s in self.scales
+            },
+        }
+
+    @property
+    def scales(self) -> list[str]:
+        return list(next(iter(self.metrics.values()))["test"]["scales"]) if self.metrics else []
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first variant is what the others are held against."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+    @property
+    def findings(self) -> list[str]:
+        """At the input's own resolution, pair by pair with the first."""
+        first = self.rows[0]
+        whole = [row for row in self.rows if row.metrics]
+        lines = [f"Failed, in no average: {row.name} ({len(row.failed)})." for row in self.rows if row.failed]
+        shared = set.intersection(*(set(row.metrics) for row in whole)) if whole else set()
+        if first not in whole or len(whole) < 2 or not shared:
+            return lines
+        scale = first.scales[0]
+        seeds = sorted(shared)
+        # A tenth of a decibel counts as a hundredth: the margin of a tie is then TIE decibels.
+        scores = {row.name: [row.quality(scale)[s] * stats.TIE_MARGIN / TIE for s in seeds] for row in whole}
+        compared = stats.compare(scores).values()
+        for row in whole[1:]:
+            found = next(c for c in compared if {c.a, c.b} == {row.name, first.name})
+            gap = stats.mean([row.quality(scale)[s] - first.quality(scale)[s] for s in seeds])
+            winner = f"{found.winner} is better" if found.winner else found.verdict
+            lines.append(f"{row.name}: {gap:+.2f} dB against {first.name} at ×{scale} ({winner}).")
+        if len(seeds) < stats.SEEDS_TO_DECIDE:
+            lines.append(
+                f"{len(seeds)} paired seeds: exploratory; {stats.SEEDS_TO_DECIDE} are needed to decide anything."
+            )
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        return {"title": self.title, "findings": self.findings, "rows": [row.to_json() for row in self.rows]}
+
+
+def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str]) -> Table:
+    return Table(title, tuple(_row(name, runs, store, ends) for name, runs in plan.items()))
+
+
+def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
+    metrics: dict[int, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
+    for run in runs:
+        end = outcome_of(store, run.id, ends)
+        if end.state == "finished":
+            metrics[run.seed] = end.status["latest"]
+        elif end.reason:
+            failed[run.id] = end.reason
+    done = next((run for run in runs if run.seed in metrics), None)
+    cost = timed(store, done) if done is not None else {}
+    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].check(), cost)
+
+
+def timed(store: Store, run: Run) -> dict[str, float]:
+    """Median milliseconds on one thread, which a busy neighbour disturbs least."""
+    model, _ = load(store, run.id)
+    x = torch.rand(1, model.channels, *model.size, generator=torch.Generator().manual_seed(0))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.no_grad():
+            encoded = model.encode(x)
+            return {
+                "encode": _median(lambda: model.encode(x)),
+                "decode": _median(lambda: decode(model, x, model.size, "field", encoded)),
+            }
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _median(act: Any) -> float:
+    act()
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        act()
+        times.append(1000 * (time.perf_counter() - started))
+    return statistics.median(times)
