@@ -127,3 +127,17 @@ def test_ablations_hold_against_the_first_variant() -> None:
     table = Table("made up", (row("a", base), row("b", [v + 1 for v in base]), row("c", [v + 0.01 for v in base])))
     assert "b: +1.00 dB against a at ×1 (b is better)." in table.findings
     assert "c: +0.01 dB against a at ×1 (tied)." in table.findings
+
+
+def test_analyse(stored: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fields", "analyse", stored[0], "--store", str(stored[1]), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["pruning"]["contribution"]) == 16
+    assert found["jitter"]["0"] == pytest.approx(found["own"], abs=1e-3)
+    assert found["listening"]["0"] == pytest.approx(found["own"], abs=1e-3)
+    assert len(found["neighbours"]) == 16
+    page = Path(found["report"]).read_text()
+    assert "<script" in page
+    assert "http://" not in page.split("<script")[0]
+    assert run(["fields", "analyse", stored[0], "--store", str(stored[1])]) == 0
+    assert "position tokens" in capsys.readouterr().out

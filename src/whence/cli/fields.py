@@ -21,6 +21,7 @@ ACTIONS = {
     "train": "train a model whose position tokens carry a signal at any resolution",
     "render": "a picture at any size, through a trained model",
     "ablate": "vary one part of the model, all else equal, over paired seeds",
+    "analyse": "what a trained field rests on: its position tokens swapped, moved, left out, looked at",
 }
 HELP = """whence fields: a signal at any resolution, from learnable position tokens (MAMBA-GINR)
 
@@ -58,6 +59,12 @@ ABLATE = """Vary one part of the model, all else equal, over paired seeds; score
 The first variant is what the others are held against. Ctrl-C stops cleanly, and the same command goes on."""
 
 
+ANALYSE = """Look into a trained field: another picture's position tokens (swap), their places moved (jitter), listened
+to elsewhere than asked (decoupled queries), left out one by one (pruning); what they say as colours (PCA).
+
+  whence fields analyse 7c1e                          numbers here, pictures in the report"""
+
+
 class Timed(Engine):
     """Where and how to run: none of this changes what a run is."""
 
@@ -78,7 +85,7 @@ class Rendering(Stored):
 
 
 def main(arguments: list[str]) -> int:
-    return dispatch(arguments, HELP, {"train": _train, "render": _render, "ablate": _ablate})
+    return dispatch(arguments, HELP, {"train": _train, "render": _render, "ablate": _ablate, "analyse": _analyse})
 
 
 # --- train
@@ -257,3 +264,35 @@ def print_ablation(table: Table) -> None:
     for line in table.findings:
         print(f"  {line}")
     print()
+
+
+# --- analyse
+
+
+def _analyse(arguments: list[str]) -> int:
+    options, words = parse_options(Stored, arguments, prog="whence fields analyse RUN", description=ANALYSE, words=True)
+    if len(words) != 1:
+        raise UserError("run: name one run. See 'whence runs list'.", field="run")
+    from whence.fields.analysis import analyse
+    from whence.fields.stored import load
+    from whence.report.fields import analysis_page, findings
+    from whence.report.shell import write
+    from whence.runs.store import Store
+
+    store = Store(options.store)
+    model, run = load(store, words[0])
+    with stderr.status("looking …") as status:
+        found = analyse(model, run, lambda told: status.update(f"{told} …"))
+        again = shlex.join(["whence", "fields", "analyse", *arguments])
+        page = analysis_page(run, found, store.folder(run.id).status(), again)
+        report = write("fields", page, store.reports)
+    if options.json_:
+        print_json({"run": run.id, **found.numbers, "report": str(report), "again": again})
+        return 0
+    for line in findings(found.numbers):
+        print(f"  {line}")
+    for name, values in (("jitter", "places moved"), ("listening", "listened elsewhere")):
+        told = "  ".join(f"{by}: {value:.1f}" for by, value in found.numbers[name].items())
+        print(f"  {values} by (spacings): {told} dB")
+    print(f"report  {report}")
+    return 0
