@@ -22,8 +22,9 @@ SHOWN = tuple(f"{ratio:g}" for ratio in RATIOS)
 COLUMNS = [
     "cure",
     "verdict",
+    *("moved 50 %", "90 %"),
     *(f"error {percent(ratio)}" for ratio in SHOWN),
-    *("all hidden: |r|", "chance", "similarity", "variance", "R²", "moved 50 %", "90 %"),
+    *("all hidden: |r|", "chance", "similarity", "variance", "R²"),
 ]
 LEGEND = "error, variance: over the targets' variance · moved: share of predictions' variance that moving changes"
 SHRUNK = 0.5
@@ -87,9 +88,9 @@ class Row:
         return [
             self.cure,
             self.verdict,
+            *(number(self.mean(ratio, "shift", "of_prediction")) for ratio in ("0.5", "0.9")),
             *(number(self.mean(ratio, "error")) for ratio in SHOWN),
             *(number(self.mean("1", *path)) for path in hidden),
-            *(number(self.mean(ratio, "shift", "of_prediction")) for ratio in ("0.5", "0.9")),
         ]
 
     def to_json(self) -> dict[str, Any]:
