@@ -33,7 +33,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     store = ["--store", str(tmp_path / "runs")]
     assert run(["fields", "train", *SMALL, "--steps", "4", *store]) == 0
     printed = capsys.readouterr().out
-    assert "PSNR (dB) on pictures never trained on" in printed
+    assert "PSNR (dB) on signals never trained on" in printed
     assert "with another picture's position tokens" in printed
     run_id = next(line for line in printed.splitlines() if "finished" in line).split()[0]
     write(tmp_path / "in.png", torch.rand(3, 20, 30))

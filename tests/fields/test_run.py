@@ -127,6 +127,24 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.parametrize(("data", "patch"), [("digits", 2), ("digits:size=4", 2), ("volume:size=8,factor=2", 4)])
+def test_other_signals(tmp_path: Path, data: str, patch: int) -> None:
+    """Grey pictures too small for ssim, and volumes, where no kernel is fitted."""
+    _, _, status = trained(tmp_path, data=data, model={**TINY["model"], "patch": patch, "lps": 4})
+    assert status["state"] == "finished"
+    scales = status["latest"]["test"]["scales"]
+    assert (scales["1"]["field"]["ssim"] is None) == (data.startswith("digits") or "size=8" in data)
+    if data.startswith("volume"):
+        assert set(scales["2"]) == {"field", "render", "linear", "cubic"}
+
+
+def test_splits_of_digits_do_not_meet() -> None:
+    data = DATA.choose("digits").build()
+    seen = [{tuple(row.flatten().tolist()) for row in data.draw(generator(0), 600, split)} for split in SPLITS]
+    shared = len(seen[0] & seen[2]) / len(seen[2])
+    assert shared < 0.05, "only digits that were written twice alike"
+
+
 def test_adamw_instead_of_muon(tmp_path: Path) -> None:
     _, _, status = trained(tmp_path, training={**TINY["training"], "optimizer": "adamw"})
     assert status["state"] == "finished"

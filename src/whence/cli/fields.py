@@ -157,9 +157,10 @@ def print_quality(status: dict[str, Any]) -> None:
         cells = [f"{made[name]['psnr']:.2f}" if name in made else "–" for name in names]
         best = made.get("render", made["field"])
         above = [f"{100 * best['above'][name]:.0f} %" if name in best.get("above", {}) else "–" for name in names[3:]]
-        rows.append([f"×{scale}", *cells, f"{best['ssim']:.3f}", *above])
+        alike = "–" if best["ssim"] is None else f"{best['ssim']:.3f}"
+        rows.append([f"×{scale}", *cells, alike, *above])
     print_table(
-        "PSNR (dB) on pictures never trained on",
+        "PSNR (dB) on signals never trained on",
         ["scale", *names, "SSIM", "render above cubic", "above kernel"],
         rows,
     )

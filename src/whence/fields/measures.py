@@ -9,6 +9,7 @@ CAP = 100.0
 """dB of psnr that are the most: equal pictures would have infinitely many"""
 SIGMA, RADIUS = 1.5, 5
 """Of the Gaussian window: cut off at 3.5 deviations"""
+WINDOW = 2 * RADIUS + 1
 C1, C2 = 0.01**2, 0.03**2
 
 
@@ -22,8 +23,8 @@ def psnr(said: Tensor, truth: Tensor) -> Tensor:
 def ssim(said: Tensor, truth: Tensor) -> Tensor:
     """Structural similarity (Wang et al. 2004), 1 for equal pictures; mean over channels and all whole windows."""
     _check(said, truth)
-    if min(said.shape[2:]) < 2 * RADIUS + 1:
-        raise ValueError(f"size {tuple(said.shape[2:])}: ssim needs {2 * RADIUS + 1} or more along every axis")
+    if min(said.shape[2:]) < WINDOW:
+        raise ValueError(f"size {tuple(said.shape[2:])}: ssim needs {WINDOW} or more along every axis")
     x, y = said.double(), truth.double()
     mean_x, mean_y = _windowed(x), _windowed(y)
     variance_x, variance_y = _windowed(x * x) - mean_x**2, _windowed(y * y) - mean_y**2

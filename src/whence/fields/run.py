@@ -14,7 +14,7 @@ from whence.fields.baselines import LeastSquaresKernel, resize
 from whence.fields.coordinates import cell, grid
 from whence.fields.data import DATA, DataChoice
 from whence.fields.data.base import Data, Split
-from whence.fields.measures import psnr, ssim
+from whence.fields.measures import WINDOW, psnr, ssim
 from whence.fields.model import SPREAD, Encoded, FieldModel, FieldSpec
 from whence.fields.tiles import Output, decode
 from whence.models.init import initialise
@@ -197,7 +197,7 @@ def _quality(said: Tensor, truth: Tensor, beside: dict[str, Tensor]) -> dict[str
     quality = psnr(said, truth)
     return {
         "psnr": float(quality.mean()),
-        "ssim": float(ssim(said, truth).mean()),
+        "ssim": float(ssim(said, truth).mean()) if min(truth.shape[2:]) >= WINDOW else None,
         "above": {name: float((quality > values).double().mean()) for name, values in beside.items()},
     }
 

@@ -1,0 +1,44 @@
+"""Handwritten digits that come with scikit-learn."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.fields.data.base import Data, Split, packaged
+
+PLACES: dict[Split, tuple[int, ...]] = {"train": (0, 1, 2, 3), "validation": (4,), "test": (5,)}
+"""Of every six digits, which belong to a split."""
+
+
+class Digits(Data):
+    """1,797 grey digits of 8×8 points: four of six to train on, one to choose designs by, one to report."""
+
+    axes, channels = 2, 1
+
+    def __init__(
+        self,
+        *,
+        size: Annotated[Literal[4, 8], Field(description="points per side of what the model is shown")] = 8,
+    ) -> None:
+        self.inputs, self.true = (size, size), (8, 8)
+
+    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
+        digits = _digits(packaged("scikit-learn", "sklearn/datasets/data/digits.csv.gz"))
+        chosen = digits[[index for index in range(len(digits)) if index % 6 in PLACES[split]]]
+        return chosen[torch.randint(len(chosen), (rows,), generator=generator)]
+
+
+@functools.cache
+def _digits(path: Path) -> Tensor:
+    """(digits, 1, 8, 8) from 0 to 1."""
+    with gzip.open(path) as file:
+        table = np.loadtxt(file, delimiter=",", dtype=np.float32)
+    return torch.from_numpy(table[:, :64] / 16).view(-1, 1, 8, 8)

@@ -1,0 +1,38 @@
+"""Volumes made up of soft blobs: the third dimension, where no recording is at hand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.fields.coordinates import grid
+from whence.fields.data.base import Data, Split
+
+
+class Volume(Data):
+    """Random blobs of many sizes in a cube; every draw is new, so nothing is ever seen twice."""
+
+    axes, channels = 3, 1
+
+    def __init__(
+        self,
+        *,
+        size: Annotated[int, Field(ge=8, le=32, description="points per side of what the model is shown")] = 16,
+        factor: Annotated[int, Field(ge=1, le=4, description="how much finer the true signal is")] = 2,
+        blobs: Annotated[int, Field(ge=1, le=64, description="per volume")] = 12,
+    ) -> None:
+        self.blobs = blobs
+        self.inputs, self.true = (size,) * 3, (size * factor,) * 3
+
+    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
+        def luck(*shape: int) -> Tensor:
+            return torch.rand(rows, self.blobs, *shape, generator=generator)
+
+        middles, widths, heights = luck(3), 0.03 * 5 ** luck(1), luck()
+        at = grid(self.true)
+        squares = torch.cdist(at.expand(rows, -1, -1), middles).square()  # rows, points, blobs
+        values = (torch.exp(-squares / (2 * widths.mT.square())) * heights[:, None]).sum(-1)
+        return values.clamp(max=1).view(rows, 1, *self.true)
