@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -26,7 +26,9 @@ class Digits(Data):
     def __init__(
         self,
         *,
-        size: Annotated[Literal[4, 8], Field(description="points per side of what the model is shown")] = 8,
+        size: Annotated[
+            int, Field(ge=4, le=8, multiple_of=4, description="points per side of what the model is shown: 4 or 8")
+        ] = 8,
     ) -> None:
         self.inputs, self.true = (size, size), (8, 8)
 
