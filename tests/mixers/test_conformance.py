@@ -105,7 +105,7 @@ def test_blocks_without_an_mlp(choice: str) -> None:
     ("fields", "message"),
     [
         ({"encoding": "rope"}, "rope enters through rotate, which bimamba does not have"),
-        ({"encoding": "alibi"}, "Allowed: learned, none, sinusoidal"),
+        ({"encoding": "alibi"}, "Allowed: learned, none, position_tokens, sinusoidal"),
         ({"encoding": "none", "attention": "bidirectional"}, "bimamba has none of: leave it out. Allowed: causal"),
     ],
 )
