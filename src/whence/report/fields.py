@@ -16,7 +16,7 @@ from whence.fields.run import Run
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 
-WIDTH = 150
+WIDTH = 128
 """Of one picture on the page, in CSS pixels."""
 
 
