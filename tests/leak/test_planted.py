@@ -36,6 +36,12 @@ def test_verdicts_and_sources(slow: bool) -> None:
     assert named >= 0.9 * leaky, missed
 
 
+def test_a_faint_leak_is_still_one() -> None:
+    """Predictions that hardly differ, and by position alone where they do."""
+    planted = plant(62)
+    assert audit(planted.subject, (0.5,)).verdict.entrances == ["recurrent state"]
+
+
 def test_the_oracle_itself_can_tell() -> None:
     leaky, clean = plant(0), plant(1)
     assert leaky.source is not None

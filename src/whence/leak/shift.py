@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from whence.leak.masks import draw
-from whence.leak.measures import ROUNDING, beyond_noise, deviation
+from whence.leak.measures import beyond_noise, deviation
 from whence.leak.subject import Subject
 
 ROWS = 24
 CERTAIN = 0.01
 """Share of the predictions' variance that need not be looked for at another distance."""
+SAME = 1e-6
+"""Deviation, over the targets', below which predictions differ by rounding alone."""
 NOISY_LOOKS = 8
 """At a model that answers the same question differently."""
 
@@ -81,7 +83,7 @@ def shift_effect(
         one, two = said(here), said(there)
         size = _size(one, two)
         usual = deviation(torch.cat([one, two]).flatten(0, -2)) if own is None else own
-        share = min(1.0, size / usual**2) if usual > ROUNDING * targets else 0.0
+        share = min(1.0, size / usual**2) if usual > SAME * targets else 0.0
         if share >= found["of_prediction"]:
             found = {"of_target": size / targets**2, "of_prediction": share, "own": usual}
         if share > CERTAIN:
