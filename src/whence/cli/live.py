@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whence.cli.output import duration, percent, stderr
+from whence.cli.output import duration, scored, stderr
 from whence.runs.execute import Event
 from whence.runs.spec import RunSpec
 
@@ -100,7 +100,7 @@ class Watcher:
         return Group(Text(f"{done} of {total} runs ended · {self.crew} · {duration(elapsed)}{left}"), table)
 
     def _numbers(self, latest: Event) -> str:
-        numbers = [f"{name} {percent(value)}" for name, value in latest.get("headline", {}).items()]
+        numbers = [f"{name} {scored(name, value)}" for name, value in latest.get("headline", {}).items()]
         loss = latest.get("loss")
         return "  ".join([f"  loss {loss:.3f}" if loss is not None else "", *numbers])
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from whence.cli.options import Engine, Stored, dispatch, parse_options
-from whence.cli.output import duration, percent, print_json, print_lines, print_table, stderr
+from whence.cli.output import duration, print_json, print_lines, print_table, scored, stderr
 from whence.errors import UserError, not_allowed
 from whence.runs.files import Corrupt, flat
 from whence.runs.store import Busy, RunFolder, Store
@@ -100,7 +100,7 @@ def _list(arguments: list[str]) -> int:
 
 
 def _row(row: dict[str, Any]) -> list[str]:
-    scores = "  ".join(f"{name} {percent(value)}" for name, value in row.get("headline", {}).items())
+    scores = "  ".join(f"{name} {scored(name, value)}" for name, value in row.get("headline", {}).items())
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["created"])) if "created" in row else ""
     return [
         row["id"],
@@ -139,9 +139,9 @@ def _show(arguments: list[str]) -> int:
         names = list(evaluations[-1]["metrics"]["headline"])
         print()
         print_table(
-            "evaluations (%)",
+            "evaluations (% unless a unit is named)",
             ["step", *names],
-            [[str(e["step"]), *(percent(e["metrics"]["headline"][name]) for name in names)] for e in evaluations],
+            [[str(e["step"]), *(scored(name, e["metrics"]["headline"][name]) for name in names)] for e in evaluations],
         )
     print("\nspec\n" + json.dumps(spec, indent=1))
     return 0

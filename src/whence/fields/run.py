@@ -136,8 +136,7 @@ class FieldJob(Job):
         with torch.autocast(self.device.type, enabled=False):
             found = {split: self._look(streams, split) for split in HELD}
         first = found["validation"]["scales"]
-        # Lists of runs show headlines in hundredths.
-        headline = {f"field ×{scale} (dB)": first[scale]["field"]["psnr"] / 100 for scale in list(first)[:1]}
+        headline = {f"field ×{scale} (dB)": first[scale]["field"]["psnr"] for scale in list(first)[:1]}
         return {"headline": headline, **found}
 
     def _look(self, streams: Streams, split: Split) -> dict[str, Any]:

@@ -68,7 +68,10 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, streams: Streams) -> dict[str, Any]:
-        """Metrics on frozen sets; under "headline", the few numbers that a list of runs shows."""
+        """Metrics on frozen sets; under "headline", the few numbers that a list of runs shows.
+
+        Those are shares, shown in percent, unless their names end with a unit in brackets: "quality (dB)".
+        """
 
 
 class RunSpec(Spec, abc.ABC):
