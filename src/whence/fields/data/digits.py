@@ -12,7 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.fields.data.base import Data, Split, packaged
+from whence.fields.data.base import Data, Split
+from whence.packaged import packaged
 
 PLACES: dict[Split, tuple[int, ...]] = {"train": (0, 1, 2, 3), "validation": (4,), "test": (5,)}
 """Of every six digits, which belong to a split."""
@@ -33,7 +34,7 @@ class Digits(Data):
         self.inputs, self.true = (size, size), (8, 8)
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        digits = _digits(packaged("scikit-learn", "sklearn/datasets/data/digits.csv.gz"))
+        digits = _digits(packaged("scikit-learn", "sklearn/datasets/data/digits.csv.gz", field="data", what="digits"))
         chosen = digits[[index for index in range(len(digits)) if index % 6 in PLACES[split]]]
         return chosen[torch.randint(len(chosen), (rows,), generator=generator)]
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from whence.fields.data.base import Pictures, Split, packaged
+from whence.fields.data.base import Pictures, Split
+from whence.packaged import packaged
 
 IMAGE, LEARN = ("scikit-image", "skimage/data"), ("scikit-learn", "sklearn/datasets/images")
 FILES: dict[Split, tuple[tuple[tuple[str, str], str], ...]] = {
@@ -36,4 +37,6 @@ class Photos(Pictures):
         super().__init__(size, factor)
 
     def files(self, split: Split) -> list[Path]:
-        return [packaged(package, f"{folder}/{name}") for (package, folder), name in FILES[split]]
+        return [
+            packaged(package, f"{folder}/{name}", field="data", what=name) for (package, folder), name in FILES[split]
+        ]

