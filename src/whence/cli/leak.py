@@ -120,19 +120,10 @@ def _stored(word: str, store: Any) -> Subject:
     from whence.leak.adapters.arena_run import sequence_subject
     from whence.leak.adapters.masked_run import masked_subject
     from whence.leak.run import Run
-    from whence.runs.files import Corrupt
-    from whence.runs.spec import load_run_spec
+    from whence.runs.stored import stored
 
-    folder = store.find(word)
-    try:
-        if folder.status()["state"] != "finished":
-            raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.", field="run")
-        run = load_run_spec(folder.spec_document())
+    with stored(store, word) as (folder, run):
         return masked_subject(run, folder) if isinstance(run, Run) else sequence_subject(run, folder)
-    except (OSError, Corrupt) as damage:
-        raise UserError(
-            f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
-        ) from None
 
 
 def print_audit(found: Audit) -> None:

@@ -15,7 +15,7 @@ from whence import stats
 from whence.fields.run import Run
 from whence.fields.stored import load
 from whence.fields.tiles import decode
-from whence.runs.outcomes import outcome_of
+from whence.runs.outcomes import latest
 from whence.runs.store import Store
 from whence.stats.pairs import half_widths
 
@@ -110,14 +110,7 @@ def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: 
 
 
 def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
-    metrics: dict[int, dict[str, Any]] = {}
-    failed: dict[str, str] = {}
-    for run in runs:
-        end = outcome_of(store, run.id, ends)
-        if end.state == "finished":
-            metrics[run.seed] = end.status["latest"]
-        elif end.reason:
-            failed[run.id] = end.reason
+    metrics, failed = latest(store, runs, ends)
     done = next((run for run in runs if run.seed in metrics), None)
     cost = timed(store, done) if done is not None else {}
     return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].check(), cost)

@@ -14,7 +14,7 @@ from whence.leak import RATIOS
 from whence.leak.run import Run
 from whence.leak.verdict import DEAD, judged, leaks
 from whence.leak.words import number, percent, share
-from whence.runs.outcomes import outcome_of
+from whence.runs.outcomes import latest
 from whence.runs.store import Store
 from whence.stats.pairs import half_widths
 
@@ -225,14 +225,8 @@ def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Tabl
 
 
 def _row(cure: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
-    metrics: dict[int, dict[str, Any]] = {}
-    failed: dict[str, str] = {}
-    for run in runs:
-        end = outcome_of(store, run.id, ends)
-        if end.state == "finished":
-            metrics[run.seed] = end.status["latest"]["ratios"]
-        elif end.reason:
-            failed[run.id] = end.reason
+    found, failed = latest(store, runs, ends)
+    metrics = {seed: metrics["ratios"] for seed, metrics in found.items()}
     return Row(cure, tuple(run.id for run in runs), metrics, failed)
 
 

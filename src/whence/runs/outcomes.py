@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from whence.runs.files import Corrupt
+from whence.runs.spec import RunSpec
 from whence.runs.store import Store
 
 
@@ -34,3 +35,18 @@ def outcome_of(store: Store, run_id: str, ends: Mapping[str, str] = {}) -> Outco
     if ends.get(run_id) == "crashed":
         return Outcome("failed", status, "its process died; the same command tries again")
     return Outcome("begun" if status["state"] in ("running", "interrupted") else "not run", status)
+
+
+def latest(
+    store: Store, runs: Sequence[RunSpec], ends: Mapping[str, str] = {}
+) -> tuple[dict[int, dict[str, Any]], dict[str, str]]:
+    """Of one variant's runs: by seed, what those that finished found last; by id, why others failed."""
+    metrics: dict[int, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
+    for run in runs:
+        end = outcome_of(store, run.id, ends)
+        if end.state == "finished":
+            metrics[run.seed] = end.status["latest"]
+        elif end.reason:
+            failed[run.id] = end.reason
+    return metrics, failed

@@ -67,6 +67,15 @@ class Nearness(nn.Module):
         return (query @ key.permute(1, 2, 0) - bias).softmax(-1)
 
 
+class Attended(Hyponet):
+    """Hears the tokens by their nearness; set up by whoever inherits."""
+
+    nearness: Nearness
+
+    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
+        return heard(self.nearness(locations, at, self.kept), lps[:, None])
+
+
 def heard(weights: Tensor, values: Tensor) -> Tensor:
     """weights (rows or 1, heads, points, M) @ values (rows, heads or 1, M, width) → (rows, points, heads · width)."""
     rows, heads = len(values), weights.shape[1]

@@ -10,11 +10,11 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings.base import Count
-from whence.fields.hyponets.base import Hyponet, Nearness, heard
+from whence.fields.hyponets.base import Attended, Nearness, heard
 from whence.mixers._linear import Linear
 
 
-class CrossAttention(Hyponet):
+class CrossAttention(Attended):
     """Attention from coordinates to tokens by learned distance; each token is a local cosine expansion.
 
     The cosines are averaged over the cell of the asked point in closed form, so that a coarse rendering is the
@@ -46,9 +46,6 @@ class CrossAttention(Hyponet):
         if hidden:
             self.up = Linear(heads * width + 1, hidden)
             self.down = Linear(hidden, channels, scale=0.1)
-
-    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
-        return heard(self.nearness(locations, at, self.kept), lps[:, None])
 
     def forward(
         self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None

@@ -11,11 +11,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.encodings.base import Count
-from whence.fields.hyponets.base import Hyponet, Nearness, heard, waves
+from whence.fields.hyponets.base import Attended, Nearness, waves
 from whence.mixers._linear import Linear
 
 
-class FourierMLP(Hyponet):
+class FourierMLP(Attended):
     """Waves of the coordinate, up to what the input can hold, beside the attended tokens, through an MLP."""
 
     def __init__(
@@ -40,9 +40,6 @@ class FourierMLP(Hyponet):
         sizes = [heads * d_model + 2 * axes * self.bands + 1, *[hidden] * depth]
         self.layers = nn.ModuleList(Linear(a, b, scale=2**0.5) for a, b in itertools.pairwise(sizes))
         self.out = Linear(hidden, channels)
-
-    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
-        return heard(self.nearness(locations, at, self.kept), lps[:, None])
 
     def forward(
         self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None

@@ -10,11 +10,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.encodings.base import Count
-from whence.fields.hyponets.base import Hyponet, Nearness, heard
+from whence.fields.hyponets.base import Attended, Nearness
 from whence.mixers._linear import Linear
 
 
-class Siren(Hyponet):
+class Siren(Attended):
     """Layers of sines over the coordinate, each modulated by the attended tokens."""
 
     def __init__(
@@ -41,9 +41,6 @@ class Siren(Hyponet):
 
     def reset_parameters(self) -> None:
         nn.init.uniform_(self.first, -1, 1)
-
-    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
-        return heard(self.nearness(locations, at, self.kept), lps[:, None])
 
     def forward(
         self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None

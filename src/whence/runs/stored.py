@@ -1,0 +1,25 @@
+"""Finished runs, found again by the first digits of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from whence.errors import UserError
+from whence.runs.files import Corrupt
+from whence.runs.spec import RunSpec, load_run_spec
+from whence.runs.store import RunFolder, Store
+
+
+@contextmanager
+def stored(store: Store, word: str) -> Iterator[tuple[RunFolder, RunSpec]]:
+    """The folder and what was run. Damage, met here or while the caller reads on, is told as such."""
+    folder = store.find(word)
+    try:
+        if folder.status()["state"] != "finished":
+            raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.", field="run")
+        yield folder, load_run_spec(folder.spec_document())
+    except (OSError, Corrupt) as damage:
+        raise UserError(
+            f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
+        ) from None
