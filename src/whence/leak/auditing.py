@@ -258,6 +258,6 @@ def _pictures(sample: Sample) -> dict[str, Any]:
         "position": torch.arange(len(there))[there].tolist(),
         "dimensions": strongest.tolist(),
         "prediction": mean[:, strongest].T.tolist(),
-        "target": truth[there][:, strongest].T.tolist() if truth.shape[-1] == mean.shape[-1] else None,
+        "target": truth[there][:, strongest].T.tolist(),
         "similarity": None if alike else (unit @ unit.T).tolist(),
     }

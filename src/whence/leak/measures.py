@@ -35,12 +35,7 @@ class Sample:
     """Tokens per step of position: those of one step differ for other reasons than position"""
 
     def __post_init__(self) -> None:
-        if self.prediction.ndim != 3 or self.prediction.shape[:2] != self.hidden.shape:
-            raise UserError(
-                f"model: its output of shape {tuple(self.prediction.shape)} does not align with its input of "
-                f"{tuple(self.hidden.shape)} (rows, tokens). Allowed: one prediction per token.",
-                field="model",
-            )
+        check_aligned(self.prediction, self.hidden)
         if self.target.shape[-1] != self.prediction.shape[-1]:
             raise UserError(
                 f"model: it says {self.prediction.shape[-1]} numbers per token where {self.target.shape[-1]} would be "
@@ -73,6 +68,15 @@ class Sample:
     def places(self) -> Tensor:
         """The position of every hidden token."""
         return self.position.expand_as(self.hidden)[self.hidden]
+
+
+def check_aligned(prediction: Tensor, hidden: Tensor) -> None:
+    if prediction.ndim != 3 or prediction.shape[:2] != hidden.shape:
+        raise UserError(
+            f"model: its output of shape {tuple(prediction.shape)} does not align with its input of "
+            f"{tuple(hidden.shape)} (rows, tokens). Allowed: one prediction per token.",
+            field="model",
+        )
 
 
 def leakage(sample: Sample) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def _as_mixer(value: Any) -> Any:
 class MaskedSpec(Spec):
     """The model, and how recordings become tokens."""
 
-    backbone: Annotated[MixerChoice, BeforeValidator(lambda value: _as_mixer(value))] = Field(
+    backbone: Annotated[MixerChoice, BeforeValidator(_as_mixer)] = Field(
         default=MIXERS.preferred("bimamba")[0], description="transformer, mamba or bimamba"
     )
     temporal: EncodingChoice = Field(

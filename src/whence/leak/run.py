@@ -79,13 +79,7 @@ class Run(RunSpec):
     cures: Cures = Field(default=(), description="cures, joined by +; none, or all of the source's")
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
-    training: Training = MaskedTraining()
-
-    @pydantic.field_validator("training", mode="before")
-    @classmethod
-    def _own_defaults(cls, value: Any) -> Any:
-        """What a file leaves open is as it is here, not as it is in other instruments."""
-        return MaskedTraining.model_validate(value) if isinstance(value, dict) else value
+    training: MaskedTraining = MaskedTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
 
     @pydantic.model_validator(mode="after")
     def _pin_the_file(self) -> Run:
@@ -177,7 +171,7 @@ class LeakJob(Job):
     def _evaluate(self, streams: Streams) -> dict[str, Any]:
         subject = self.subject()
         found = {f"{r:g}": look(subject, lambda r=r: self.sample(streams, r), r)[1] for r in RATIOS}
-        headline = {f"error at {ratio}": found[ratio]["error"] for ratio in ("0.5", "0.9")}
+        headline = {f"error at {ratio} (of the mean's)": found[ratio]["error"] for ratio in ("0.5", "0.9")}
         return {"headline": headline, "ratios": found}
 
     @property

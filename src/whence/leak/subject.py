@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from whence.errors import UserError
 from whence.leak.masks import Pattern, draw
+from whence.leak.measures import check_aligned
 from whence.models.taps import taps
 
 BATCH = 32
@@ -38,8 +39,8 @@ class Subject:
     pattern: Pattern = "random"
     fitted: bool = False
     """The model was never asked to say the target: its error is that of the best linear map from what it says"""
-    untrained: Callable[[], Subject] | None = None
-    """The same before training"""
+    untrained: Callable[[], Subject | None] | None = None
+    """The same before training; none where there is no such model"""
     current: dict[str, Tensor] = field(default_factory=dict)
     """While the model runs, under "hidden": what is hidden from it"""
 
@@ -69,12 +70,7 @@ class Subject:
             for some, gone in zip(content.split(BATCH), hidden.split(BATCH), strict=True):
                 self.current["hidden"] = gone
                 part = self.predict(some, gone)
-                if part.ndim != 3 or part.shape[:2] != gone.shape:
-                    raise UserError(
-                        f"model: its output of shape {tuple(part.shape)} does not align with the input of "
-                        f"{tuple(gone.shape)} (rows, tokens). Allowed: one prediction per token.",
-                        field="model",
-                    )
+                check_aligned(part, gone)
                 parts.append(part)
         return torch.cat(parts).detach().float().cpu()
 

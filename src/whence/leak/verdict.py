@@ -136,8 +136,8 @@ def _where(entry: str | None, layers: int, named: Sequence[str], sources: Sequen
     elif alone.keys() - {ELSEWHERE}:
         told.append("None of the entrances that were found lets it in alone.")
     if ELSEWHERE in alone:
-        only = " Position comes in" if not known else " Some comes in"
-        told.append(f"{only.strip()} where whence knows of no entrance ({share(alone[ELSEWHERE])} with all shut).")
+        who = "Some" if known else "Position"
+        told.append(f"{who} comes in where whence knows of no entrance ({share(alone[ELSEWHERE])} with all shut).")
     return told
 
 

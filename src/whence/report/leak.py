@@ -134,15 +134,14 @@ def _by_position(audit: Audit) -> go.Figure:
         figure.add_scatter(
             x=pictures["position"], y=values, name=f"output {dimension}", mode="lines+markers", line=line
         )
-        if pictures["target"] is not None:
-            figure.add_scatter(
-                x=pictures["position"],
-                y=pictures["target"][place],
-                name=f"target {dimension}",
-                mode="lines",
-                line={**line, "dash": "dot"},
-                visible="legendonly",
-            )
+        figure.add_scatter(
+            x=pictures["position"],
+            y=pictures["target"][place],
+            name=f"target {dimension}",
+            mode="lines",
+            line={**line, "dash": "dot"},
+            visible="legendonly",
+        )
     return figure
 
 

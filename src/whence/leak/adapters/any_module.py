@@ -56,7 +56,7 @@ def subject_of(
     def predict_with(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         return lambda some, hidden: (prediction or _of)(module(*arguments(some, hidden)))
 
-    def build(module: nn.Module, untrained: Callable[[], Subject] | None) -> Subject:
+    def build(module: nn.Module, untrained: Callable[[], Subject | None] | None) -> Subject:
         predict = predict_with(module)
 
         def itself(some: Tensor) -> Tensor:
@@ -74,8 +74,11 @@ def subject_of(
             untrained=untrained,
         )
 
-    twin = _untrained(model)
-    return build(model, None if twin is None else lambda: build(twin, None))
+    def before() -> Subject | None:
+        twin = _untrained(model)
+        return None if twin is None else build(twin, None)
+
+    return build(model, before)
 
 
 def _takes_two(model: nn.Module) -> bool:
@@ -102,10 +105,12 @@ def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], cont
     some = content[:1]
     training = [(module, module.training) for module in model.modules()]
     model.eval()
-    with torch.no_grad(), taps(model, attention=False) as seen:
-        predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
-    for module, flag in training:
-        module.training = flag
+    try:
+        with torch.no_grad(), taps(model, attention=False) as seen:
+            predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
+    finally:
+        for module, flag in training:
+            module.training = flag
     shapes = {name: states.shape for name, states in seen.hidden.items() if isinstance(states, Tensor)}
     return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])
 

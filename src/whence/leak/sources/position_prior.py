@@ -17,7 +17,9 @@ class OpenPrior(Source):
 
     def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
         priors = priors_of(subject.model)
-        return [Entrance("position prior, in the open", name, lambda: without(priors)) for name in list(priors)[:1]]
+        if not priors:
+            return []
+        return [Entrance("position prior, in the open", next(iter(priors)), lambda: without(priors))]
 
 
 def priors_of(model: nn.Module) -> dict[str, nn.Module]:
