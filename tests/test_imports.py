@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 LEVELS = [
-    {"errors", "spec", "registry", "device", "packaged", "seeds", "stats"},
+    {"errors", "spec", "registry", "device", "packaged", "recordings", "seeds", "stats"},
     {"kernels", "encodings", "tasks"},
     {"mixers", "models"},
     {"runs"},

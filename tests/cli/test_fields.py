@@ -14,6 +14,7 @@ from tests.fields.test_run import trained
 from whence.cli import run
 from whence.fields.pictures import read, write
 from whence.fields.table import Row, Table
+from whence.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -34,7 +35,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(["fields", "train", *SMALL, "--steps", "4", *store]) == 0
     printed = capsys.readouterr().out
     assert "PSNR (dB) on signals never trained on" in printed
-    assert "with another picture's position tokens" in printed
+    assert "with another signal's position tokens" in printed
     run_id = next(line for line in printed.splitlines() if "finished" in line).split()[0]
     write(tmp_path / "in.png", torch.rand(3, 20, 30))
     out = tmp_path / "out.png"
@@ -51,6 +52,11 @@ def test_minutes_become_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run(["fields", "train", *SMALL, "--minutes", "0.02", *store, "--print-spec"]) == 0
     steps = json.loads(capsys.readouterr().out)["training"]["steps"]
     assert 1 <= steps < 200
+    for _ in range(2):
+        assert run(["fields", "train", *SMALL, "--minutes", "0.02", *store, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["steps"] == steps
+    assert len(Store(tmp_path / "runs").ids()) == 1, "the same minutes mean the same run"
+    assert run(["runs", "verify", *store]) == 0
 
 
 def test_the_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

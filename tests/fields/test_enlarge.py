@@ -7,8 +7,9 @@ import torch
 
 from tests.fields.test_model import made, signal
 from whence.errors import UserError
+from whence.fields.coordinates import cell, grid
 from whence.fields.enlarge import enlarge, size_of
-from whence.fields.tiles import decode
+from whence.fields.tiles import Output, decode
 
 
 @pytest.mark.parametrize("output", ["field", "render"])
@@ -32,7 +33,6 @@ def test_any_size(output: str, given: tuple[int, int], asked: tuple[int, int]) -
 
 def test_the_untrained_render_is_the_enlarged_picture_without_seams() -> None:
     """It starts as cubic interpolation, which knows nothing of windows."""
-    from whence.fields.coordinates import grid
     from whence.fields.render import enlarged
 
     model, picture = made(), torch.rand(3, 37, 50)
@@ -41,12 +41,27 @@ def test_the_untrained_render_is_the_enlarged_picture_without_seams() -> None:
     assert (found - expected).abs().max() < 0.003
 
 
-def test_a_picture_in_one_window_is_as_decoded() -> None:
+@pytest.mark.parametrize("output", ["field", "render"])
+def test_a_picture_in_one_window_is_as_decoded(output: Output) -> None:
+    """8×8 points with the outermost repeated around them are the one window there is."""
     model, x = made(size=(16, 16)), signal(rows=1)
-    whole = decode(model, x, (32, 32), "field")[0].clamp(0, 1)
-    small = enlarge(model, x[0, :, 4:12, 4:12], (16, 16), "field").float() / 255
-    assert small.shape == (3, 16, 16)
-    assert whole.shape == (3, 32, 32)
+    small = x[0, :, 4:12, 4:12]
+    around = torch.nn.functional.pad(small[None], (4, 4, 4, 4), mode="replicate")
+    whole = decode(model, around, (32, 32), output)[0].clamp(0, 1)
+    found = enlarge(model, small, (16, 16), output).float() / 255
+    assert (found - whole[:, 8:24, 8:24]).abs().max() <= 0.51 / 255
+
+
+def test_blocks_and_unheard_tokens_change_nothing() -> None:
+    """Decoding asks block by block and leaves out tokens that no point hears; asking for all at once does not."""
+    model, x = made(lps=49), signal(rows=2)
+    torch.nn.init.constant_(model.hyponet.nearness.sharpness, 3.0)  # sharp: most are unheard
+    size = (96, 70)
+    with torch.enable_grad():
+        expected = model.field(model.encode(x), grid(size)[None], cell(size)).mT.unflatten(-1, size).detach()
+    with torch.no_grad():
+        found = decode(model, x, size, "field")
+    torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

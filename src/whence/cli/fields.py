@@ -65,6 +65,10 @@ to elsewhere than asked (decoupled queries), left out one by one (pruning); what
   whence fields analyse 7c1e                          numbers here, pictures in the report"""
 
 
+SHOWN = 4
+"""Signals on a page."""
+
+
 class Timed(Engine):
     """Where and how to run: none of this changes what a run is."""
 
@@ -93,13 +97,18 @@ def main(arguments: list[str]) -> int:
 
 def _train(arguments: list[str]) -> int:
     from whence.cli.sweep import leave, run_specs
+    from whence.fields.pace import for_minutes
     from whence.fields.run import Run
     from whence.runs.store import Store
 
     run, engine = parse(Run, Timed, arguments, prog="whence fields train", description=TRAIN)
     run.check()
     if engine.minutes is not None:
-        run = _for_minutes(run, engine.minutes, Store(engine.store), engine.threads)
+        store = Store(engine.store)
+        store.prepare()
+        with stderr.status("measuring how fast this machine is …"):
+            run, told = for_minutes(run, engine.minutes, store, engine.threads)
+        stderr.print(told, highlight=False)
     if engine.print_spec:
         print_json({"id": run.id, **run.document()})
         return 0
@@ -114,6 +123,7 @@ def _train(arguments: list[str]) -> int:
         return leave(outcome)
     if status["state"] == "finished":
         print_quality(status)
+        print(f"report  {_report(run, store, shlex.join(['whence', 'fields', 'train', *arguments]))}")
     print(
         f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {duration(status['seconds'])}"
         f"  {folder.path}"
@@ -123,30 +133,27 @@ def _train(arguments: list[str]) -> int:
     return leave(outcome)
 
 
-def _for_minutes(run: Run, minutes: float, store: Any, threads: int | None) -> Run:
-    """The run with as many steps as fit, or one of the same kind that was begun before and is not finished."""
-    from whence.fields.pace import pace
-    from whence.runs.files import Corrupt, canonical
+def _report(run: Run, store: Any, again: str) -> Path:
+    from whence.fields.cost import TRANSFORMER, by_tokens
+    from whence.fields.examples import drawn, side_by_side
+    from whence.fields.stored import load
+    from whence.report.fields import run_page
+    from whence.report.shell import write
 
-    def kind(document: dict[str, Any]) -> str:
-        return canonical({**document, "training": {**document["training"], "steps": 0}})
-
-    for row in store.summaries():
-        if row["state"] == "interrupted":
-            try:
-                document = store.folder(row["id"]).spec_document()
-            except (OSError, Corrupt):
-                continue
-            if document["kind"] == run.kind and kind(document) == kind(run.document()):
-                stderr.print(f"going on with {row['id']}, begun before", highlight=False)
-                return type(run).read({key: value for key, value in document.items() if key != "kind"})
-    with stderr.status("measuring how fast this machine is …"):
-        per_step, per_evaluation = pace(run, threads)
-    left = 60 * minutes - per_evaluation * (run.training.evaluations + 1)
-    steps = max(run.training.evaluations, int(left / per_step))
-    steps = int(float(f"{steps:.2g}"))  # rounded: the last steps mean nothing, the number should read well
-    stderr.print(f"{steps} steps: {1000 * per_step:.0f} ms each, in about {minutes:g} minutes", highlight=False)
-    return type(run).read({**run.model_dump(), "training": {**run.training.model_dump(), "steps": steps}})
+    folder, spec = store.folder(run.id), run.model
+    with stderr.status("making the report …") as status:
+        model, _ = load(store, run.id)
+        signals, x = drawn(run, SHOWN)
+        columns = side_by_side(model, signals, x)
+        kept = ("mixer", "encoding", "d_model", "layers", "heads", "mlp_ratio")
+        mine = {name: value for name, value in spec.model_dump().items() if name in kept}
+        sides = {run.labels()["encoder"]: mine, "Transformer": {**mine, **TRANSFORMER}}
+        cost = {}
+        for name, fields in sides.items():
+            status.update(f"time and memory of {name} by number of tokens …")
+            cost[name] = by_tokens(fields)
+        page = run_page(run, folder.status(), folder.evaluations(), columns, x, cost, again)
+        return write("fields", page, store.reports)
 
 
 def print_quality(status: dict[str, Any]) -> None:
@@ -159,14 +166,15 @@ def print_quality(status: dict[str, Any]) -> None:
         above = [f"{100 * best['above'][name]:.0f} %" if name in best.get("above", {}) else "–" for name in names[3:]]
         alike = "–" if best["ssim"] is None else f"{best['ssim']:.3f}"
         rows.append([f"×{scale}", *cells, alike, *above])
+    who = "render" if any("render" in made for made in found["scales"].values()) else "field"
     print_table(
         "PSNR (dB) on signals never trained on",
-        ["scale", *names, "SSIM", "render above cubic", "above kernel"],
+        ["scale", *names, "SSIM", f"{who} above cubic", "above kernel"],
         rows,
     )
     swap = found["swap"]
     print(
-        f"  field: with another picture's position tokens {swap['psnr']:.1f} dB instead of {swap['own']:.1f}; "
+        f"  field: with another signal's position tokens {swap['psnr']:.1f} dB instead of {swap['own']:.1f}; "
         f"diversity of position tokens {found['diversity']['raw']:.2f}, centred {found['diversity']['centred']:.2f}\n"
     )
 
@@ -258,9 +266,10 @@ def print_ablation(table: Table) -> None:
             cells.append(
                 "–" if mean is None else f"{mean:.2f}" + (f" [{between[0]:.2f}, {between[1]:.2f}]" if between else "")
             )
-        times = [f"{row.cost[name]:.1f}" if row.cost else "–" for name in ("encode", "decode")]
+        times = [f"{row.cost[name]:.1f}" if row.cost else "–" for name in ("encode", "decode", "memory")]
         rows.append([row.name, *cells, f"{row.parameters:,}", *times, str(len(row.metrics))])
-    columns = ["variant", *(f"PSNR ×{scale}" for scale in scales), "parameters", "encode ms", "decode ms", "seeds"]
+    columns = ["variant", *(f"PSNR ×{scale}" for scale in scales), "parameters"]
+    columns += ["encode ms", "decode ms", "MiB", "seeds"]
     print_table(f"field on pictures never trained on: {table.title}", columns, rows)
     for line in table.findings:
         print(f"  {line}")

@@ -64,7 +64,7 @@ class Ablation(Spec):
         return {**fields, "mlp_ratio": low / MATCH}
 
     def _size(self, fields: dict[str, Any]) -> int:
-        return self._run(fields, 0).check()
+        return self._run(fields, 0).parameters()
 
     def _run(self, fields: dict[str, Any], seed: int) -> Run:
         return Run.read(

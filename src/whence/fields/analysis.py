@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.fields.baselines import resize
 from whence.fields.coordinates import cell, grid
+from whence.fields.examples import as_pictures, drawn, side_by_side
 from whence.fields.hyponets.base import Nearness
 from whence.fields.measures import psnr
 from whence.fields.model import Encoded, FieldModel
 from whence.fields.run import Run, diversity
 from whence.fields.tiles import decode
-from whence.runs.streams import Streams, generator
 
 CROPS, SHOWN, PROBED = 16, 4, 4
 JITTERS = (0.0, 0.05, 0.1, 0.2, 0.4)
@@ -37,9 +36,7 @@ class Analysis:
 
 def analyse(model: FieldModel, run: Run, tell: Tell = lambda words: None) -> Analysis:
     """On signals of the test split, at the input's own resolution unless said otherwise."""
-    data = run.data.build()
-    signals = data.draw(generator(Streams.of(0).evaluation, "analysis", str(run.data)), CROPS, "test")
-    x = data.at(signals, data.inputs)
+    signals, x = drawn(run, CROPS)
     with torch.no_grad():
         encoded = model.encode(x)
 
@@ -54,7 +51,7 @@ def analyse(model: FieldModel, run: Run, tell: Tell = lambda words: None) -> Ana
             "diversity": diversity(encoded),
         }
         if model.renderer is not None:
-            finest = data.true
+            finest = tuple(signals.shape[2:])
             for name, tokens in (("render", encoded), ("render_swapped", encoded.swapped())):
                 made = decode(model, x, finest, "render", tokens).clamp(0, 1)
                 numbers[name] = float(psnr(made, signals).mean())
@@ -126,14 +123,8 @@ def prune(model: FieldModel, x: Tensor) -> dict[str, Any]:
 
 
 def _pictures(model: FieldModel, x: Tensor, signals: Tensor, encoded: Encoded) -> dict[str, list[Tensor]]:
-    size = tuple(signals.shape[2:])
     some = Encoded(encoded.lps[:SHOWN], encoded.locations)
-    truth, low = signals[:SHOWN], x[:SHOWN]
-    columns = {"original": truth, "cubic": resize(low, size, "cubic"), "field": decode(model, low, size, "field", some)}
-    if model.renderer is not None:
-        columns["render"] = decode(model, low, size, "render", some)
-    ours = columns.get("render", columns["field"])
-    columns["error × 4"] = (4 * (ours.clamp(0, 1) - truth).abs()).mean(1, keepdim=True).expand(-1, 3, -1, -1)
+    columns = as_pictures(side_by_side(model, signals[:SHOWN], x[:SHOWN], some))
     columns["what tokens say (PCA)"] = _principal(model, some, (64, 64))
     listened = _listened(model, encoded, (64, 64))
     if listened is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import threading
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 _PHOTOMETRIC, _BITS = 262, 258
 _KEYS_LOST = ("L;2", "L;4", "RGB;16B")
 """Here Pillow compares the transparent colour, as stored, with colours that it has scaled to 8 bits"""
+T = TypeVar("T")
 _one_at_a_time = threading.Lock()
 
 
@@ -27,10 +29,21 @@ class Undecodable(Exception):
 
 def decode(data: bytes) -> np.ndarray:
     """(1 or 3, height, width) float32 in [0, 1]: the first frame, upright, over white."""
+    return _guarded(_decoded, data)
+
+
+def size(data: bytes) -> tuple[int, int]:
+    """Height and width as stored, by the header alone."""
+    picture = _guarded(_opened, data)
+    return picture.height, picture.width
+
+
+def _guarded(look: Callable[[bytes], T], data: bytes) -> T:
     try:
         # switches of the whole process are turned
         with _one_at_a_time, warnings.catch_warnings():
-            return _decoded(data)
+            warnings.simplefilter("ignore")
+            return look(data)
     except Undecodable:
         raise
     except Exception as error:  # on broken bytes, Pillow raises almost anything
@@ -40,7 +53,6 @@ def decode(data: bytes) -> np.ndarray:
 def _decoded(data: bytes) -> np.ndarray:
     from PIL import ImageFile, ImageOps
 
-    warnings.simplefilter("ignore")
     before, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
     try:
         _opened(data).verify()  # checksums, where the format has any; it cannot be decoded after that

@@ -12,7 +12,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.fields.baselines import resize
 from whence.fields.model import FieldModel
-from whence.fields.tiles import AT_ONCE, Output
+from whence.fields.tiles import Output, blocks
 
 LARGEST = 8192
 """Points per side of a rendering."""
@@ -52,7 +52,7 @@ def enlarge(
     with torch.no_grad():
         for done, (rows, columns, place) in enumerate(windows):
             tell(done, len(windows))
-            made[:, rows, columns] = _window(model, picture, size, rows, columns, place, output)
+            _window(model, picture, made, rows, columns, place, output)
     tell(len(windows), len(windows))
     return made
 
@@ -75,30 +75,23 @@ def _windows(
 def _window(
     model: FieldModel,
     picture: Tensor,
-    size: tuple[int, int],
+    made: Tensor,
     rows: slice,
     columns: slice,
     place: tuple[int, int],
     output: Output,
-) -> Tensor:
-    x = _cut(picture, place, model.size)[None]
-    encoded = model.encode(x)
-    features = model.features(x, encoded) if output == "render" else None
+) -> None:
+    """Written into `made`, block by block."""
     axes, widths = [], []
     for span, begin, side, count, asked in zip(
-        (rows, columns), place, model.size, picture.shape[1:], size, strict=True
+        (rows, columns), place, model.size, picture.shape[1:], made.shape[1:], strict=True
     ):
         step = count / asked
         axes.append(((torch.arange(span.start, span.stop) + 0.5) * step - begin) / side)
         widths.append(step / side)
-    at = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, 1)
-    width = torch.tensor(widths)
-    parts = [
-        model.field(encoded, some[None], width) if features is None else model.render(x, features, some[None], width)
-        for some in at.split(AT_ONCE)
-    ]
-    values = torch.cat(parts, 1)[0].mT.unflatten(-1, (len(axes[0]), len(axes[1])))
-    return (values.clamp(0, 1) * 255).round().to(torch.uint8)
+    here = made[:, rows, columns]
+    for block, values in blocks(model, _cut(picture, place, model.size)[None], axes, torch.tensor(widths), output):
+        here[(..., *block)] = (values[0].clamp(0, 1) * 255).round().to(torch.uint8)
 
 
 def _cut(picture: Tensor, place: tuple[int, int], side: tuple[int, ...]) -> Tensor:

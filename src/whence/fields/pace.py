@@ -1,4 +1,4 @@
-"""How long a step takes on this machine."""
+"""How many steps fit into some minutes on this machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,39 @@ import time
 import torch
 
 from whence.fields.run import Run
+from whence.runs.files import Corrupt, canonical, digest, read_sealed, write_sealed
 from whence.runs.loop import make_optimizer
+from whence.runs.store import Store
 from whence.runs.streams import Streams, ambient_kept, generator
 
 SECONDS = 4.0
 """Of steps that are timed, after two that warm up."""
+
+
+def for_minutes(run: Run, minutes: float, store: Store, threads: int | None = None) -> tuple[Run, str]:
+    """The run with as many steps as fit, and how that was found, in words.
+
+    The answer is kept in the store: the same question means the same run, to be gone on with or found finished.
+    """
+    question = {"run": {**run.document(), "training": {**run.training.model_dump(), "steps": None}}, "minutes": minutes}
+    name, known = digest(canonical(question)), _known(store)
+    steps, how = known.get(name), "as worked out before"
+    if steps is None:
+        per_step, per_evaluation = pace(run, threads)
+        left = 60 * minutes - per_evaluation * (run.training.evaluations + 1)
+        steps = max(run.training.evaluations, int(left / per_step))
+        steps = int(float(f"{steps:.2g}"))  # rounded: the last steps mean nothing, the number should read well
+        how = f"{1000 * per_step:.0f} ms each"
+        write_sealed(store.paces, {**known, name: steps})
+    timed = type(run).read({**run.model_dump(), "training": {**run.training.model_dump(), "steps": steps}})
+    return timed, f"{steps} steps in about {minutes:g} minutes ({how})"
+
+
+def _known(store: Store) -> dict[str, int]:
+    try:
+        return read_sealed(store.paces)
+    except (OSError, Corrupt):  # then it is measured anew
+        return {}
 
 
 def pace(run: Run, threads: int | None = None) -> tuple[float, float]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import torch
 from torch import Tensor
 
 from whence.errors import UserError, not_allowed
-from whence.fields.decoding import FORMATS, MAX_PIXELS, Undecodable, decode
+from whence.fields.decoding import FORMATS, MAX_PIXELS, Undecodable, decode, size
 from whence.runs.files import write_atomically
 
-__all__ = ["MAX_PIXELS", "found_in", "read", "write"]
+__all__ = ["MAX_PIXELS", "found_in", "measured", "read", "write"]
+
+T = TypeVar("T")
 
 MAX_BYTES = 2**29
 """Enough for `MAX_PIXELS` of four channels of 16 bits"""
@@ -34,14 +37,23 @@ def read(source: str | Path | bytes | BinaryIO, name: str = "") -> Tensor:
 
     Grey keeps up to 16 bits, colour 8.
     """
+    values = _opened(source, name, decode)
+    return torch.from_numpy(values).expand(3, -1, -1).contiguous()
+
+
+def measured(source: str | Path) -> tuple[int, int]:
+    """Height and width as stored, by the header alone."""
+    return _opened(source, "", size)
+
+
+def _opened(source: str | Path | bytes | BinaryIO, name: str, look: Callable[[bytes], T]) -> T:
     _need_pillow("input")
     name = name or (str(source) if isinstance(source, (str, Path)) else "upload")
     try:
-        values = torch.from_numpy(decode(_bytes(source)))
+        return look(_bytes(source))
     except Undecodable as error:
         allowed = f"Allowed: a whole picture ({', '.join(FORMATS)})."
         raise UserError(f"input: {name!r} {error}. {allowed}", field="input") from None
-    return values.expand(3, -1, -1).contiguous()
 
 
 def _bytes(source: str | Path | bytes | BinaryIO) -> bytes:

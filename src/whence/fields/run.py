@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from whence.errors import UserError
@@ -20,6 +20,7 @@ from whence.fields.tiles import Output, decode
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.runs.muon import muon
+from whence.runs.pinned import pinned
 from whence.runs.spec import Job, RunSpec, Training
 from whence.runs.streams import Streams, generator
 
@@ -29,13 +30,16 @@ HELD: tuple[Split, ...] = ("validation", "test")
 
 
 def parse_data(value: Any) -> Any:
-    """The name of a folder may stand for it."""
-    if isinstance(value, str) and value.split(":")[0] not in DATA.names() and Path(value).is_dir():
+    """The name of a folder or file may stand for it, options behind a file: `mine.npy:axes=2`."""
+    if not isinstance(value, str) or value.split(":")[0] in DATA.names():
+        return value
+    if Path(value).is_dir():
         return {"name": "folder", "path": value}
-    return value
+    name, found, options = value.partition(".npy")
+    return f"arrays:path={name}.npy" + options.replace(":", ",", 1) if found else value
 
 
-AnyData = Annotated[DataChoice, BeforeValidator(parse_data)]
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
 
 
 class FieldTraining(Training):
@@ -71,6 +75,10 @@ class Run(RunSpec):
         }
 
     def check(self) -> int:
+        cast(Data, self.data.build()).check()
+        return self.parameters()
+
+    def parameters(self) -> int:
         try:
             return count_parameters(self.build_model("meta"))
         except ValueError as error:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from whence import stats
+from whence.fields.cost import encoding_peak, milliseconds
 from whence.fields.run import Run
 from whence.fields.stored import load
-from whence.fields.tiles import decode
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
 from whence.stats.pairs import half_widths
 
 TIE = 0.2
 """Decibels within which two variants count as equal."""
-REPEATS = 15
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,8 @@ class Row:
     failed: Mapping[str, str]
     parameters: int
     cost: Mapping[str, float]
-    """Milliseconds to encode one signal, and to decode it at its own resolution; empty where none finished"""
+    """Milliseconds to encode one signal, and to decode it at its own resolution, and MiB to encode it; empty where none
+    finished"""
 
     def quality(self, scale: str, split: str = "test", output: str = "field") -> dict[int, float]:
         """PSNR by seed."""
@@ -112,32 +109,10 @@ def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: 
 def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
     metrics, failed = latest(store, runs, ends)
     done = next((run for run in runs if run.seed in metrics), None)
-    cost = timed(store, done) if done is not None else {}
-    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].check(), cost)
+    cost = _cost(store, done) if done is not None else {}
+    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].parameters(), cost)
 
 
-def timed(store: Store, run: Run) -> dict[str, float]:
-    """Median milliseconds on one thread, which a busy neighbour disturbs least."""
+def _cost(store: Store, run: Run) -> dict[str, float]:
     model, _ = load(store, run.id)
-    x = torch.rand(1, model.channels, *model.size, generator=torch.Generator().manual_seed(0))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.no_grad():
-            encoded = model.encode(x)
-            return {
-                "encode": _median(lambda: model.encode(x)),
-                "decode": _median(lambda: decode(model, x, model.size, "field", encoded)),
-            }
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _median(act: Any) -> float:
-    act()
-    times = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        act()
-        times.append(1000 * (time.perf_counter() - started))
-    return statistics.median(times)
+    return {**milliseconds(model), "memory": encoding_peak(model.spec, model.channels, model.size)}

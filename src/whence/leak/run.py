@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, cast
 
-import pydantic
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from whence.errors import UserError
@@ -23,6 +22,7 @@ from whence.leak.model import MaskedModel, MaskedSpec
 from whence.leak.subject import Subject
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
+from whence.runs.pinned import pinned
 from whence.runs.spec import Job, RunSpec, Training
 from whence.runs.streams import Streams, generator
 from whence.spec import Spec
@@ -49,7 +49,7 @@ def parse_cures(value: Any) -> Any:
 
 OF_THE_SOURCE = ("zero_masked_positions", "variance_penalty", "position_penalty", "permute_tokens")
 Cures = Annotated[tuple[CureChoice, ...], BeforeValidator(parse_cures)]
-AnyData = Annotated[DataChoice, BeforeValidator(parse_data)]
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
 
 
 class Masking(Spec):
@@ -80,14 +80,6 @@ class Run(RunSpec):
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
     training: MaskedTraining = MaskedTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
-
-    @pydantic.model_validator(mode="after")
-    def _pin_the_file(self) -> Run:
-        """A run over a file means the bytes that were there, not the name."""
-        if self.data.name == "file" and not self.data.options()["checksum"]:
-            pinned = self.data.model_copy(update={"checksum": self.data.build().checksum})
-            object.__setattr__(self, "data", pinned)
-        return self
 
     def labels(self) -> dict[str, str]:
         return {"data": str(self.data), "backbone": str(self.model.backbone), "cures": self.cure}

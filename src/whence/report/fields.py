@@ -12,6 +12,8 @@ import plotly.graph_objects as go
 from torch import Tensor
 
 from whence.fields.analysis import Analysis
+from whence.fields.cost import crossing
+from whence.fields.examples import as_pictures
 from whence.fields.run import Run
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
@@ -32,6 +34,118 @@ def analysis_page(run: Run, found: Analysis, status: Mapping[str, Any], again: s
     parts += ["<h2>What the field rests on</h2>", plot(_robustness(numbers), "robust", False)]
     parts += ["<h2>What each position token contributes</h2>", plot(_contributions(numbers["pruning"]), "lps", False)]
     return shell(title, [*parts, *regenerate(again, run.document())])
+
+
+def run_page(
+    run: Run,
+    status: Mapping[str, Any],
+    evaluations: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Tensor],
+    shown: Tensor,
+    cost: Mapping[str, Mapping[int, Mapping[str, float]]],
+    again: str,
+) -> bytes:
+    """What a training run came to. columns: by name (rows, channels, *true); shown: what the model was given."""
+    scales = status["latest"]["test"]["scales"]
+    title = f"whence fields: {run.id}"
+    parts = [f"<h1>{html.escape(title)}</h1>", f"<p class=note>{html.escape(' · '.join(run.labels().values()))}</p>"]
+    parts.append("<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in results(scales)) + "</ul>")
+    parts += ["<h2>Quality by scale, on signals never trained on</h2>", _quality_table(scales)]
+    parts.append(plot(_scales(scales), "scales", True))
+    if shown.ndim == 3:
+        parts += ["<h2>Signals never trained on</h2>", plot(_curves(columns, shown), "curves", False)]
+    else:
+        pictures = {name: list(values) for name, values in as_pictures(dict(columns)).items()}
+        parts += ["<h2>Pictures never trained on</h2>", _pictures(pictures)]
+    parts += ["<h2>As it was trained</h2>", plot(_learning(evaluations), "learning", False)]
+    if cost:
+        parts += ["<h2>Time and memory by number of tokens</h2>", f"<p class=note>{html.escape(faster_from(cost))}</p>"]
+        parts.append(plot(_by_tokens(cost, "ms", "milliseconds to encode"), "time", False))
+        parts.append(plot(_by_tokens(cost, "mib", "MiB to encode, beyond the model"), "memory", False))
+    return shell(title, [*parts, *regenerate(again, run.document())])
+
+
+def results(scales: Mapping[str, Any]) -> list[str]:
+    """Each output against what it must beat."""
+    lines = []
+    for scale, made in scales.items():
+        for output in ("field", "render"):
+            beaten = made.get(output, {}).get("above", {})
+            if beaten:
+                told = ", ".join(
+                    f"{name} {made[output]['psnr'] - made[name]['psnr']:+.2f} dB (above on {100 * share:.0f} %)"
+                    for name, share in beaten.items()
+                )
+                lines.append(f"×{scale}: the {output} reaches {made[output]['psnr']:.2f} dB; against {told}.")
+    return lines
+
+
+def _quality_table(scales: Mapping[str, Any]) -> str:
+    names = list(dict.fromkeys(name for made in scales.values() for name in made))
+    head = "".join(f"<th>{html.escape(name)}" for name in names)
+    body = ""
+    for scale, made in scales.items():
+        cells = "".join(f"<td class=n>{_cell(made.get(name))}" for name in names)
+        body += f"<tr><td>×{scale}{cells}</tr>"
+    return f"<div class=scroll><table><tr><th>PSNR (dB) · SSIM{head}</tr>{body}</table></div>"
+
+
+def _cell(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "–"
+    return f"{found['psnr']:.2f}" + (f" · {found['ssim']:.3f}" if found.get("ssim") is not None else "")
+
+
+def _curves(columns: Mapping[str, Tensor], shown: Tensor) -> go.Figure:
+    """The first signal of one axis, its first channel."""
+    figure = figure_of("place", "value")
+
+    def places(count: int) -> list[float]:
+        return [(index + 0.5) / count for index in range(count)]
+
+    for place, (name, values) in enumerate(columns.items()):
+        curve = values[0, 0].tolist()
+        line = {"color": COLOURS[place], "dash": DASHES[0 if name == "original" else 1]}
+        figure.add_scatter(x=places(len(curve)), y=curve, name=name, mode="lines", line=line)
+    given = shown[0, 0].tolist()
+    figure.add_scatter(x=places(len(given)), y=given, name="shown to the model", mode="markers")
+    return figure
+
+
+def _learning(evaluations: Sequence[Mapping[str, Any]]) -> go.Figure:
+    figure = figure_of("step", "PSNR (dB) of the field, ×1")
+    for place, split in enumerate(("validation", "test")):
+        values = [next(iter(e["metrics"][split]["scales"].values()))["field"]["psnr"] for e in evaluations]
+        line = {"color": COLOURS[place]}
+        figure.add_scatter(x=[e["step"] for e in evaluations], y=values, name=split, mode="lines+markers", line=line)
+    return figure
+
+
+def faster_from(cost: Mapping[str, Mapping[int, Mapping[str, float]]]) -> str:
+    """In words: from how many tokens on the first encoder is faster than the second."""
+    first, second = cost
+    at = crossing(*({tokens: found["ms"] for tokens, found in cost[name].items()} for name in (first, second)))
+    counts = sorted(cost[first])
+    if at is None:
+        return f"{second} is faster up to {counts[-1]:,} tokens."
+    if at <= counts[0]:
+        return f"{first} is faster from {counts[0]:,} tokens to {counts[-1]:,}."
+    return f"{first} is faster than {second} from about {at:,.0f} tokens on."
+
+
+def _by_tokens(cost: Mapping[str, Mapping[int, Mapping[str, float]]], what: str, label: str) -> go.Figure:
+    figure = figure_of("tokens, position tokens among them", label)
+    for place, (name, counts) in enumerate(cost.items()):
+        figure.add_scatter(
+            x=list(counts),
+            y=[found[what] for found in counts.values()],
+            name=name,
+            mode="lines+markers",
+            line={"color": COLOURS[place], "dash": DASHES[place]},
+        )
+    figure.update_xaxes(type="log", tickvals=list(next(iter(cost.values()))))
+    figure.update_yaxes(type="log")
+    return figure
 
 
 def findings(numbers: Mapping[str, Any]) -> list[str]:

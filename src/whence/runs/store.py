@@ -10,6 +10,7 @@
 <store>/damaged/                       what was found corrupt and replaced, kept for inspection
 <store>/reports/                       pages, named by their checksum
 <store>/index.json                     sealed   a cache of all statuses; delete it at will
+<store>/paces.json                     sealed   how many steps fitted into the minutes that runs were asked for in
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class Store:
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
         self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
+        self.paces = self.root / "paces.json"
 
     def folder(self, run_id: str) -> RunFolder:
         if not ID.fullmatch(run_id):

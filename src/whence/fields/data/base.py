@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 SHRINK = 0.75
 """From one size of a picture to the next: crops of all sizes look like crops of photographs."""
+LARGEST = 1536
+"""Points of a picture's longer side that are kept; crops of anything larger would be mostly blur."""
+T = TypeVar("T")
 
 
 class Data(Variant):
@@ -33,9 +37,32 @@ class Data(Variant):
         """(rows, channels, *true), values from 0 to 1."""
         raise NotImplementedError
 
+    def check(self) -> None:
+        """Raises UserError, before any work, where there is nothing to draw from."""
+        for split in SPLITS:
+            self.draw(torch.Generator().manual_seed(0), 1, split)
+
     def at(self, signals: Tensor, size: tuple[int, ...]) -> Tensor:
         """The true signals on a coarser grid."""
         return signals if tuple(signals.shape[2:]) == tuple(size) else resize(signals, size, "area")
+
+
+class Crops(Data):
+    """Pieces of signals that are at least as large as the true ones."""
+
+    def __init__(self, axes: int, channels: int, size: int, factor: int) -> None:
+        self.axes, self.channels = axes, channels
+        self.inputs, self.true = (size,) * axes, (size * factor,) * axes
+
+    def signals(self, split: Split) -> Sequence[Tensor]:
+        """Each (channels, *points), values from 0 to 1."""
+        raise NotImplementedError
+
+    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
+        signals = self.signals(split)
+        return torch.stack(
+            [cropped(signals[below(len(signals), generator)], self.true, generator) for _ in range(rows)]
+        )
 
 
 class Pictures(Data):
@@ -49,39 +76,69 @@ class Pictures(Data):
     def files(self, split: Split) -> list[Path]:
         raise NotImplementedError
 
+    def check(self) -> None:
+        """By their headers; damage inside a picture shows when it is drawn."""
+        from whence.fields.pictures import measured
+
+        for path in [path for split in SPLITS for path in self.files(split)]:
+            _large_enough(path, measured(path), self.true[0])
+
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        sizes = [_sizes(path, path.stat().st_mtime_ns, self.true[0]) for path in self.files(split)]
-        return torch.stack([self._crop(generator, sizes, split) for _ in range(rows)])
+        files = self.files(split)
+        return torch.stack([self._crop(generator, files, split) for _ in range(rows)])
 
-    def _crop(self, generator: torch.Generator, pictures: list[list[Tensor]], split: Split) -> Tensor:
-        def below(count: int) -> int:
-            return int(torch.randint(count, (), generator=generator))
-
-        sizes = pictures[below(len(pictures))]
-        picture, side = sizes[below(len(sizes))], self.true[0]
-        top, left = below(picture.shape[1] - side + 1), below(picture.shape[2] - side + 1)
-        crop = picture[:, top : top + side, left : left + side].float() / 255
+    def _crop(self, generator: torch.Generator, files: list[Path], split: Split) -> Tensor:
+        sizes = self._sizes(files[below(len(files), generator)])
+        crop = cropped(sizes[below(len(sizes), generator)], self.true, generator).float() / 255
         if split != "train":
             return crop
-        turn = below(8)
+        turn = below(8, generator)
         crop = crop.flip(1) if turn & 1 else crop
         crop = crop.flip(2) if turn & 2 else crop
         crop = crop.transpose(1, 2) if turn & 4 else crop
         return crop[torch.randperm(3, generator=generator)]
 
+    def _sizes(self, path: Path) -> list[Tensor]:
+        return _sizes(path, path.stat().st_mtime_ns, self.true[0])
 
-@functools.lru_cache(maxsize=64)
+
+def below(count: int, generator: torch.Generator) -> int:
+    return int(torch.randint(count, (), generator=generator))
+
+
+def cropped(signal: Tensor, size: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """A piece of (channels, *points), anywhere in it."""
+    for axis, points in enumerate(size, 1):
+        signal = signal.narrow(axis, below(signal.shape[axis] - points + 1, generator), points)
+    return signal
+
+
+def sixths(everything: Sequence[T], split: Split) -> list[T]:
+    """Of every six, four to train on, one to choose designs by, one to report; of fewer, the last two are held out."""
+    if len(everything) < 6:
+        held = {"train": slice(None, -2), "validation": slice(-2, -1), "test": slice(-1, None)}
+        return list(everything[held[split]])
+    place = {"validation": 1, "test": 2}
+    if split == "train":
+        return [one for index, one in enumerate(everything) if index % 6 not in place.values()]
+    return list(everything[place[split] :: 6])
+
+
+def _large_enough(path: Path, size: tuple[int, ...], side: int) -> None:
+    if min(size) < side:
+        raise UserError(
+            f"data: {path.name} is {size[1]}×{size[0]}. Allowed: pictures of {side}×{side} or more.", field="data"
+        )
+
+
+@functools.lru_cache(maxsize=128)
 def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
     """A picture and smaller versions of it, in bytes, as long as a crop fits."""
     from whence.fields import pictures
 
     picture = pictures.read(path)
-    if min(picture.shape[1:]) < side:
-        raise UserError(
-            f"data: {path.name} is {picture.shape[2]}×{picture.shape[1]}. Allowed: pictures of {side}×{side} or more.",
-            field="data",
-        )
-    found, scale = [], 1.0
+    _large_enough(path, tuple(picture.shape[1:]), side)
+    found, scale = [], min(1.0, max(LARGEST / max(picture.shape[1:]), side / min(picture.shape[1:])))
     while True:
         height, width = (int(count * scale) for count in picture.shape[1:])
         if min(height, width) < side:

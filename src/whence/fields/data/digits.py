@@ -12,11 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.fields.data.base import Data, Split
+from whence.fields.data.base import Data, Split, sixths
 from whence.packaged import packaged
-
-PLACES: dict[Split, tuple[int, ...]] = {"train": (0, 1, 2, 3), "validation": (4,), "test": (5,)}
-"""Of every six digits, which belong to a split."""
 
 
 class Digits(Data):
@@ -35,8 +32,8 @@ class Digits(Data):
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         digits = _digits(packaged("scikit-learn", "sklearn/datasets/data/digits.csv.gz", field="data", what="digits"))
-        chosen = digits[[index for index in range(len(digits)) if index % 6 in PLACES[split]]]
-        return chosen[torch.randint(len(chosen), (rows,), generator=generator)]
+        places = torch.tensor(sixths(range(len(digits)), split))
+        return digits[places[torch.randint(len(places), (rows,), generator=generator)]]
 
 
 @functools.cache

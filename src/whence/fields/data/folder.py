@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from whence.errors import UserError
-from whence.fields.data.base import Pictures, Split
+from whence.fields.data.base import Pictures, Split, sixths
 from whence.fields.pictures import found_in
+from whence.runs.files import digest, file_digest
 
 
 class Folder(Pictures):
@@ -21,22 +23,34 @@ class Folder(Pictures):
         path: Annotated[str, Field(description="the folder")] = "",
         size: Annotated[int, Field(ge=8, le=64, description="points per side of what the model is shown")] = 32,
         factor: Annotated[int, Field(ge=1, le=8, description="how much finer the true signal is")] = 4,
+        checksum: Annotated[str, Field(description="of the pictures; filled in: changed ones are other data")] = "",
     ) -> None:
         super().__init__(size, factor)
-        self.path = path
-        self.found = found_in(path)
-        if len(self.found) < 3:
-            raise UserError(
-                f"data: {path!r} holds {len(self.found)} pictures. Allowed: 3 or more, so that some can be held out.",
-                field="data",
-            )
+        self.path, self.checksum = path, checksum
+
+    def checksum_now(self) -> str:
+        return _checksum(tuple((path, path.stat().st_mtime_ns) for path in found_in(self.path)))
 
     def files(self, split: Split) -> list[Path]:
-        count = len(self.found)
-        held = {"validation": 1, "test": 2}
-        if count < 6:  # the last two are held out
-            chosen = {"train": self.found[:-2], "validation": self.found[-2:-1], "test": self.found[-1:]}
-            return chosen[split]
-        if split == "train":
-            return [path for index, path in enumerate(self.found) if index % 6 not in held.values()]
-        return self.found[held[split] :: 6]
+        return sixths(self._found, split)
+
+    @functools.cached_property
+    def _found(self) -> list[Path]:
+        """Looked for when it is needed: a model that was trained on it needs it no more."""
+        found = found_in(self.path)
+        if len(found) < 3:
+            raise UserError(
+                f"data: {self.path!r} holds {len(found)} pictures. Allowed: 3 or more, so that some can be held out.",
+                field="data",
+            )
+        if self.checksum not in ("", self.checksum_now()):
+            raise UserError(
+                f"data: the pictures in {self.path!r} have changed since this was asked for. Allowed: the same ones.",
+                field="data",
+            )
+        return found
+
+
+@functools.lru_cache(maxsize=4)
+def _checksum(files: tuple[tuple[Path, int], ...]) -> str:
+    return digest("".join(f"{path.name} {file_digest(path)}\n" for path, _ in files))[:16]

@@ -13,6 +13,9 @@ from whence.encodings.base import Count
 from whence.fields.hyponets.base import Attended, Nearness, heard
 from whence.mixers._linear import Linear
 
+UNHEARD = 1e-7
+"""A weight that changes no value, below float32's resolution of a sum of weights that is 1."""
+
 
 class CrossAttention(Attended):
     """Attention from coordinates to tokens by learned distance; each token is a local cosine expansion.
@@ -61,6 +64,9 @@ class CrossAttention(Attended):
     def read(self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None) -> Tensor:
         """What stands at the points in all tokens' expansions together: (rows, points, heads · width)."""
         weights = self.nearness(locations, at if heard_at is None else heard_at, self.kept)
+        if not torch.is_grad_enabled():  # at points that lie together, most tokens are not heard at all
+            near = (weights.amax((0, 1, 2)) > UNHEARD).nonzero().flatten()
+            weights, locations, lps = weights[..., near], locations[:, near], lps[:, near]
         cosines = self._cosines(locations, at, cell)  # rows or 1, points, M, cosines^k
         values = self.values(lps).unflatten(-1, (self.heads, -1, self.width))  # rows, M, heads, cosines^k, width
         values = values.permute(0, 2, 1, 3, 4).flatten(2, 3)  # rows, heads, M · cosines^k, width

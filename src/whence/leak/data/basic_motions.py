@@ -6,11 +6,11 @@ import functools
 from pathlib import Path
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from whence.leak.data.base import Packaged, Split, standardised
+from whence.recordings import read_ts
 
 
 class BasicMotions(Packaged):
@@ -42,12 +42,4 @@ def _read(training: Path, test: Path) -> dict[Split, list[Tensor]]:
 
 
 def _recordings(path: Path) -> list[Tensor]:
-    """One recording per line: channels separated by colons, steps by commas, the label last."""
-    lines = path.read_text().partition("@data\n")[2].splitlines()
-    return [
-        torch.tensor(
-            [[float(value) for value in channel.split(",")] for channel in line.split(":")[:-1]]
-        ).T.contiguous()
-        for line in lines
-        if line
-    ]
+    return [recording.T.contiguous() for recording in read_ts(path)]

@@ -1,0 +1,91 @@
+"""Emoji, drawn sharply: the pictures of a colour font."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.fields.data.base import Data, Split, below, sixths
+
+PLACES = (
+    "/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf",
+    "/usr/share/fonts/noto/NotoColorEmoji.ttf",
+    "/usr/share/fonts/google-noto-color-emoji-fonts/NotoColorEmoji.ttf",
+)
+SIDE = 128
+
+
+class Emoji(Data):
+    """Some 3,900 emoji of 128×128 points over white, from the font Noto Color Emoji (bitmaps).
+
+    Of every six, in the font's order, four to train on, one to choose designs by, one to report.
+    """
+
+    axes, channels = 2, 3
+
+    def __init__(
+        self,
+        *,
+        size: Annotated[
+            int, Field(ge=8, le=128, description="points per side of what the model is shown; must divide 128")
+        ] = 32,
+        font: Annotated[str, Field(description="the font's file, if it is not where Linux keeps it")] = "",
+    ) -> None:
+        if SIDE % size:
+            raise UserError(f"data: size {size} does not divide {SIDE}. Allowed: 8, 16, 32, 64, 128.", field="data")
+        self.inputs, self.true = (size, size), (SIDE, SIDE)
+        self.font = font
+
+    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
+        files = sixths(_files(self._place()), split)
+        return torch.stack([_picture(files[below(len(files), generator)]) for _ in range(rows)])
+
+    def _place(self) -> Path:
+        found = next((path for path in map(Path, [self.font] if self.font else PLACES) if path.is_file()), None)
+        if found is None:
+            raise UserError(
+                "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
+                "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf",
+                field="data",
+            )
+        return found
+
+
+@functools.cache
+def _files(font: Path) -> tuple[bytes, ...]:
+    """The PNG of every glyph."""
+    try:
+        from fontTools.ttLib import TTFont, TTLibError
+    except ImportError:
+        raise UserError("data: emoji need fontTools. Run: pip install fonttools", field="data") from None
+    try:
+        with TTFont(font, lazy=True) as opened:
+            glyphs = opened["CBDT"].strikeData[0]
+            return tuple(glyphs[name].imageData for name in sorted(glyphs))
+    except (TTLibError, KeyError, OSError, AttributeError):
+        raise UserError(
+            f"data: {str(font)!r} holds no bitmaps. Allowed: Noto Color Emoji with its table CBDT.", field="data"
+        ) from None
+
+
+@functools.lru_cache(maxsize=4096)
+def _decoded(file: bytes) -> Tensor:
+    """In bytes, the middle 128×128."""
+    from whence.fields.pictures import read
+
+    picture = read(file, "emoji")
+    padded = torch.ones(3, max(SIDE, picture.shape[1]), max(SIDE, picture.shape[2]))
+    top, left = ((whole - part) // 2 for whole, part in zip(padded.shape[1:], picture.shape[1:], strict=True))
+    padded[:, top : top + picture.shape[1], left : left + picture.shape[2]] = picture
+    top, left = ((whole - SIDE) // 2 for whole in padded.shape[1:])
+    return (padded[:, top : top + SIDE, left : left + SIDE] * 255).round().to(torch.uint8)
+
+
+def _picture(file: bytes) -> Tensor:
+    return _decoded(file).float() / 255

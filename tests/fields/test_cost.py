@@ -1,0 +1,41 @@
+"""Time and memory, measured where nothing else was."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.fields.cost import by_tokens, crossing, encoding_peak, rendering_peak
+from whence.fields.model import FieldSpec
+from whence.fields.tiles import Output
+
+SMALL = FieldSpec(d_model=16, layers=1, lps=16, render_width=8, render_layers=1)
+
+
+def test_the_crossing_is_where_the_curves_meet() -> None:
+    linear = {n: 10.0 * n for n in (256, 512, 1024, 2048)}
+    square = {n: n * n / 60 for n in (256, 512, 1024, 2048)}
+    assert crossing(linear, square) == pytest.approx(600)
+    assert crossing(square, linear) is None
+    assert crossing(linear, {n: 2 * time for n, time in linear.items()}) == 256
+    noisy = {256: 1.0, 512: 3.0, 1024: 2.0, 2048: 9.0}
+    assert crossing({256: 2.0, 512: 2.0, 1024: 4.0, 2048: 4.0}, noisy) > 1024, "for good, not for once"  # type: ignore[operator]
+
+
+def test_more_tokens_need_more() -> None:
+    found = by_tokens({"mixer": "attention", "d_model": 16, "layers": 1}, (64, 8192))
+    assert found[8192]["ms"] > found[64]["ms"]
+    assert found[8192]["mib"] > found[64]["mib"] + 1
+    # at the least, one float32 per token and feature
+    assert found[8192]["mib"] >= 8192 * 16 * 4 / 2**20
+
+
+def test_memory_beyond_the_model() -> None:
+    assert 0 <= encoding_peak(SMALL, 3, (32, 32)) < 64
+
+
+@pytest.mark.parametrize("output", ["field", "render"])
+def test_a_large_rendering_needs_little_more_than_its_own_bytes(output: Output, slow: bool) -> None:
+    """In the long form 4096² within 1 GiB. From few points, so that one window answers for many: 1536² are 7 MiB."""
+    assert rendering_peak(SMALL, (4, 4), (1536, 1536), output) < 64
+    if slow:
+        assert rendering_peak(FieldSpec(), (128, 128), (4096, 4096), output) < 1024

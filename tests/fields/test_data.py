@@ -1,0 +1,156 @@
+"""What fields are learnt of: every kind can be drawn, trained on, and is pinned to its bytes."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fields.test_run import TINY, folder_of
+from whence.errors import UserError
+from whence.fields.data import DATA
+from whence.fields.data.base import SPLITS, sixths
+from whence.fields.data.emoji import PLACES
+from whence.fields.pictures import write
+from whence.fields.run import Run
+from whence.runs.execute import Conditions, execute
+from whence.runs.store import Store
+from whence.runs.streams import generator
+
+needs_font = pytest.mark.skipif(not any(map(Path.is_file, map(Path, PLACES))), reason="no font of emoji")
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 6, 7, 12, 13])
+def test_splits_share_nothing_and_leave_nothing_out(count: int) -> None:
+    parts = [sixths(range(count), split) for split in SPLITS]
+    assert sorted(itertools.chain(*parts)) == list(range(count))
+    assert all(parts)
+    assert len(parts[0]) >= max(1, count // 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        pytest.param("emoji", (3, 128, 128), marks=needs_font),
+        ("outlines", (1, 256)),
+        ("outlines:size=32,factor=2", (1, 64)),
+        ("digits", (1, 8, 8)),
+        ("volume", (1, 32, 32, 32)),
+    ],
+)
+def test_draws(name: str, shape: tuple[int, ...]) -> None:
+    data = DATA.choose(name).build()
+    data.check()
+    drawn = {split: data.draw(generator(0), 4, split) for split in SPLITS}
+    for split, signals in drawn.items():
+        assert signals.shape == (4, *shape)
+        assert 0 <= float(signals.min()) < float(signals.max()) <= 1
+        assert torch.equal(signals, data.draw(generator(0), 4, split))
+    assert (data.channels, *data.true) == shape
+    assert len(data.inputs) == data.axes == len(shape) - 1
+    if name != "volume":  # there every draw is new anyway
+        assert not torch.equal(drawn["train"], drawn["test"])
+
+
+@needs_font
+def test_an_emoji_is_drawn_over_white_as_pillow_draws_it() -> None:
+    from PIL import Image, ImageDraw, ImageFont
+
+    from whence.fields.data.emoji import _files, _picture
+
+    font = next(path for path in PLACES if Path(path).is_file())
+    canvas = Image.new("RGBA", (136, 128), "white")
+    ImageDraw.Draw(canvas).text((0, 0), "🎈", font=ImageFont.truetype(font, 109), embedded_color=True, anchor="lt")
+    drawn = torch.from_numpy(np.asarray(canvas.convert("RGB")).copy()).permute(2, 0, 1)[:, :, 4:132] / 255
+    pictures = torch.stack([_picture(file) for file in _files(Path(font))])
+    assert len(pictures) > 3000
+    assert float((pictures - drawn).square().mean((1, 2, 3)).min()) < 1e-3, "the balloon is among them"
+
+
+@pytest.mark.parametrize(
+    ("axes", "channels", "shape"),
+    [(1, 0, (9, 70)), (1, 5, (9, 70, 5)), (2, 0, (9, 40, 50)), (3, 2, (6, 16, 20, 17, 2))],
+)
+def test_arrays_of_ones_own(tmp_path: Path, axes: int, channels: int, shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).normal(3, 7, shape)
+    np.save(tmp_path / "mine.npy", values)
+    run = Run.read({**TINY, "data": f"{tmp_path / 'mine.npy'}:axes={axes},channels={channels},size=8,factor=2"})
+    run.check()
+    data = run.data.build()
+    drawn = data.draw(generator(0), 3, "test")
+    assert drawn.shape == (3, channels or 1, *(16,) * axes)
+    # a piece of a held-out signal: undo the scaling, and look for its first number there
+    first = float(drawn[0, 0].flatten()[0]) * (values.max() - values.min()) + values.min()
+    held = values[2::6]
+    assert np.isclose(held[..., 0] if channels else held, first, atol=1e-4).any()
+    store = Store(tmp_path)
+    store.prepare()
+    assert execute(run, store, Conditions(threads=1, device="cpu"))["state"] == "finished"
+
+
+def test_numbers_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npy"
+
+    def refuse(values: np.ndarray, words: str, options: str = "") -> None:
+        np.save(path, values)
+        with pytest.raises(UserError, match=words):
+            Run.read({"data": f"{path}:size=8,factor=2{options}"}).check()
+
+    fine = np.random.default_rng(0).random((9, 40))
+    broken = fine.copy()
+    broken[3, 3] = np.nan
+    refuse(broken, "finite")
+    refuse(np.full((9, 40), np.inf), "finite")
+    refuse(fine[:2], "3 or more")
+    refuse(fine[:, :12], "16 points per axis")
+    refuse(np.ones((9, 40)), "vary")
+    refuse(fine, "shape", ",axes=2")
+    refuse(np.stack([fine] * 3, -1), "last axis", ",channels=4")
+    refuse(np.array([["a"] * 40] * 9), "numbers")
+    path.write_bytes(b"\x93NUMPY broken")
+    with pytest.raises(UserError, match="cannot be read"):
+        Run.read({"data": str(path)})
+    with pytest.raises(UserError, match="not a file"):
+        Run.read({"data": str(tmp_path / "missing.npy")})
+
+
+def test_changed_files_are_other_data(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "mine", 6)
+    asked = {**TINY, "data": f"folder:path={folder},size=16,factor=2"}
+    before = Run.read(asked)
+    assert Run.read(asked).id == before.id
+    write(folder / "p0.png", torch.rand(3, 44, 40))
+    after = Run.read(asked)
+    assert after.id != before.id
+    with pytest.raises(UserError, match="changed"):
+        before.check()
+    after.check()
+
+
+def test_a_picture_that_is_too_small_is_refused_before_any_work(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "mine", 6)
+    write(folder / "p1.png", torch.rand(3, 40, 20))
+    with pytest.raises(UserError, match=r"p1.png is 20×40"):
+        Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"}).check()
+    (folder / "p1.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"p1.png"):
+        Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"}).check()
+
+
+def test_a_trained_model_outlives_its_folder(tmp_path: Path) -> None:
+    import shutil
+
+    from whence.fields.stored import load
+
+    folder = folder_of(tmp_path / "mine", 6)
+    run = Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
+    store = Store(tmp_path / "store")
+    store.prepare()
+    assert execute(run, store, Conditions(threads=1, device="cpu"))["state"] == "finished"
+    shutil.rmtree(folder)
+    model, again = load(store, run.id)
+    assert again == run
+    assert model.size == (16, 16)
