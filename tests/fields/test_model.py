@@ -115,6 +115,41 @@ def test_the_render_starts_as_the_enlarged_input() -> None:
     assert torch.allclose(decode(model, x, (16, 16), "render"), x, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(16,), (12, 16), (8, 8, 8)])
+def test_a_fainter_picture_gets_a_fainter_correction(size: tuple[int, ...]) -> None:
+    model, x, by, up = made(size), signal(size), 0.25, 0.3
+    assert model.renderer is not None
+    torch.nn.init.normal_(model.renderer.leave)
+    torch.nn.init.normal_(model.renderer.linear.weight)
+    told = torch.rand(3, x[0, 0].numel(), 3, generator=torch.Generator().manual_seed(5))
+    whole, faint = model.renderer._bent(x, told), model.renderer._bent(by * x + up, by * told + up)
+    torch.testing.assert_close(faint, by * whole, atol=2e-3 * float(whole.detach().abs().max()), rtol=0.01)
+    straight = model.renderer._straight(x), model.renderer._straight(by * x)
+    torch.testing.assert_close(straight[1], by * straight[0])
+
+
+def test_the_straight_correction_learns_as_if_it_were_alone() -> None:
+    model, x = made(), signal()
+    renderer, size = model.renderer, (32, 32)
+    assert renderer is not None
+    at, width, told = grid(size)[None], cell(size), torch.rand(3, 256, 3)
+    truth = torch.rand(3, 1024, 3)
+
+    def learnt() -> tuple[float, Tensor]:
+        renderer.zero_grad()
+        loss = renderer.loss(x, told, at, width, truth)
+        loss.backward()
+        assert renderer.linear.weight.grad is not None
+        return float(loss.detach()), renderer.linear.weight.grad.clone()
+
+    at_first, before = learnt()
+    assert at_first == pytest.approx(2, abs=1e-3), "both leave the whole error of interpolation"
+    torch.nn.init.normal_(renderer.leave)
+    worse, after = learnt()
+    assert worse > at_first
+    torch.testing.assert_close(before, after)
+
+
 @pytest.mark.parametrize("size", [(16,), (12, 16), (6, 8, 4)])
 def test_enlarged_at_its_own_points_is_itself(size: tuple[int, ...]) -> None:
     x = signal(size)

@@ -146,10 +146,19 @@ class FieldModel(nn.Module):
         return self.hyponet(encoded.lps, encoded.locations, at, width, heard_at) * SPREAD + MIDDLE
 
     def features(self, x: Tensor, encoded: Encoded) -> Tensor:
-        """What the residual render knows of the input; it does not train the position tokens."""
+        """What the residual render knows of the input."""
         assert self.renderer is not None
-        told = self.hyponet(encoded.lps, encoded.locations, grid(self.size, x.device)[None], cell(self.size, x.device))
-        return self.renderer.features(_centred(x), told.detach())
+        return self.renderer.features(_centred(x), self._told(x, encoded))
+
+    def _told(self, x: Tensor, encoded: Encoded) -> Tensor:
+        """What the position tokens say at the input's own points; the residual render does not train them."""
+        with torch.no_grad():
+            at, width = grid(self.size, x.device)[None], cell(self.size, x.device)
+            return self.hyponet(encoded.lps, encoded.locations, at, width)
+
+    def render_loss(self, x: Tensor, encoded: Encoded, at: Tensor, width: Tensor, truth: Tensor) -> Tensor:
+        assert self.renderer is not None
+        return self.renderer.loss(_centred(x), self._told(x, encoded), at, width, _centred(truth))
 
     def render(self, x: Tensor, features: Tensor, at: Tensor, width: Tensor) -> Tensor:
         assert self.renderer is not None

@@ -26,6 +26,8 @@ from whence.runs.streams import Streams, generator
 
 FITTED = 256
 """Training crops that the least-squares kernel is fitted on."""
+BESIDE = 0.05
+"""Weight of the render's loss. It shares no weights with the field; it should only not fill the gradient's norm."""
 HELD: tuple[Split, ...] = ("validation", "test")
 
 
@@ -122,15 +124,27 @@ class FieldJob(Job):
         model, data = self.field_model, self.data
         signals = data.draw(generator, self.training.batch_size, "train")
         size = self._random_size(generator)
-        truth = data.at(signals, size).flatten(2).mT
-        picked = torch.randperm(truth.shape[1], generator=generator)[: self.training.points]
-        x, truth = data.at(signals, data.inputs).to(self.device), truth[:, picked].to(self.device)
-        at, width = grid(size)[picked][None].to(self.device), cell(size, self.device)
+        x = data.at(signals, data.inputs).to(self.device)
         encoded = model.encode(x)
-        losses = [(model.field(encoded, at, width) - truth).square().mean()]
-        if model.renderer is not None:
-            losses.append((model.render(x, model.features(x, encoded), at, width) - truth).square().mean())
-        return torch.stack(losses).sum() / SPREAD**2, x.shape[0] * model.spec.lps
+        asked = self._asked(generator, signals, size)
+        truth, at, width = asked
+        loss = (model.field(encoded, at, width) - truth).square().mean() / SPREAD**2
+        if model.renderer is not None and data.true != data.inputs:
+            if size == data.inputs:  # where interpolation is right already
+                twice = tuple(min(2 * a, b) for a, b in zip(size, data.true, strict=True))
+                asked = self._asked(generator, signals, twice)
+            truth, at, width = asked
+            loss = loss + BESIDE * model.render_loss(x, encoded, at, width, truth)
+        return loss, x.shape[0] * model.spec.lps
+
+    def _asked(
+        self, generator: torch.Generator, signals: Tensor, size: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Some points of a grid: what is true there, where they are, how wide their cells."""
+        truth = self.data.at(signals, size).flatten(2).mT
+        picked = torch.randperm(truth.shape[1], generator=generator)[: self.training.points]
+        at = grid(size)[picked][None]
+        return truth[:, picked].to(self.device), at.to(self.device), cell(size, self.device)
 
     def _random_size(self, generator: torch.Generator) -> tuple[int, ...]:
         """Half of the time the input's own or the finest, else anything between."""
