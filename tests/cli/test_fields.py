@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.cli.test_bad_input import refused
 from tests.fields.test_run import trained
@@ -109,6 +114,50 @@ def test_renderings_that_cannot_be(
     assert not (tmp_path / "out.png").exists()
 
 
+def _kinds(folder: Path) -> dict[str, bool]:
+    """Picture files of every kind, and whether they can be rendered."""
+    colours = np.random.default_rng(0).integers(0, 255, (20, 30, 3), dtype=np.uint8)
+    colour = Image.fromarray(colours)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    colour.convert("L").save(folder / "grey.png")
+    colour.convert("RGBA").save(folder / "alpha.png")
+    colour.quantize(8).save(folder / "palette.gif")
+    Image.fromarray(colours[..., 0].astype(np.uint16) * 257).save(folder / "deep.png")
+    colour.save(folder / "turned.jpg", exif=turned)
+    colour.convert("CMYK").save(folder / "print.tif")
+    Image.new("1", (1, 1)).save(folder / "dot.png")
+    whole = io.BytesIO()
+    colour.save(whole, "PNG")
+    (folder / "short.png").write_bytes(whole.getvalue()[:200])
+    (folder / "text.png").write_text("no picture")
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "folder.png").mkdir()
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    (folder / "bomb.png").write_bytes(whole.getvalue()[:8] + chunk + whole.getvalue()[33:])
+    fine = ("grey.png", "alpha.png", "palette.gif", "deep.png", "turned.jpg", "print.tif", "dot.png")
+    broken = ("short.png", "text.png", "empty.png", "folder.png", "bomb.png", "missing.png")
+    return dict.fromkeys(fine, True) | dict.fromkeys(broken, False)
+
+
+def test_pictures_of_every_kind(
+    stored: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, fine in _kinds(tmp_path).items():
+        command = ["fields", "render", stored[0], "--input", name, "--size", "24", "--out", "out.png"]
+        if fine:
+            assert run([*command, "--store", str(stored[1])]) == 0, name
+            assert max(read("out.png").shape) == 24
+            assert (read("out.png").shape[1] > 16) == (name in ("turned.jpg", "dot.png")), "upright"
+            Path("out.png").unlink()
+            capsys.readouterr()
+        else:
+            assert name in refused([*command, "--store", str(stored[1])], capsys)
+            assert not Path("out.png").exists()
+
+
 def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ["--store", str(tmp_path / "runs")]
     small = SMALL[: SMALL.index("--render-width")] + SMALL[SMALL.index("--render-width") + 2 :]
@@ -117,7 +166,7 @@ def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found = json.loads(capsys.readouterr().out)
         sizes = [row["parameters"] for row in found["rows"]]
         assert all(len(row["psnr"]["1"]["per_seed"]) == 2 for row in found["rows"])
-        assert all(row["cost"]["encode"] > 0 for row in found["rows"])
+        assert all(row["cost"]["encode"] > 0 and row["cost"]["memory"] >= 0 for row in found["rows"])
         if axis == "encoder":
             assert max(sizes) < 1.02 * min(sizes), "matched in size"
     assert run(found["again"].split()[1:]) == 0

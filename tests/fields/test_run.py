@@ -13,7 +13,6 @@ import torch
 from whence.errors import UserError
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS
-from whence.fields.measures import psnr
 from whence.fields.pictures import write
 from whence.fields.run import Run, diversity
 from whence.fields.stored import load
@@ -169,8 +168,3 @@ def test_diversity_by_hand() -> None:
                 for j in range(i):
                     cosines.append(row[i] @ row[j] / np.linalg.norm(row[i]) / np.linalg.norm(row[j]))
         assert found[name] == pytest.approx(1 - np.mean(cosines), abs=1e-5)
-
-
-def test_psnr_of_the_mean_over_rows_is_the_mean_of_psnr() -> None:
-    said, truth = torch.rand(4, 3, 16, 16), torch.rand(4, 3, 16, 16)
-    assert psnr(said, truth).shape == (4,)

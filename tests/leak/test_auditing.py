@@ -17,6 +17,7 @@ from whence.leak.adapters.any_module import subject_of
 from whence.leak.adapters.transformers_model import load
 from whence.leak.auditing import audit
 from whence.leak.influence import embedded, gradient_share
+from whence.leak.shift import shift_effect
 
 
 def test_minilm_leaks_through_learned_absolute_positions() -> None:
@@ -129,6 +130,19 @@ def test_noise_is_not_taken_for_position(cures: str, model: dict[str, str]) -> N
 def test_noise_does_not_hide_position() -> None:
     subject = job_of(backbone="transformer", temporal="sinusoidal", replacement="noise").subject()
     assert audit(subject, (0.5, 1.0)).verdict.outcome == "leaky"
+
+
+def test_looks_at_noisy_models(slow: bool) -> None:
+    """Many looks, each at other noise: none at a model without position finds any, all at one with position do."""
+    torch.manual_seed(0)
+    looks = 60 if slow else 12
+
+    def found(temporal: str) -> list[bool]:
+        subject = job_of(backbone="transformer", temporal=temporal, replacement="noise").subject()
+        return [shift_effect(subject, 0.5, 1.0, seed)["of_prediction"] > 0 for seed in range(looks)]
+
+    assert sum(found("none")) == 0
+    assert sum(found("sinusoidal")) == looks
 
 
 class Windowed(nn.Module):

@@ -46,7 +46,10 @@ class Ablation(Spec):
         if self.axis == "hyponet":
             return {name: {"hyponet": name} for name in ("cross_attention", *HYPONETS.names())}
         attention = [("sinusoidal", "sinusoidal"), ("learned", "learned"), ("rope", "rope"), ("no encoding", "none")]
-        found: dict[str, dict[str, Any]] = {"LP + bimamba": {"mixer": "bimamba", "encoding": "none"}}
+        found: dict[str, dict[str, Any]] = {
+            "LP + bimamba": {"mixer": "bimamba", "encoding": "none"},
+            "LP + bimamba, sinusoidal": {"mixer": "bimamba", "encoding": "sinusoidal"},
+        }
         for name, encoding in attention:
             found[f"LP + Transformer, {name}"] = self._matched({"mixer": "attention", "encoding": encoding})
         return found
