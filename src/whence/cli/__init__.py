@@ -14,6 +14,7 @@ from whence.errors import UserError, not_allowed
 VERBS = {
     "arena": "compare positional encodings on tasks, within and beyond the training length",
     "leak": "does a masked model predict from content or from position, and what stops it?",
+    "features": "which learned features are about position? (so far: collect hidden states)",
     "fields": "a picture, a sound or a volume at any resolution, from learnable position tokens",
     "train": "train one model: one task, one encoding, one seed",
     "report": "a page, picture or table of stored runs and comparisons",
@@ -24,6 +25,8 @@ VERBS = {
     "tasks": "list the tasks and the scores that need no skill",
     "runs": "list, show, export, verify, resume or remove stored runs",
 }
+
+SLOW_TO_START = ("arena", "leak", "features", "fields", "train", "report", "compare", "reproduce")
 
 HELP = f"""whence {__version__}: whence does a model know where?
 
@@ -56,7 +59,10 @@ def run(arguments: list[str]) -> int:
         verb = arguments[0]
         if verb not in VERBS:
             raise not_allowed("verb", verb, list(VERBS))
-        if verb in ("arena", "leak", "fields", "train", "report", "compare", "reproduce") and sys.stderr.isatty():
+        if (
+            verb in ("arena", "leak", "features", "fields", "train", "report", "compare", "reproduce")
+            and sys.stderr.isatty()
+        ):
             print("whence: starting (loading torch) …", file=sys.stderr)
         return importlib.import_module(f"whence.cli.{verb}").main(arguments[1:])
     except UserError as error:

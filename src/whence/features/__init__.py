@@ -1,0 +1,1 @@
+"""Which learned features are about position? Sparse autoencoders that know where activations come from."""

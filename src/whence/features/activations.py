@@ -1,0 +1,139 @@
+"""Hidden states on disk, each with the token, the position and the sequence that it belongs to.
+
+<store>/activations/<name>/spec.json            sealed  what was collected
+                           tokens.safetensors           ids (sequences, context), and which sequences are held out
+                           shard-*.safetensors          states, bfloat16 (sequences of the shard, context, width)
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from whence.errors import UserError, not_allowed
+from whence.runs.files import Corrupt, read_sealed
+from whence.runs.store import Store
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SHARD = 64
+"""Sequences per file."""
+Split = Literal["train", "held out"]
+CONTENT, SPECIAL, FIRST = 0, 1, 2
+"""Flags of a position: an ordinary token, one that the tokenizer put there, the first of its sequence."""
+
+
+@dataclass(frozen=True)
+class Activations:
+    """A finished collection, read where it lies."""
+
+    path: Path
+    spec: dict[str, Any]
+
+    @classmethod
+    def open(cls, store: Store, name: str) -> Activations:
+        found = cls(folder(store, name), {})
+        try:
+            spec = read_sealed(found.path / "spec.json")
+        except FileNotFoundError:
+            raise not_allowed("activations", name, [path.name for path in collections(store)]) from None
+        except (OSError, Corrupt) as damage:
+            raise UserError(f"activations: {name!r} cannot be read ({damage}).", field="activations") from None
+        found = cls(found.path, spec)
+        if missing := found.missing():
+            raise UserError(
+                f"activations: {name!r} is not complete: {len(missing)} of {found.shards} parts are missing. "
+                "The command that began it goes on with it.",
+                field="activations",
+            )
+        return found
+
+    @property
+    def shards(self) -> int:
+        return -(-self.spec["sequences"] // SHARD)
+
+    def missing(self) -> list[int]:
+        return [index for index in range(self.shards) if not shard_path(self.path, index).exists()]
+
+    @property
+    def width(self) -> int:
+        return self.spec["width"]
+
+    @property
+    def context(self) -> int:
+        return self.spec["context"]
+
+    @functools.cached_property
+    def _about(self) -> dict[str, Tensor]:
+        return load_file(self.path / "tokens.safetensors")
+
+    @property
+    def tokens(self) -> Tensor:
+        """(sequences, context) ids"""
+        return self._about["ids"]
+
+    @property
+    def flags(self) -> Tensor:
+        """(context,): CONTENT, SPECIAL or FIRST; the same for all sequences"""
+        return self._about["flags"]
+
+    def sequences(self, split: Split) -> Tensor:
+        held = self._about["held"].bool()
+        return (held if split == "held out" else ~held).nonzero().flatten()
+
+    def places(self, split: Split, flags: tuple[int, ...] = (CONTENT,)) -> Tensor:
+        """(n, 2): sequence and position of every state of a split with one of the flags."""
+        wanted = torch.isin(self.flags, torch.tensor(flags)).nonzero().flatten()
+        return torch.cartesian_prod(self.sequences(split), wanted)
+
+    def states(self, places: Tensor) -> Tensor:
+        """(n, width) float32 at (n, 2) sequences and positions."""
+        found = torch.empty(len(places), self.width, dtype=torch.bfloat16)
+        shard = places[:, 0] // SHARD
+        for index in shard.unique().tolist():
+            here = (shard == index).nonzero().flatten()
+            rows = places[here]
+            inside = (rows[:, 0] % SHARD) * self.context + rows[:, 1]
+            found[here] = torch.from_numpy(self._mapped(index)[inside.numpy()]).view(torch.bfloat16)
+        return found.float()
+
+    @functools.cached_property
+    def _maps(self) -> dict[int, np.ndarray]:
+        return {}
+
+    def _mapped(self, index: int) -> np.ndarray:
+        """A shard as int16 (states, width), read from disk only where it is looked at."""
+        if index not in self._maps:
+            path = shard_path(self.path, index)
+            with path.open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                about = json.loads(file.read(length))["states"]
+            begin = 8 + length + about["data_offsets"][0]
+            count = about["shape"][0] * about["shape"][1]
+            self._maps[index] = np.memmap(path, np.int16, "r", begin, (count, self.width))
+        return self._maps[index]
+
+
+def folder(store: Store, name: str) -> Path:
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"name: {name!r} is no name. Allowed: letters, digits, dots, dashes and underscores.", field="name"
+        )
+    return store.root / "activations" / name
+
+
+def collections(store: Store) -> list[Path]:
+    place = store.root / "activations"
+    return sorted(path for path in place.iterdir() if (path / "spec.json").exists()) if place.is_dir() else []
+
+
+def shard_path(path: Path, index: int) -> Path:
+    return path / f"shard-{index:05d}.safetensors"

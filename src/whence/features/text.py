@@ -1,0 +1,79 @@
+"""Texts that activations are collected on: the packaged labelled sets, or a file of one's own."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import hashlib
+import io
+from pathlib import Path
+
+from whence.errors import UserError, not_allowed
+from whence.packaged import packaged
+
+PROBES = "probes"
+"""The name of all packaged sets together."""
+HELD_OUT = 10
+"""One document in so many is never trained on."""
+LARGEST = 2**30
+
+
+def documents(text: str) -> list[str]:
+    """Every document once, in an order that depends on the documents alone."""
+    found = _probes() if text == PROBES else _file(Path(text))
+    return sorted(dict.fromkeys(found), key=_address)
+
+
+def held_out(document: str) -> bool:
+    """By what it says, so that a document is held out from every collection that it is part of."""
+    return int(_address(document)[:8], 16) % HELD_OUT == 0
+
+
+def labelled(name: str) -> list[tuple[str, str]]:
+    """(text, label) of one packaged set."""
+    path = _folder() / f"{name}.csv.zst"
+    if name not in sets():
+        raise not_allowed("set", name, sets())
+    return [(row["prompt"], row["target"]) for row in _rows(path)]
+
+
+@functools.cache
+def sets() -> list[str]:
+    return sorted(path.name.removesuffix(".csv.zst") for path in _folder().glob("*.csv.zst"))
+
+
+def _probes() -> list[str]:
+    return [text for name in sets() for text, _ in labelled(name) if text.strip()]
+
+
+def _folder() -> Path:
+    place = "sae_probes/data/cleaned_data"
+    return packaged("sae-probes", place, field="text", what="labelled text", also="zstandard")
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        import zstandard
+    except ImportError:
+        raise UserError("text: packaged sets need zstandard. Run: pip install zstandard", field="text") from None
+    csv.field_size_limit(LARGEST)
+    with path.open("rb") as file:
+        table = zstandard.ZstdDecompressor().stream_reader(file).read().decode(errors="replace")
+    return list(csv.DictReader(io.StringIO(table)))
+
+
+def _file(path: Path) -> list[str]:
+    """Documents are separated by empty lines."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise UserError(f"text: {str(path)!r} is larger than 1 GiB.", field="text")
+        whole = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise UserError(
+            f"text: {str(path)!r} cannot be read as text. Allowed: {PROBES}, or a text file.", field="text"
+        ) from None
+    return [part.strip() for part in whole.split("\n\n") if part.strip()]
+
+
+def _address(document: str) -> str:
+    return hashlib.sha256(document.encode()).hexdigest()

@@ -1,0 +1,150 @@
+"""Hidden states with their positions: the right ones, held out by document, and resumed bit by bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from whence.cli import run
+from whence.errors import UserError
+from whence.features.activations import CONTENT, FIRST, SPECIAL, Activations, shard_path
+from whence.features.collect import Collection, collect
+from whence.features.text import documents, held_out, labelled, sets
+from whence.models.pretrained import default_text, pretrained
+from whence.runs.store import Store
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("text") / "book.txt"
+    path.write_text(default_text())
+    return str(path)
+
+
+def small(book: str, **changes: object) -> Collection:
+    return Collection.read({"tokens": 2400, "context": 16, "text": book, "layer": 2, **changes})
+
+
+@pytest.fixture(scope="module")
+def kept(book: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Activations]:
+    store = Store(tmp_path_factory.mktemp("store"))
+    store.prepare()
+    collect(small(book), store, "some")
+    return store, Activations.open(store, "some")
+
+
+def test_states_are_those_of_the_whole_model(kept: tuple[Store, Activations]) -> None:
+    """transformers' own hidden_states, computed without stopping, are the oracle."""
+    _, found = kept
+    model, _ = pretrained("minilm")
+    with torch.no_grad():
+        whole = model(input_ids=found.tokens[:5].long(), output_hidden_states=True).hidden_states[2]
+    places = torch.cartesian_prod(torch.arange(5), torch.arange(16))
+    states = found.states(places).view(5, 16, -1)
+    torch.testing.assert_close(states, whole, atol=0.03, rtol=0.01)  # bfloat16
+    shuffled = places[torch.randperm(80)]
+    assert torch.equal(found.states(shuffled), states[shuffled[:, 0], shuffled[:, 1]])
+
+
+@pytest.mark.parametrize("layer", [0, 6])
+def test_the_ends_of_the_model(book: str, tmp_path: Path, layer: int) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    found = Activations.open(store, collect(small(book, layer=layer, tokens=100), store).name)
+    model, _ = pretrained("minilm")
+    with torch.no_grad():
+        whole = model(input_ids=found.tokens[:2].long(), output_hidden_states=True).hidden_states[layer]
+    states = found.states(torch.cartesian_prod(torch.arange(2), torch.arange(16))).view(2, 16, -1)
+    torch.testing.assert_close(states, whole, atol=0.03, rtol=0.01)
+
+
+def test_special_and_first_tokens_are_flagged_and_documents_held_out(kept: tuple[Store, Activations]) -> None:
+    _, found = kept
+    assert found.flags.tolist() == [FIRST, *[CONTENT] * 14, SPECIAL]
+    _, tokenizer = pretrained("minilm")
+    assert set(found.tokens[:, 0].tolist()) == {tokenizer.cls_token_id}
+    assert set(found.tokens[:, -1].tolist()) == {tokenizer.sep_token_id}
+    train, held = found.places("train"), found.places("held out")
+    assert len(train) >= 2400
+    assert not set(train[:, 0].tolist()) & set(held[:, 0].tolist())
+    assert set(train[:, 1].tolist()) == set(range(1, 15))
+    assert len(found.places("train", (CONTENT, SPECIAL, FIRST))) == len(found.sequences("train")) * 16
+
+
+def test_held_out_text_is_nowhere_in_training(kept: tuple[Store, Activations], book: str) -> None:
+    _, found = kept
+    _, tokenizer = pretrained("minilm")
+    words = {
+        split: tokenizer.decode(found.tokens[found.sequences(split)][:, 1:-1].flatten())
+        for split in ("train", "held out")
+    }
+    apart = [text for text in documents(book) if held_out(text) and len(text) > 100]
+    shown = [tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"])[:80] for text in apart]
+    assert any(text in words["held out"] for text in shown)
+    assert not any(text in words["train"] for text in shown)
+
+
+def test_packaged_sets_are_deduplicated() -> None:
+    assert len(sets()) > 100
+    name = next(name for name in sets() if "agnews" in name)
+    rows = labelled(name)
+    assert len(rows) > 1000
+    assert {label for _, label in rows} == {"0", "1"}
+    with pytest.raises(UserError, match="set"):
+        labelled("no_such_set")
+
+
+def test_a_killed_collection_ends_as_if_it_had_not_been(book: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "whence", "features", "collect", "--text", book, "--context", "16", "--layer", "2"]
+    command += ["--tokens", "6000", "--json", "--name", "some", "--store"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    whole = subprocess.run([*command, str(tmp_path / "whole")], env=environment, capture_output=True, check=True)
+    assert json.loads(whole.stdout)["states"] >= 6000
+    first = tmp_path / "parts" / "activations" / "some"
+    process = subprocess.Popen([*command, str(tmp_path / "parts")], env=environment, stderr=subprocess.DEVNULL)
+    while not shard_path(first, 1).exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = len(list(first.glob("shard-*")))
+    subprocess.run([*command, str(tmp_path / "parts")], env=environment, capture_output=True, check=True)
+    names = sorted(path.name for path in first.iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "whole" / "activations" / "some").iterdir())
+    assert before < len(names) - 2, "it was killed in the middle"
+    for name in names:
+        assert (first / name).read_bytes() == (tmp_path / "whole" / "activations" / "some" / name).read_bytes()
+
+
+def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, Activations]) -> None:
+    store, _ = kept
+
+    def refuse(words: str, name: str = "", **changes: object) -> None:
+        with pytest.raises(UserError, match=words):
+            collect(small(book, **changes), store, name)
+
+    refuse("too deep", layer=9)
+    refuse("takes up to", context=4096)
+    refuse("holds other states", name="some", layer=3)
+    refuse("no name", name="../out")
+    refuse("cannot be read as text", text=str(tmp_path / "missing.txt"), name="other")
+    refuse("asked for", tokens=10_000_000, name="other")
+    refuse("not known", model="nowhere", name="other")
+    with pytest.raises(UserError, match="some"):
+        Activations.open(store, "nowhere")
+    collect(small(book, tokens=1000), store, "gap")
+    shard_path(store.root / "activations" / "gap", 0).unlink()
+    with pytest.raises(UserError, match="not complete"):
+        Activations.open(store, "gap")
+
+
+def test_the_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["features"]) == 0
+    assert "collect" in capsys.readouterr().out
