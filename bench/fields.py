@@ -18,12 +18,12 @@ import torch
 
 from record import record
 from rounds import best_of
-from whence.fields.cost import TRANSFORMER, by_tokens, crossing, model_of, rendering_peak
+from whence.fields.cost import beside_a_transformer, by_tokens, crossing, model_of, rendering_peak
 from whence.fields.model import FieldSpec
 
 TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
-SIDES = {"bimamba": {"mixer": "bimamba", "encoding": "none"}, "transformer": TRANSFORMER}
-COLOURS = {"bimamba": "#0072B2", "transformer": "#E69F00"}
+SIDES = beside_a_transformer(FieldSpec(), "bimamba")
+COLOURS = {"bimamba": "#0072B2", "Transformer": "#E69F00"}
 WIDTH, HEIGHT, LEFT, BELOW = 640, 400, 70, 50
 
 
@@ -38,8 +38,8 @@ def main(rounds: int) -> None:
             found[name][tokens] = 1000 * seconds
         needed = "  ".join(f"{name} {memory[name][tokens]['mib']:6.1f} MiB" for name in SIDES)
         took = "  ".join(f"{name} {found[name][tokens]:8.1f} ms" for name in SIDES)
-        print(f"{tokens:>6} tokens  {took}  {times['transformer'] / times['bimamba']:5.2f}×   {needed}", flush=True)
-    meet = crossing(found["bimamba"], found["transformer"])
+        print(f"{tokens:>6} tokens  {took}  {times['Transformer'] / times['bimamba']:5.2f}×   {needed}", flush=True)
+    meet = crossing(found["bimamba"], found["Transformer"])
     print("the Transformer is faster throughout" if meet is None else f"bimamba is faster from {meet:,.0f} tokens on")
     large = {o: rendering_peak(FieldSpec(), (128, 128), (4096, 4096), o) for o in ("field", "render")}
     print("128×128 → 4096×4096, beyond the model: " + ", ".join(f"{o} {mib:.0f} MiB" for o, mib in large.items()))

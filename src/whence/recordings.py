@@ -33,13 +33,14 @@ def read_npy(path: Path, shapes: dict[int, str]) -> Tensor:
         values = np.load(path, allow_pickle=False, mmap_mode="r")
     except (ValueError, OSError, EOFError) as error:
         raise UserError(f"data: {str(path)!r} cannot be read as an array ({error}).", field="data") from None
-    if values.ndim not in shapes or values.dtype.kind not in "fiu" or values.nbytes > LARGEST:
+    if values.ndim not in shapes or values.dtype.kind not in "fiu" or 4 * values.size > LARGEST:
         raise UserError(
             f"data: {str(path)!r} holds {values.dtype} of shape {values.shape}. Allowed: numbers of shape "
-            f"{' or '.join(shapes.values())}, up to 2 GiB.",
+            f"{' or '.join(shapes.values())}, up to {LARGEST // 4:,} of them.",
             field="data",
         )
-    if not np.isfinite(values).all() or np.abs(values, dtype=np.float64).max(initial=0) > LARGEST_VALUE:
+    ends = [float(values.min()), float(values.max())] if values.size else []  # also finds what is no number
+    if not all(abs(end) <= LARGEST_VALUE for end in ends):
         raise UserError(
             f"data: {str(path)!r} holds values that are no numbers, or beyond {LARGEST_VALUE:g}. Allowed: finite ones.",
             field="data",

@@ -166,7 +166,7 @@ def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found = json.loads(capsys.readouterr().out)
         sizes = [row["parameters"] for row in found["rows"]]
         assert all(len(row["psnr"]["1"]["per_seed"]) == 2 for row in found["rows"])
-        assert all(row["cost"]["encode"] > 0 and row["cost"]["memory"] >= 0 for row in found["rows"])
+        assert all(row["cost"]["encode"] > 0 and "memory" in row["cost"] for row in found["rows"])
         if axis == "encoder":
             assert max(sizes) < 1.02 * min(sizes), "matched in size"
     assert run(found["again"].split()[1:]) == 0

@@ -88,7 +88,8 @@ def test_a_place_between_two_tokens_is_between_them() -> None:
 
 def test_hierarchies_have_a_coarse_and_a_fine_set() -> None:
     made = PositionTokens(D, count=20, placement="hierarchical")
-    assert made.levels.tolist() == [0] * 4 + [1] * 16
+    assert torch.allclose(made.reach(1), torch.tensor([5.0] * 4 + [1.25] * 16))
+    assert torch.allclose(made.reach(2), made.reach(1).sqrt())
     assert torch.allclose(made.shares()[:4], (torch.arange(4) + 0.5).double() / 4)
     assert torch.allclose(made.shares()[4:], (torch.arange(16) + 0.5).double() / 16)
 

@@ -24,19 +24,18 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize("size", [(24, 36), (17, 23), (12, 50), (61, 9)])
-@pytest.mark.parametrize("kind", ["linear", "cubic"])
-def test_larger_is_pillows(size: tuple[int, int], kind: Kind) -> None:
-    """But for cubic at edges, where Pillow leaves out what is not there."""
+def test_linear_is_pillows(size: tuple[int, int]) -> None:
     x = noise(1, 1, 12, 9)
-    resample = Image.Resampling.BILINEAR if kind == "linear" else Image.Resampling.BICUBIC
-    theirs = np.asarray(Image.fromarray(x[0, 0].float().numpy()).resize(size[::-1], resample))
-    ours = resize(x.float(), size, kind)[0, 0].numpy()
-    edges = [
-        0 if kind == "linear" or new == old else -(-2 * new // old) for new, old in zip(size, (12, 9), strict=True)
-    ]
-    inside = tuple(slice(edge, new - edge) for edge, new in zip(edges, size, strict=True))
-    assert ours[inside].size > 8
-    assert ours[inside] == pytest.approx(theirs[inside], abs=2e-6)
+    theirs = np.asarray(Image.fromarray(x[0, 0].float().numpy()).resize(size[::-1], Image.Resampling.BILINEAR))
+    assert resize(x.float(), size, "linear")[0, 0].numpy() == pytest.approx(theirs, abs=2e-6)
+
+
+@pytest.mark.parametrize("size", [(24, 36), (17, 23), (12, 50), (61, 9)])
+@pytest.mark.parametrize("kind", ["linear", "cubic"])
+def test_larger_is_torchs(size: tuple[int, int], kind: Kind) -> None:
+    x = noise(2, 3, 12, 9)
+    theirs = functional.interpolate(x, size, mode=f"bi{kind}", align_corners=False)
+    assert torch.allclose(resize(x, size, kind), theirs, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["linear", "cubic"])
@@ -89,7 +88,7 @@ def test_constants_stay_constant(kind: Kind, old: tuple[int, ...], new: tuple[in
     assert torch.allclose(found, torch.tensor(0.7), atol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "old", "new"), [("linear", 12, 40), ("cubic", 12, 40), ("area", 12, 4)])
+@pytest.mark.parametrize(("kind", "old", "new"), [("linear", 12, 40), ("area", 12, 4)])
 def test_ramps_stay_ramps_inside(kind: Kind, old: int, new: int) -> None:
     """Places are centres of pixels, on an axis from 0 to 1."""
 

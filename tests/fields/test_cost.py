@@ -30,7 +30,7 @@ def test_more_tokens_need_more() -> None:
 
 
 def test_memory_beyond_the_model() -> None:
-    assert 0 <= encoding_peak(SMALL, 3, (32, 32)) < 64
+    assert 0 < encoding_peak(FieldSpec(), 3, (128, 128)) < 64
 
 
 @pytest.mark.parametrize("output", ["field", "render"])

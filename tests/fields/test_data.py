@@ -51,8 +51,12 @@ def test_draws(name: str, shape: tuple[int, ...]) -> None:
         assert torch.equal(signals, data.draw(generator(0), 4, split))
     assert (data.channels, *data.true) == shape
     assert len(data.inputs) == data.axes == len(shape) - 1
-    if name != "volume":  # there every draw is new anyway
-        assert not torch.equal(drawn["train"], drawn["test"])
+    if name.startswith(("outlines", "digits", "emoji")):  # nothing of one split is in another
+        many = {
+            split: {tuple(one.flatten()[:64].tolist()) for one in data.draw(generator(0), 60, split)}
+            for split in SPLITS
+        }
+        assert len(many["train"] & many["test"]) <= (1 if name == "emoji" else 0)
 
 
 @needs_font
@@ -65,7 +69,9 @@ def test_an_emoji_is_drawn_over_white_as_pillow_draws_it() -> None:
     canvas = Image.new("RGBA", (136, 128), "white")
     ImageDraw.Draw(canvas).text((0, 0), "🎈", font=ImageFont.truetype(font, 109), embedded_color=True, anchor="lt")
     drawn = torch.from_numpy(np.asarray(canvas.convert("RGB")).copy()).permute(2, 0, 1)[:, :, 4:132] / 255
-    pictures = torch.stack([_picture(file) for file in _files(Path(font))])
+    files = _files(Path(font))
+    assert not set(files["train"]) & (set(files["test"]) | set(files["validation"]))
+    pictures = torch.stack([_picture(file) for split in SPLITS for file in files[split]])
     assert len(pictures) > 3000
     assert float((pictures - drawn).square().mean((1, 2, 3)).min()) < 1e-3, "the balloon is among them"
 
@@ -82,10 +88,15 @@ def test_arrays_of_ones_own(tmp_path: Path, axes: int, channels: int, shape: tup
     data = run.data.build()
     drawn = data.draw(generator(0), 3, "test")
     assert drawn.shape == (3, channels or 1, *(16,) * axes)
-    # a piece of a held-out signal: undo the scaling, and look for its first number there
-    first = float(drawn[0, 0].flatten()[0]) * (values.max() - values.min()) + values.min()
-    held = values[2::6]
-    assert np.isclose(held[..., 0] if channels else held, first, atol=1e-4).any()
+    # a piece of a held-out signal: undo the scaling, and look for a number of it there
+    first = values[..., 0] if channels else values
+    known = first[[i for i in range(len(first)) if i % 6 not in (1, 2)]]
+    inside = drawn[0, 0][(drawn[0, 0] > 0) & (drawn[0, 0] < 1)]
+    there = (float(inside.flatten()[0]) - 0.05) / 0.9 * (known.max() - known.min()) + known.min()
+    assert np.isclose(first[2::6], there, atol=1e-4).any()
+    train = data.draw(generator(0), 50, "train")
+    assert float(train.min()) >= 0.05 - 1e-6
+    assert float(train.max()) <= 0.95 + 1e-6
     store = Store(tmp_path)
     store.prepare()
     assert execute(run, store, Conditions(threads=1, device="cpu"))["state"] == "finished"
@@ -105,7 +116,7 @@ def test_numbers_that_cannot_be_used(tmp_path: Path) -> None:
     refuse(broken, "finite")
     refuse(np.full((9, 40), np.inf), "finite")
     refuse(fine[:2], "3 or more")
-    refuse(fine[:, :12], "16 points per axis")
+    refuse(fine[:, :12], "16 per axis")
     refuse(np.ones((9, 40)), "vary")
     refuse(fine, "shape", ",axes=2")
     refuse(np.stack([fine] * 3, -1), "last axis", ",channels=4")
@@ -128,6 +139,37 @@ def test_changed_files_are_other_data(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="changed"):
         before.check()
     after.check()
+
+
+@needs_font
+def test_skin_tones_stay_together() -> None:
+    """A hand in six colours is in one split, and nothing is in two."""
+    from whence.fields.data.emoji import _files, _opened, family
+
+    font = next(Path(path) for path in PLACES if Path(path).is_file())
+    glyphs, parents = _opened(font)
+    hand = [name for name in glyphs if family(name, parents) == "u1F44B"]
+    assert len(hand) == 6, "waving, without and with five tones"
+    files = _files(font)
+    assert sum(bool({glyphs[name] for name in hand} & set(files[split])) for split in SPLITS) == 1
+    assert sum(map(len, files.values())) == len(set(glyphs.values()))
+
+
+def test_a_long_picture_has_at_least_one_size(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "mine", 3)
+    write(folder / "p0.png", torch.rand(3, 33, 1700))
+    run = Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
+    run.check()
+    assert run.data.build().draw(generator(0), 2, "train").shape == (2, 3, 32, 32)
+
+
+def test_one_spelling_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.random.default_rng(0).random((9, 40)))
+    spelled = [Run.read({"data": f"{name}:size=8,factor=2"}) for name in ("a.npy", "./a.npy")]
+    assert spelled[0].id == spelled[1].id
+    with pytest.raises(UserError, match="not a folder"):
+        Run.read({"data": "folder"})
 
 
 def test_a_picture_that_is_too_small_is_refused_before_any_work(tmp_path: Path) -> None:

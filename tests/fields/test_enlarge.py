@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
 from tests.fields.test_model import made, signal
 from whence.errors import UserError
 from whence.fields.coordinates import cell, grid
-from whence.fields.enlarge import enlarge, size_of
+from whence.fields.enlarge import _begins, enlarge, size_of
 from whence.fields.tiles import Output, decode
 
 
@@ -22,6 +24,7 @@ from whence.fields.tiles import Output, decode
         ((7, 40), (21, 120)),
         ((50, 9), (3, 200)),
         ((33, 33), (1, 1)),
+        ((3, 30_000), (1, 90)),
     ],
 )
 def test_any_size(output: str, given: tuple[int, int], asked: tuple[int, int]) -> None:
@@ -52,6 +55,23 @@ def test_a_picture_in_one_window_is_as_decoded(output: Output) -> None:
     assert (found - whole[:, 8:24, 8:24]).abs().max() <= 0.51 / 255
 
 
+@pytest.mark.parametrize("side", [8, 9, 12, 16])
+def test_a_picture_of_the_models_own_size_is_one_window(side: int) -> None:
+    """What is measured on crops is what is rendered."""
+    model = made(size=(side, side), patch=1)
+    x = signal((side, side), rows=1)
+    found = enlarge(model, x[0], (2 * side, 2 * side), "field").float() / 255
+    assert (found - decode(model, x, (2 * side, 2 * side), "field")[0].clamp(0, 1)).abs().max() <= 0.51 / 255
+
+
+@pytest.mark.parametrize("count", [17, 30, 40, 41, 100])
+def test_windows_lie_inside_and_leave_nothing_out(count: int) -> None:
+    begins = _begins(16, count)
+    assert begins[0] == 0
+    assert begins[-1] == count - 16
+    assert all(0 < b - a <= 16 - 2 * 4 for a, b in itertools.pairwise(begins))
+
+
 def test_blocks_and_unheard_tokens_change_nothing() -> None:
     """Decoding asks block by block and leaves out tokens that no point hears; asking for all at once does not."""
     model, x = made(lps=49), signal(rows=2)
@@ -71,7 +91,7 @@ def test_sizes(text: str, expected: tuple[int, int]) -> None:
     assert size_of(text, 30, 60) == expected
 
 
-@pytest.mark.parametrize("text", ["0", "-3", "x", "1x2x3", "big", "9000", "8193x1", "", "1.5"])
+@pytest.mark.parametrize("text", ["0", "-3", "x", "1x2x3", "big", "9000", "8193x1", "", "1.5", "1024²", "9" * 5000])
 def test_sizes_that_are_none(text: str) -> None:
     with pytest.raises(UserError, match="size"):
         size_of(text, 30, 60)

@@ -12,6 +12,7 @@ from whence.encodings.position_tokens import Placement
 from whence.fields.baselines import resize
 from whence.fields.coordinates import cell, grid, scan_order
 from whence.fields.hyponets import HYPONETS
+from whence.fields.hyponets.base import Attended
 from whence.fields.model import FieldModel, FieldSpec, _patches
 from whence.fields.render import enlarged
 from whence.fields.tiles import decode
@@ -99,6 +100,38 @@ def test_every_placement(placement: str, conditional: bool) -> None:
     assert encoded.lps.shape == (3, 9, 16)
     assert encoded.locations.min() >= 0
     assert encoded.locations.max() <= 1
+
+
+def test_random_places_differ_from_seed_to_seed() -> None:
+    spec = FieldSpec(placement="random", d_model=16, layers=1, lps=9)
+    places = [spec.build(3, (16, 16), draw).encode(signal()).locations for draw in (0, 0, 1)]
+    assert torch.equal(places[0], places[1])
+    assert not torch.equal(places[0], places[2])
+
+
+def test_places_do_not_lie_between_lines() -> None:
+    """Read line by line, a token at a line's end has the place of a neighbour, not one in the middle of the picture."""
+    model = made(lps=32, order="raster", patch=4)
+    places = model.encode(signal()).locations[0]
+    centres = grid((4, 4))
+    assert float(torch.cdist(places, centres).min(1).values.max()) < 0.13
+    assert model.encode(signal()).locations.shape == (1, 32, 2)
+
+
+def test_coarse_tokens_reach_farther() -> None:
+    model = made(lps=20, placement="hierarchical")
+    middle = torch.full((1, 1, 2), 0.5)
+    away = torch.full((1, 20, 2), 0.5) + torch.tensor([0.2, 0.0])
+    assert isinstance(model.hyponet, Attended)
+    heard = model.hyponet.nearness(away, middle)[0].mean(0)[0]
+    assert float(heard[:4].min()) > float(heard[4:].max())
+
+
+def test_two_axes_of_position() -> None:
+    model = made(mixer="attention", encoding="rope:layout=axial", d_model=32)
+    assert decode(model, signal(), (16, 16), "field").isfinite().all()
+    with pytest.raises(ValueError, match="reads 2 axes"):
+        made((16,), mixer="attention", encoding="rope:layout=axial", d_model=32)
 
 
 def test_the_field_knows_nothing_but_the_position_tokens() -> None:

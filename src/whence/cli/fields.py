@@ -52,7 +52,7 @@ through the model window by window, so that memory stays bounded."""
 ABLATE = """Vary one part of the model, all else equal, over paired seeds; scored is the field, without the render.
 
   whence fields ablate --axis lps --seeds 3           16 to 256 position tokens
-  whence fields ablate --axis placement --seeds 6     where they stand among the others
+  whence fields ablate --axis placement --seeds 10    where they stand among the others
   whence fields ablate --axis encoder                 bidirectional Mamba against Transformers of the same size
   whence fields ablate --axis hyponet                 what turns position tokens into values
 
@@ -73,7 +73,10 @@ class Timed(Engine):
     """Where and how to run: none of this changes what a run is."""
 
     minutes: float | None = Field(
-        default=None, gt=0, le=10_000, description="about how long: as many steps as fit are worked out on this machine"
+        default=None,
+        gt=0,
+        le=10_000,
+        description="instead of --steps: about how long; how many fit is worked out here",
     )
 
 
@@ -98,11 +101,14 @@ def main(arguments: list[str]) -> int:
 def _train(arguments: list[str]) -> int:
     from whence.cli.sweep import leave, run_specs
     from whence.fields.pace import for_minutes
+    from whence.fields.pictures import need_pillow
     from whence.fields.run import Run
     from whence.runs.store import Store
 
     run, engine = parse(Run, Timed, arguments, prog="whence fields train", description=TRAIN)
     run.check()
+    if run.data.build().axes > 1:
+        need_pillow("data")  # for the report
     if engine.minutes is not None:
         store = Store(engine.store)
         store.prepare()
@@ -134,7 +140,7 @@ def _train(arguments: list[str]) -> int:
 
 
 def _report(run: Run, store: Any, again: str) -> Path:
-    from whence.fields.cost import TRANSFORMER, by_tokens
+    from whence.fields.cost import beside_a_transformer, by_tokens, milliseconds
     from whence.fields.examples import drawn, side_by_side
     from whence.fields.stored import load
     from whence.report.fields import run_page
@@ -145,31 +151,31 @@ def _report(run: Run, store: Any, again: str) -> Path:
         model, _ = load(store, run.id)
         signals, x = drawn(run, SHOWN)
         columns = side_by_side(model, signals, x)
-        kept = ("mixer", "encoding", "d_model", "layers", "heads", "mlp_ratio")
-        mine = {name: value for name, value in spec.model_dump().items() if name in kept}
-        sides = {run.labels()["encoder"]: mine, "Transformer": {**mine, **TRANSFORMER}}
-        cost = {}
-        for name, fields in sides.items():
+        costs = {}
+        for name, fields in beside_a_transformer(spec, run.labels()["encoder"]).items():
             status.update(f"time and memory of {name} by number of tokens …")
-            cost[name] = by_tokens(fields)
-        page = run_page(run, folder.status(), folder.evaluations(), columns, x, cost, again)
+            costs[name] = by_tokens(fields)
+        facts = {"parameters": run.parameters(), **milliseconds(model)}
+        page = run_page(run, folder.status(), folder.evaluations(), columns, x, facts, costs, again)
         return write("fields", page, store.reports)
 
 
 def print_quality(status: dict[str, Any]) -> None:
     found = status["latest"]["test"]
-    names = ["field", "render", "linear", "cubic", "kernel"]
+    names = [
+        n for n in ("field", "render", "linear", "cubic", "kernel") if any(n in s for s in found["scales"].values())
+    ]
+    ours = [name for name in names if name in ("field", "render")]
     rows = []
     for scale, made in found["scales"].items():
         cells = [f"{made[name]['psnr']:.2f}" if name in made else "–" for name in names]
-        best = made.get("render", made["field"])
-        above = [f"{100 * best['above'][name]:.0f} %" if name in best.get("above", {}) else "–" for name in names[3:]]
-        alike = "–" if best["ssim"] is None else f"{best['ssim']:.3f}"
-        rows.append([f"×{scale}", *cells, alike, *above])
-    who = "render" if any("render" in made for made in found["scales"].values()) else "field"
+        alike = [_number(made.get(name, {}).get("ssim")) for name in ours]
+        best = made.get(ours[-1], {}).get("above", {})
+        above = [f"{100 * best[name]:.0f} %" if name in best else "–" for name in ("cubic", "kernel")]
+        rows.append([f"×{scale}", *cells, *alike, *above])
     print_table(
         "PSNR (dB) on signals never trained on",
-        ["scale", *names, "SSIM", f"{who} above cubic", "above kernel"],
+        ["scale", *names, *(f"SSIM {name}" for name in ours), f"{ours[-1]} above cubic", "above kernel"],
         rows,
     )
     swap = found["swap"]
@@ -177,6 +183,10 @@ def print_quality(status: dict[str, Any]) -> None:
         f"  field: with another signal's position tokens {swap['psnr']:.1f} dB instead of {swap['own']:.1f}; "
         f"diversity of position tokens {found['diversity']['raw']:.2f}, centred {found['diversity']['centred']:.2f}\n"
     )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 # --- render
@@ -267,10 +277,12 @@ def print_ablation(table: Table) -> None:
                 "–" if mean is None else f"{mean:.2f}" + (f" [{between[0]:.2f}, {between[1]:.2f}]" if between else "")
             )
         times = [f"{row.cost[name]:.1f}" if row.cost else "–" for name in ("encode", "decode", "memory")]
-        rows.append([row.name, *cells, f"{row.parameters:,}", *times, str(len(row.metrics))])
-    columns = ["variant", *(f"PSNR ×{scale}" for scale in scales), "parameters"]
+        chosen = row.mean(scales[0], "validation") if scales else None
+        known = "–" if chosen is None else f"{chosen:.2f}"
+        rows.append([row.name, known, *cells, f"{row.parameters:,}", *times, str(len(row.metrics))])
+    columns = ["variant", "validation ×1", *(f"test ×{scale}" for scale in scales), "parameters"]
     columns += ["encode ms", "decode ms", "MiB", "seeds"]
-    print_table(f"field on pictures never trained on: {table.title}", columns, rows)
+    print_table(f"PSNR (dB) of the field on signals never trained on: {table.title}", columns, rows)
     for line in table.findings:
         print(f"  {line}")
     print()

@@ -58,10 +58,19 @@ class Weave:
     def _apart(self, woven: Tensor) -> Tensor:
         return _take(woven, self.order.argsort(1).expand(len(woven), -1))
 
+    def nearest(self, values: Tensor) -> Tensor:
+        """Values of the tokens, (rows or 1, length, …), read at the inserted ones: those of the nearest token."""
+        index = self.at.detach().round().clamp(0, self.length - 1).long()
+        rows = max(len(values), len(index))
+        return _take(values.expand(rows, *values.shape[1:]), index.expand(rows, -1))
+
     def between(self, values: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Values of the tokens, (rows or 1, length, …), read at the inserted ones: linear between neighbours."""
+        """Values of the tokens, (rows or 1, length, …), read at the inserted ones: linear between neighbours.
+
+        A row without valid tokens has none to read; its first, padding, stands for them.
+        """
         values = values if values.is_floating_point() else values.double()
-        last = torch.tensor(self.length - 1.0) if valid is None else valid.sum(1, keepdim=True) - 1.0
+        last = torch.tensor(self.length - 1.0) if valid is None else (valid.sum(1, keepdim=True) - 1.0).clamp(min=0)
         at = self.at.clamp(min=0).minimum(last.to(self.at))
         if valid is not None:  # padding is moved behind, where nothing reads it
             values = _take(values.expand(len(valid), *values.shape[1:]), (~valid).int().argsort(dim=1, stable=True))

@@ -69,13 +69,13 @@ class PositionTokens(Encoding):
     def shift(self) -> Shift:
         return "ignored"  # they stand by order
 
-    @property
-    def levels(self) -> Tensor:
-        """(count,): 0 in the coarse set of a hierarchy, else 1."""
-        fine = torch.ones(self.count, dtype=torch.long, device=self.table.device)
+    def reach(self, axes: int) -> Tensor:
+        """(count,): how far apart tokens of the same set are, over what it would be if all were one set."""
+        found = torch.ones(self.count)
         if self.placement == "hierarchical":
-            fine[: self._coarse] = 0
-        return fine if self.kept is None else fine[self.kept.to(fine.device)]
+            found[: self._coarse] = (self.count / self._coarse) ** (1 / axes)
+            found[self._coarse :] = (self.count / max(1, self.count - self._coarse)) ** (1 / axes)
+        return found
 
     @property
     def _coarse(self) -> int:
@@ -136,8 +136,9 @@ def _since_the_one_before(weave: Weave, x: Tensor, valid: Tensor | None) -> Tens
 
     Those before it only: an LP that knew of tokens behind it would tell a causal model the future.
     """
-    heard = torch.ones(x.shape[:2], dtype=x.dtype, device=x.device) if valid is None else valid.to(x.dtype)
-    nothing = torch.zeros(len(x), weave.count, dtype=x.dtype, device=x.device)
+    dtype, x = x.dtype, x.float()  # sums over long sequences keep few digits in less
+    heard = torch.ones(x.shape[:2], device=x.device) if valid is None else valid.float()
+    nothing = torch.zeros(len(x), weave.count, device=x.device)
     sums = weave.weave(x * heard[..., None], nothing[..., None].expand(-1, -1, x.shape[-1])).cumsum(1)
     counts = weave.weave(heard, nothing).cumsum(1)
     by_place = weave.inserted(torch.arange(weave.order.shape[1], device=x.device)[None].expand(len(x), -1)).argsort(1)
@@ -148,4 +149,4 @@ def _since_the_one_before(weave: Weave, x: Tensor, valid: Tensor | None) -> Tens
     tokens = ordered_many.diff(dim=1, prepend=torch.zeros_like(ordered_many[:, :1]))
     means = gained / tokens.clamp(min=1)[..., None]
     back = by_place.argsort(1)
-    return means.gather(1, back[..., None].expand_as(means))
+    return means.gather(1, back[..., None].expand_as(means)).to(dtype)

@@ -24,14 +24,20 @@ class AblationTraining(FieldTraining):
     evaluations: int = Field(default=1, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
 
+class AblatedSpec(FieldSpec):
+    """The model: tokens, position tokens between them, a mixer, and what reads values off."""
+
+    render_width: int = Field(default=0, ge=0, description="features per input point of the residual render; 0: none")
+
+
 class Ablation(Spec):
     """What to vary, and over how many seeds."""
 
     axis: Axis = Field(default="lps", description="lps: how many; placement; encoder: mixers and encodings; hyponet")
-    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 nothing is decided")
+    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; fewer than 6 decide nothing")
     first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
     data: AnyData = Field(default=DATA.preferred("photos")[0], description="what to learn fields of")
-    model: FieldSpec = FieldSpec(render_width=0)
+    model: AblatedSpec = AblatedSpec()
     training: AblationTraining = AblationTraining()
 
     def variants(self) -> dict[str, dict[str, Any]]:

@@ -103,7 +103,7 @@ def only(model: FieldModel, kept: Sequence[int]) -> Iterator[None]:
 
 def prune(model: FieldModel, x: Tensor) -> dict[str, Any]:
     """What each position token contributes, and what is lost when the least of them go."""
-    few, count = x[:PROBED], model.spec.lps
+    few, rest, count = x[:PROBED], x[PROBED:], model.spec.lps  # ranked on some, judged on others
     everything = range(count)
 
     def quality(kept: Sequence[int], signals: Tensor) -> float:
@@ -118,7 +118,7 @@ def prune(model: FieldModel, x: Tensor) -> dict[str, Any]:
     left: dict[str, float] = {}
     for share in PRUNED:
         gone = set(worst_first[: min(count - 1, round(share * count))])
-        left[f"{share:g}"] = quality([index for index in everything if index not in gone], x)
+        left[f"{share:g}"] = quality([index for index in everything if index not in gone], rest)
     return {"contribution": contribution, "left": left}
 
 

@@ -25,8 +25,9 @@ from whence.models.init import initialise
 REPEATS = 15
 TOKENS = (256, 512, 1024, 2048, 4096)
 """Patches and position tokens together, one position token for every four patches"""
-TRANSFORMER: dict[str, Any] = {"mixer": "attention", "encoding": "rope", "mlp_ratio": 3.75}
-"""At the defaults, as many parameters as with bidirectional Mamba"""
+TRANSFORMER: dict[str, Any] = {"mixer": "attention", "encoding": "rope"}
+WIDER = 1.75
+"""By so much more of an MLP, a block of attention is as large as one of bidirectional Mamba"""
 T = TypeVar("T")
 
 
@@ -66,6 +67,15 @@ def model_of(fields: Mapping[str, Any], tokens: int) -> tuple[FieldModel, Tensor
     model = spec.build(3, (spec.patch * patches,)).eval()
     initialise(model, 0)
     return model, torch.rand(1, 3, spec.patch * patches)
+
+
+def beside_a_transformer(spec: FieldSpec, name: str) -> dict[str, dict[str, Any]]:
+    """Fields of a model's encoder, and where it is another, of a Transformer of about its size."""
+    kept = ("mixer", "encoding", "d_model", "layers", "heads", "mlp_ratio")
+    mine = {field: value for field, value in spec.model_dump().items() if field in kept}
+    if spec.mixer.name == "attention" or spec.d_model % (2 * spec.heads):
+        return {name: mine}
+    return {name: mine, "Transformer": {**mine, **TRANSFORMER, "mlp_ratio": spec.mlp_ratio + WIDER}}
 
 
 def by_tokens(fields: Mapping[str, Any], counts: Sequence[int] = TOKENS) -> dict[int, dict[str, float]]:

@@ -17,13 +17,13 @@ from whence.fields.tiles import Output, blocks
 LARGEST = 8192
 """Points per side of a rendering."""
 MARGIN = 4
-"""Input points at each side of a window that only its neighbours answer for."""
+"""Input points at the inner sides of a window that its neighbours answer for; fewer in small windows."""
 
 
 def size_of(text: str, height: int, width: int) -> tuple[int, int]:
     """`1024`: the longer side, the other follows; `640x480`: width and height. → (height, width)"""
     parts = text.lower().replace("×", "x").split("x")
-    if len(parts) > 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
+    if len(parts) > 2 or not all(part.isdecimal() and len(part) < 9 and int(part) > 0 for part in parts):
         raise UserError(f"size: {text!r} is no size. Allowed: 1024 (the longer side), or 640x480.", field="size")
     if len(parts) == 2:
         found = int(parts[1]), int(parts[0])
@@ -63,13 +63,22 @@ def _windows(
     """Output rows and columns, and where in the input the window begins that answers for them."""
     per_axis = []
     for side, count, asked in zip(model.size, picture.shape[1:], size, strict=True):
-        core = side - 2 * MARGIN
-        edges = [math.ceil(begin * asked / count - 0.5) for begin in range(0, count, core)] + [asked]
-        spans = [(slice(max(0, a), b), index * core - MARGIN) for index, (a, b) in enumerate(itertools.pairwise(edges))]
+        begins = _begins(side, count)
+        halfway = [(one + side + other) / 2 for one, other in itertools.pairwise(begins)]  # of what both can see
+        edges = [0, *(math.ceil(edge * asked / count - 0.5) for edge in halfway), asked]
+        spans = [(slice(a, b), begin) for (a, b), begin in zip(itertools.pairwise(edges), begins, strict=True)]
         per_axis.append([(span, begin) for span, begin in spans if span.stop > span.start])
     for rows, top in per_axis[0]:
         for columns, left in per_axis[1]:
             yield rows, columns, (top, left)
+
+
+def _begins(side: int, count: int) -> list[int]:
+    """Where windows begin on an axis: inside the picture, or around it where it is smaller than one."""
+    if count <= side:
+        return [-((side - count) // 2)]
+    core = side - 2 * min(MARGIN, side // 4)
+    return [*range(0, count - side, core), count - side]
 
 
 def _window(

@@ -36,8 +36,9 @@ def side_by_side(model: FieldModel, signals: Tensor, x: Tensor, encoded: Encoded
 
 def as_pictures(columns: dict[str, Tensor]) -> dict[str, Tensor]:
     """(rows, 3, height, width), and the error of the last beside; of a volume, its middle slice."""
-    last = list(columns.values())[-1].clamp(0, 1)
-    columns = {**columns, "error × 4": (4 * (last - columns["original"]).abs()).mean(1, keepdim=True)}
+    name, last = list(columns.items())[-1]
+    error = (last.clamp(0, 1) - columns["original"]).abs().mean(1, keepdim=True)
+    columns = {**columns, f"error of the {name} × 4": 4 * error}
     found = {}
     for name, values in columns.items():
         values = values.clamp(0, 1)

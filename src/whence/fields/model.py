@@ -11,17 +11,20 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.encodings import ENCODINGS, EncodingChoice
+from whence.encodings._weave import Weave
 from whence.encodings.base import Encoding
 from whence.encodings.position_tokens import Placement, PositionTokens
 from whence.fields.coordinates import cell, grid, scan_order
 from whence.fields.hyponets import HYPONETS, HyponetChoice
-from whence.fields.hyponets.base import Hyponet
+from whence.fields.hyponets.base import Attended, Hyponet
 from whence.fields.render import ResidualRender
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers.base import Kind, Mixer
 from whence.models.sequence import Block, Features
 from whence.spec import Spec
 
+AT_ONCE = 2048
+"""Points that are asked for together: at 64 position tokens, some 30 MB of weights."""
 MIDDLE, SPREAD = 0.5, 0.25
 """What values are centred by and divided by before the model sees them."""
 
@@ -57,8 +60,8 @@ class FieldSpec(Spec):
         kinds = cast(type[Mixer], self.mixer.variant).kinds
         return "bidirectional" if "bidirectional" in kinds else "causal"
 
-    def build(self, channels: int, size: tuple[int, ...]) -> FieldModel:
-        """For inputs of `size` points. Raises ValueError for what no single field can know."""
+    def build(self, channels: int, size: tuple[int, ...], draw: int = 0) -> FieldModel:
+        """For inputs of `size` points; draw: which random places. Raises ValueError for what cannot be built."""
         if self.mixer.name == "attention" and self.d_model % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide d_model={self.d_model}.")
         if any(count % self.patch for count in size):
@@ -70,7 +73,7 @@ class FieldSpec(Spec):
                 f"encoding: {self.encoding} enters through {', '.join(sorted(homeless))}, which has no place here. "
                 "Allowed with bimamba: none, sinusoidal, learned."
             )
-        return FieldModel(self, channels, size)
+        return FieldModel(self, channels, size, draw)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Encoded:
 class FieldModel(nn.Module):
     """encode: signal → position tokens. field: values from them alone. render: the enlarged input, corrected."""
 
-    def __init__(self, spec: FieldSpec, channels: int, size: tuple[int, ...]) -> None:
+    def __init__(self, spec: FieldSpec, channels: int, size: tuple[int, ...], draw: int = 0) -> None:
         super().__init__()
         self.spec, self.channels, self.size = spec, channels, size
         self.counts = tuple(count // spec.patch for count in size)
@@ -102,6 +105,7 @@ class FieldModel(nn.Module):
             placement=spec.placement,
             groups=spec.groups,
             conditional=spec.conditional,
+            draw=draw,
         )
         self.encoding: Encoding = spec.encoding.build(
             d_model=spec.d_model,
@@ -111,6 +115,8 @@ class FieldModel(nn.Module):
             train_length=tokens,
             max_length=tokens,
         )
+        if self.encoding.axes not in (1, axes):
+            raise ValueError(f"encoding: {spec.encoding} reads {self.encoding.axes} axes, and the signal has {axes}.")
         self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))
         self.norm = nn.LayerNorm(spec.d_model)
         self.hyponet: Hyponet = spec.hyponet.build(
@@ -121,6 +127,8 @@ class FieldModel(nn.Module):
             spacing=spec.lps ** (-1 / axes),
             points=max(size),
         )
+        if isinstance(self.hyponet, Attended):
+            self.hyponet.nearness.reach.copy_(self.positions.reach(axes))
         self.renderer = (
             ResidualRender(axes, channels, channels, spec.render_width, spec.render_layers)
             if spec.render_width
@@ -134,12 +142,22 @@ class FieldModel(nn.Module):
         places = torch.arange(len(order), device=x.device)[None]
         tokens = self.encoding.embed(tokens, places)
         woven, along, weave = self.positions.interleave(tokens, places)
+        coordinates = grid(self.counts, x.device)[order][None]
+        homes = self._places(weave, coordinates)
+        if self.encoding.axes > 1:  # where they are, in tokens, instead of when they are read
+            along = weave.weave(coordinates, homes) * torch.tensor(self.counts, device=x.device)
         mixer = cast(type[Mixer], self.spec.mixer.variant)
         context = mixer.contexts([self.encoding], along, self.spec.kind)[0]
         for block in self.blocks:
             woven = block(woven, context)
         lps = self.positions.extract(self.norm(woven), weave)
-        return Encoded(lps, weave.between(grid(self.counts, x.device)[order][None]).to(lps.dtype))
+        return Encoded(lps, homes.to(lps.dtype))
+
+    def _places(self, weave: Weave, coordinates: Tensor) -> Tensor:
+        """Between those of their neighbours, unless a new line begins there: then the nearest one's."""
+        between, nearest = weave.between(coordinates), weave.nearest(coordinates)
+        width = cell(self.counts, coordinates.device)
+        return torch.where(((between - nearest).abs() > 0.51 * width).any(-1, keepdim=True), nearest, between)
 
     def field(self, encoded: Encoded, at: Tensor, width: Tensor, heard_at: Tensor | None = None) -> Tensor:
         """Everything comes through the position tokens. at: (rows or 1, points, k) → (rows, points, channels)."""
@@ -152,9 +170,11 @@ class FieldModel(nn.Module):
 
     def _told(self, x: Tensor, encoded: Encoded) -> Tensor:
         """What the position tokens say at the input's own points; the residual render does not train them."""
+        width, said = cell(self.size, x.device), []
         with torch.no_grad():
-            at, width = grid(self.size, x.device)[None], cell(self.size, x.device)
-            return self.hyponet(encoded.lps, encoded.locations, at, width)
+            for at in grid(self.size, x.device).split(AT_ONCE):
+                said.append(self.hyponet(encoded.lps, encoded.locations, at[None], width))
+        return torch.cat(said, 1)
 
     def render_loss(self, x: Tensor, encoded: Encoded, at: Tensor, width: Tensor, truth: Tensor) -> Tensor:
         assert self.renderer is not None

@@ -47,7 +47,7 @@ def measured(source: str | Path) -> tuple[int, int]:
 
 
 def _opened(source: str | Path | bytes | BinaryIO, name: str, look: Callable[[bytes], T]) -> T:
-    _need_pillow("input")
+    need_pillow("input")
     name = name or (str(source) if isinstance(source, (str, Path)) else "upload")
     try:
         return look(_bytes(source))
@@ -95,7 +95,7 @@ def write(path: str | Path, picture: Tensor) -> None:
 
 def check_out(path: str | Path) -> Path:
     """Before any work: can a picture be written there?"""
-    _need_pillow("out")
+    need_pillow("out")
     path = Path(path)
     if path.suffix.lower() not in WRITTEN:
         raise not_allowed("out", path.suffix, list(WRITTEN))
@@ -107,7 +107,7 @@ def check_out(path: str | Path) -> Path:
 def found_in(folder: str | Path) -> list[Path]:
     """The picture files directly in a folder, by name; none that are hidden."""
     try:
-        if not Path(folder).is_dir():
+        if not str(folder) or not Path(folder).is_dir():
             raise UserError(f"data: {str(folder)!r} is not a folder.", field="data")
         visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
         found = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
@@ -118,7 +118,7 @@ def found_in(folder: str | Path) -> list[Path]:
     return found
 
 
-def _need_pillow(field: str) -> None:
+def need_pillow(field: str) -> None:
     try:
         import PIL  # noqa: F401
     except ImportError:

@@ -88,8 +88,10 @@ class Run(RunSpec):
 
     def build_model(self, device: torch.device | str) -> FieldModel:
         data: Data = self.data.build()
+        # where nothing finer is known than what is shown, there is nothing to render
+        spec = self.model if data.true != data.inputs else self.model.model_copy(update={"render_width": 0})
         with torch.device(device):
-            return self.model.build(data.channels, data.inputs)
+            return spec.build(data.channels, data.inputs, self.seed)
 
     def job(self) -> FieldJob:
         return FieldJob(self)
@@ -102,6 +104,7 @@ class FieldJob(Job):
         self.run = run
         self.data: Data = run.data.build()
         self._references: dict[Split, dict[str, Any]] = {}
+        self._kernels: dict[int, LeastSquaresKernel] = {}
 
     @property
     def training(self) -> FieldTraining:
@@ -129,7 +132,7 @@ class FieldJob(Job):
         asked = self._asked(generator, signals, size)
         truth, at, width = asked
         loss = (model.field(encoded, at, width) - truth).square().mean() / SPREAD**2
-        if model.renderer is not None and data.true != data.inputs:
+        if model.renderer is not None:
             if size == data.inputs:  # where interpolation is right already
                 twice = tuple(min(2 * a, b) for a, b in zip(size, data.true, strict=True))
                 asked = self._asked(generator, signals, twice)
@@ -175,7 +178,9 @@ class FieldJob(Job):
             beside = reference["beside"][scale]
             scales[f"{scale:g}"] = {
                 **{name: _quality(said, truth, beside) for name, said in made.items()},
-                **{name: {"psnr": float(values.mean())} for name, values in beside.items()},
+                **{
+                    name: {"psnr": float(found["psnr"].mean()), "ssim": found["ssim"]} for name, found in beside.items()
+                },
             }
         swapped = decode(model, x, self.data.inputs, "field", encoded.swapped()).clamp(0, 1).cpu()
         own = next(iter(scales.values()))["field"]["psnr"]
@@ -190,37 +195,48 @@ class FieldJob(Job):
         if split in self._references:
             return self._references[split]
         data = self.data
-        signals = data.draw(
-            generator(streams.evaluation, "fields", str(self.run.data), split), self.training.crops, split
-        )
+        signals = data.draw(generator(streams.evaluation, "fields", self._what, split), self.training.crops, split)
         x = data.at(signals, data.inputs)
         most = data.true[0] // data.inputs[0]
-        truth = {float(s): data.at(signals, tuple(s * n for n in data.inputs)) for s in (1, 2, 4, 8) if s <= most}
-        beside: dict[float, dict[str, Tensor]] = {scale: {} for scale in truth}
+        scales = sorted({1, 2, 4, most} & set(range(1, most + 1)))
+        truth = {float(s): data.at(signals, tuple(s * n for n in data.inputs)) for s in scales}
+        beside: dict[float, dict[str, Any]] = {scale: {} for scale in truth}
         for scale, true in truth.items():
             if scale > 1:
-                for kind in ("linear", "cubic"):
-                    beside[scale][kind] = psnr(resize(x, tuple(true.shape[2:]), kind).clamp(0, 1), true)
+                made = {kind: resize(x, tuple(true.shape[2:]), kind) for kind in ("linear", "cubic")}
                 if data.axes == 2:
-                    beside[scale]["kernel"] = psnr(self._kernel(streams, int(scale))(x).clamp(0, 1), true)
+                    made["kernel"] = self._kernel(streams, int(scale))(x)
+                beside[scale] = {name: _scored(said.clamp(0, 1), true) for name, said in made.items()}
         self._references[split] = {"x": x, "truth": truth, "beside": beside}
         return self._references[split]
 
+    @property
+    def _what(self) -> str:
+        """The data, wherever they lie."""
+        choice = self.run.data
+        return str(choice.model_copy(update={"path": ""}) if "path" in choice.options() else choice)
+
     def _kernel(self, streams: Streams, scale: int) -> LeastSquaresKernel:
-        data = self.data
-        signals = data.draw(generator(streams.evaluation, "fields", str(self.run.data), "kernel"), FITTED, "train")
-        high = data.at(signals, tuple(scale * n for n in data.inputs))
-        return LeastSquaresKernel().fit([(data.at(signals, data.inputs), high)])
+        """The same for every split."""
+        if scale not in self._kernels:
+            data = self.data
+            signals = data.draw(generator(streams.evaluation, "fields", self._what, "kernel"), FITTED, "train")
+            high = data.at(signals, tuple(scale * n for n in data.inputs))
+            self._kernels[scale] = LeastSquaresKernel().fit([(data.at(signals, data.inputs), high)])
+        return self._kernels[scale]
 
 
-def _quality(said: Tensor, truth: Tensor, beside: dict[str, Tensor]) -> dict[str, Any]:
-    """Mean PSNR and SSIM, every signal's PSNR, and on which share of them each reference is beaten."""
-    quality = psnr(said, truth)
-    return {
-        "psnr": float(quality.mean()),
-        "ssim": float(ssim(said, truth).mean()) if min(truth.shape[2:]) >= WINDOW else None,
-        "above": {name: float((quality > values).double().mean()) for name, values in beside.items()},
-    }
+def _scored(said: Tensor, truth: Tensor) -> dict[str, Any]:
+    """Every signal's PSNR, and the mean SSIM."""
+    alike = float(ssim(said, truth).mean()) if min(truth.shape[2:]) >= WINDOW else None
+    return {"psnr": psnr(said, truth), "ssim": alike}
+
+
+def _quality(said: Tensor, truth: Tensor, beside: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Means, and on which share of the signals each reference is beaten."""
+    found = _scored(said, truth)
+    above = {name: float((found["psnr"] > other["psnr"]).double().mean()) for name, other in beside.items()}
+    return {**found, "psnr": float(found["psnr"].mean()), "above": above}
 
 
 def diversity(encoded: Encoded) -> dict[str, float]:

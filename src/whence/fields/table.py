@@ -22,7 +22,7 @@ TIE = 0.2
 
 @dataclass(frozen=True)
 class Row:
-    """One variant over all seeds. Runs that failed or did not finish are named, and enter no average."""
+    """One variant over all seeds. Runs that failed are named; they, and those that did not finish, enter no average."""
 
     name: str
     runs: tuple[str, ...]
@@ -56,7 +56,12 @@ class Row:
             "parameters": self.parameters,
             "cost": dict(self.cost),
             "psnr": {
-                s: {"mean": self.mean(s), "per_seed": self.quality(s), "interval": self.interval(s)}
+                s: {
+                    "mean": self.mean(s),
+                    "per_seed": self.quality(s),
+                    "interval": self.interval(s),
+                    "validation": self.mean(s, "validation"),
+                }
                 for s in self.scales
             },
         }
@@ -92,10 +97,9 @@ class Table:
             gap = stats.mean([row.quality(scale)[s] - first.quality(scale)[s] for s in seeds])
             winner = f"{found.winner} is better" if found.winner else found.verdict
             lines.append(f"{row.name}: {gap:+.2f} dB against {first.name} at ×{scale} ({winner}).")
-        if len(seeds) < stats.SEEDS_TO_DECIDE:
-            lines.append(
-                f"{len(seeds)} paired seeds: exploratory; {stats.SEEDS_TO_DECIDE} are needed to decide anything."
-            )
+        needed = stats.seeds_needed(contenders=len(whole))
+        if len(seeds) < needed:
+            lines.append(f"{len(seeds)} paired seeds: exploratory; {needed} are needed to decide among {len(whole)}.")
         return lines
 
     def to_json(self) -> dict[str, Any]:

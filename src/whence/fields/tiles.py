@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from whence.fields.coordinates import cell
-from whence.fields.model import Encoded, FieldModel
+from whence.fields.model import AT_ONCE, Encoded, FieldModel
 
 Output = Literal["field", "render"]
-AT_ONCE = 2048
-"""Points that are asked for together: at 64 position tokens, some 30 MB of weights."""
 
 
 def decode(

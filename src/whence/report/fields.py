@@ -30,6 +30,7 @@ def analysis_page(run: Run, found: Analysis, status: Mapping[str, Any], again: s
         "<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in findings(numbers)) + "</ul>"
     )
     parts += ["<h2>Pictures never trained on</h2>", _pictures(found.pictures)]
+    parts += _neighbours(numbers["neighbours"], found.pictures.get("original", []))
     parts += ["<h2>Quality by scale</h2>", plot(_scales(status["latest"]["test"]["scales"]), "scales", True)]
     parts += ["<h2>What the field rests on</h2>", plot(_robustness(numbers), "robust", False)]
     parts += ["<h2>What each position token contributes</h2>", plot(_contributions(numbers["pruning"]), "lps", False)]
@@ -42,6 +43,7 @@ def run_page(
     evaluations: Sequence[Mapping[str, Any]],
     columns: Mapping[str, Tensor],
     shown: Tensor,
+    facts: Mapping[str, float],
     cost: Mapping[str, Mapping[int, Mapping[str, float]]],
     again: str,
 ) -> bytes:
@@ -50,6 +52,10 @@ def run_page(
     title = f"whence fields: {run.id}"
     parts = [f"<h1>{html.escape(title)}</h1>", f"<p class=note>{html.escape(' · '.join(run.labels().values()))}</p>"]
     parts.append("<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in results(scales)) + "</ul>")
+    parts.append(
+        f"<p>{facts['parameters']:,} parameters · {facts['encode']:.1f} ms to encode a signal, "
+        f"{facts['decode']:.1f} ms to decode it at its own size (one thread)</p>"
+    )
     parts += ["<h2>Quality by scale, on signals never trained on</h2>", _quality_table(scales)]
     parts.append(plot(_scales(scales), "scales", True))
     if shown.ndim == 3:
@@ -123,6 +129,8 @@ def _learning(evaluations: Sequence[Mapping[str, Any]]) -> go.Figure:
 
 def faster_from(cost: Mapping[str, Mapping[int, Mapping[str, float]]]) -> str:
     """In words: from how many tokens on the first encoder is faster than the second."""
+    if len(cost) < 2:
+        return ""
     first, second = cost
     at = crossing(*({tokens: found["ms"] for tokens, found in cost[name].items()} for name in (first, second)))
     counts = sorted(cost[first])
@@ -151,7 +159,7 @@ def _by_tokens(cost: Mapping[str, Mapping[int, Mapping[str, float]]], what: str,
 def findings(numbers: Mapping[str, Any]) -> list[str]:
     own, swapped = numbers["own"], numbers["swapped"]
     lines = [
-        f"With another picture's position tokens the field falls from {own:.1f} to {swapped:.1f} dB: "
+        f"With another signal's position tokens the field falls from {own:.1f} to {swapped:.1f} dB: "
         + ("what it shows comes through them." if own - swapped > 3 else "it hardly uses them.")
     ]
     if "render" in numbers:
@@ -180,6 +188,14 @@ def _pictures(columns: Mapping[str, Sequence[Tensor]]) -> str:
         for row in rows
     )
     return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
+
+
+def _neighbours(nearest: Sequence[int], originals: Sequence[Tensor]) -> list[str]:
+    """Each shown picture beside the one whose position tokens are most like its own, where that is shown, too."""
+    if not originals:
+        return []
+    told = ", ".join(f"{one + 1} → {other + 1}" for one, other in enumerate(nearest))
+    return ["<h2>Nearest neighbours by mean position token</h2>", f"<p class=note>signal → nearest: {told}</p>"]
 
 
 def _image(picture: Tensor, name: str) -> str:
@@ -218,7 +234,7 @@ def _robustness(numbers: Mapping[str, Any]) -> go.Figure:
             line={"color": COLOURS[place]},
         )
     figure.add_hline(
-        y=numbers["swapped"], line={"dash": "dot", "color": "#888"}, annotation_text="another picture's tokens"
+        y=numbers["swapped"], line={"dash": "dot", "color": "#888"}, annotation_text="another signal's tokens"
     )
     return figure
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.fields.data.base import Crops, Split, sixths
+from whence.fields.data.base import SPLITS, Crops, Split, sixths
 from whence.recordings import read_npy
 from whence.runs.files import file_digest
 
@@ -19,9 +20,10 @@ KINDS = {1: "points", 2: "height, width", 3: "depth, height, width"}
 
 
 class Arrays(Crops):
-    """A .npy file of signals (signals, points …), their least value as 0 and their largest as 1.
+    """A .npy file of signals (signals, points …).
 
-    Of every six signals, four to train on, one to choose designs by, one to report.
+    Of every six signals, four to train on, one to choose designs by, one to report. Channel by channel, what the
+    training signals span becomes .05 to .95; what lies beyond 0 and 1 after that is clipped.
     """
 
     def __init__(
@@ -45,18 +47,19 @@ class Arrays(Crops):
 
     def signals(self, split: Split) -> Sequence[Tensor]:
         changed = self.path.stat().st_mtime_ns if self.path.is_file() else 0
-        signals = _read(self.path, changed, self.axes, self.last)
-        if len(signals) < 3 or min(signals.shape[2:]) < self.true[0]:
+        found = _read(self.path, changed, self.axes, self.last)
+        points = found["train"][0].shape[1:]
+        if min(points) < self.true[0]:
             raise UserError(
-                f"data: {len(signals)} signals of {'×'.join(map(str, signals.shape[2:]))} points. Allowed: 3 or more, "
-                f"of {self.true[0]} points per axis or more (size × factor).",
+                f"data: signals of {'×'.join(map(str, points))} points. Allowed: {self.true[0]} per axis or more "
+                "(size × factor).",
                 field="data",
             )
         if self.checksum and self.checksum != _digest(self.path, changed):
             raise UserError(
                 f"data: {str(self.path)!r} has changed since this was asked for. Allowed: the same file.", field="data"
             )
-        return sixths(signals.unbind(), split)
+        return found[split]
 
 
 @functools.lru_cache(maxsize=4)
@@ -65,8 +68,8 @@ def _digest(path: Path, _changed: int) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _read(path: Path, _changed: int, axes: int, channels: int) -> Tensor:
-    """(signals, channels, *points)"""
+def _read(path: Path, _changed: int, axes: int, channels: int) -> dict[Split, list[Tensor]]:
+    """Each (channels, *points)"""
     shape = f"(signals, {KINDS[axes]}{', channels' if channels else ''})"
     values = read_npy(path, {axes + 1 + bool(channels): shape})
     if channels and values.shape[-1] != channels:
@@ -74,7 +77,25 @@ def _read(path: Path, _changed: int, axes: int, channels: int) -> Tensor:
             f"data: the last axis of {str(path)!r} has {values.shape[-1]} numbers. Allowed: channels={channels}.",
             field="data",
         )
+    if len(values) < 3 or not values.numel():
+        raise UserError(f"data: {str(path)!r} holds {len(values)} signals. Allowed: 3 or more.", field="data")
     values = values.movedim(-1, 1) if channels else values[:, None]
-    if not values.numel() or values.min() == values.max():
-        raise UserError(f"data: all values of {str(path)!r} are equal. Allowed: values that vary.", field="data")
-    return (values - values.min()) / (values.max() - values.min())
+    found: dict[Split, list[Tensor]] = {split: sixths(values.unbind(), split) for split in SPLITS}
+    low, high = (torch.stack([ends(one) for one in found["train"]]) for ends in (_least, _most))
+    low, high = low.amin(0), high.amax(0)
+    if (low == high).any():
+        raise UserError(f"data: a channel of {str(path)!r} never changes. Allowed: values that vary.", field="data")
+
+    def scaled(one: Tensor) -> Tensor:
+        least, span = (ends.view(-1, *[1] * axes) for ends in (low, high - low))
+        return (0.05 + 0.9 * (one - least) / span).clamp(0, 1)
+
+    return {split: [scaled(one) for one in signals] for split, signals in found.items()}
+
+
+def _least(signal: Tensor) -> Tensor:
+    return signal.flatten(1).amin(1)
+
+
+def _most(signal: Tensor) -> Tensor:
+    return signal.flatten(1).amax(1)

@@ -138,11 +138,13 @@ def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
 
     picture = pictures.read(path)
     _large_enough(path, tuple(picture.shape[1:]), side)
-    found, scale = [], min(1.0, max(LARGEST / max(picture.shape[1:]), side / min(picture.shape[1:])))
+    most = min(1.0, max(LARGEST / max(picture.shape[1:]), side / min(picture.shape[1:])))
+    picture = resize(picture[None], [max(side, int(count * most)) for count in picture.shape[1:]], "area")[0]
+    found, scale = [], 1.0
     while True:
         height, width = (int(count * scale) for count in picture.shape[1:])
         if min(height, width) < side:
             return found
-        smaller = picture if scale == 1 else resize(picture[None], (height, width), "area")[0]
+        smaller = resize(picture[None], (height, width), "area")[0]
         found.append((smaller * 255).round().clamp(0, 255).to(torch.uint8))
         scale *= SHRINK

@@ -33,6 +33,8 @@ class Volume(Data):
 
         middles, widths, heights = luck(3), 0.03 * 5 ** luck(1), luck()
         at = grid(self.true)
-        squares = torch.cdist(at.expand(rows, -1, -1), middles).square()  # rows, points, blobs
-        values = (torch.exp(-squares / (2 * widths.mT.square())) * heights[:, None]).sum(-1)
-        return values.clamp(max=1).view(rows, 1, *self.true)
+        values = []
+        for middle, width, height in zip(middles, widths, heights, strict=True):  # one by one: they are large
+            squares = torch.cdist(at, middle).square()  # points, blobs
+            values.append((torch.exp(-squares / (2 * width.T.square())) * height).sum(-1))
+        return torch.stack(values).clamp(max=1).view(rows, 1, *self.true)

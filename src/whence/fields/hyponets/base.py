@@ -42,6 +42,9 @@ class Nearness(nn.Module):
     matrix product serves them all.
     """
 
+    reach: Tensor
+    """(M,): by how much farther than `spacing` each token reaches"""
+
     def __init__(self, axes: int, lps: int, heads: int, spacing: float, points: int, width: int = 16) -> None:
         super().__init__()
         self.axes, self.heads, self.spacing, self.width = axes, heads, spacing, width
@@ -49,6 +52,7 @@ class Nearness(nn.Module):
         self.sharpness = nn.Parameter(torch.empty(heads, axes))
         self.query = Linear(2 * axes * self.bands, heads * width, scale=0.1)
         self.key = nn.Parameter(torch.empty(lps, heads, width))
+        self.register_buffer("reach", torch.ones(lps), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -57,10 +61,15 @@ class Nearness(nn.Module):
             self.sharpness.copy_(ends[:, None].expand_as(self.sharpness))
         nn.init.normal_(self.key, std=0.1)
 
+    def spacings(self, kept: Tensor | None = None) -> Tensor:
+        """(M,)"""
+        found = self.spacing * self.reach
+        return found if kept is None else found[kept]
+
     def forward(self, locations: Tensor, at: Tensor, kept: Tensor | None = None) -> Tensor:
         """→ (rows or 1, heads, points, M), summing to 1 over the tokens. kept: which of them still stand."""
         squares = [(at[..., a, None] - locations[..., None, :, a]).square() for a in range(self.axes)]
-        near = torch.stack(squares, 1) / self.spacing**2  # rows or 1, k, points, M
+        near = torch.stack(squares, 1) / self.spacings(kept).square()  # rows or 1, k, points, M
         bias = torch.einsum("ha,rapm->rhpm", self.sharpness.exp(), near)
         query = self.query(waves(at, self.bands)).unflatten(-1, (self.heads, self.width)).transpose(1, 2)
         key = self.key if kept is None else self.key[kept]

@@ -64,22 +64,22 @@ class CrossAttention(Attended):
     def read(self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None) -> Tensor:
         """What stands at the points in all tokens' expansions together: (rows, points, heads · width)."""
         weights = self.nearness(locations, at if heard_at is None else heard_at, self.kept)
+        spacings = self.nearness.spacings(self.kept)
         if not torch.is_grad_enabled():  # at points that lie together, most tokens are not heard at all
             near = (weights.amax((0, 1, 2)) > UNHEARD).nonzero().flatten()
-            weights, locations, lps = weights[..., near], locations[:, near], lps[:, near]
-        cosines = self._cosines(locations, at, cell)  # rows or 1, points, M, cosines^k
+            weights, locations, lps, spacings = weights[..., near], locations[:, near], lps[:, near], spacings[near]
+        cosines = self._cosines(locations, at, cell, spacings)  # rows or 1, points, M, cosines^k
         values = self.values(lps).unflatten(-1, (self.heads, -1, self.width))  # rows, M, heads, cosines^k, width
         values = values.permute(0, 2, 1, 3, 4).flatten(2, 3)  # rows, heads, M · cosines^k, width
         return heard((weights[..., None] * cosines[:, None]).flatten(-2), values)
 
-    def _cosines(self, locations: Tensor, at: Tensor, cell: Tensor) -> Tensor:
+    def _cosines(self, locations: Tensor, at: Tensor, cell: Tensor, spacings: Tensor) -> Tensor:
         order = torch.arange(self.cosines, device=at.device)
         product = None
         for a in range(self.axes):
-            near = ((at[..., a, None] - locations[..., None, :, a]) / self.spacing).clamp(-1.5, 1.5)
-            wave = torch.cos(torch.pi * (near[..., None] + 0.5) * order) * torch.sinc(
-                order * cell[a] / self.spacing / 2
-            )
+            near = ((at[..., a, None] - locations[..., None, :, a]) / spacings).clamp(-1.5, 1.5)
+            over_cell = torch.sinc(order * (cell[a] / spacings / 2)[:, None])
+            wave = torch.cos(torch.pi * (near[..., None] + 0.5) * order) * over_cell
             product = wave if product is None else (product[..., :, None] * wave[..., None, :]).flatten(-2)
         assert product is not None
         return product
