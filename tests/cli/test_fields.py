@@ -17,6 +17,8 @@ from PIL import Image
 from tests.cli.test_bad_input import refused
 from tests.fields.test_run import trained
 from whence.cli import run
+from whence.fields.data import DATA
+from whence.fields.hyponets import HYPONETS
 from whence.fields.pictures import read, write
 from whence.fields.table import Row, Table
 from whence.runs.store import Store
@@ -156,6 +158,18 @@ def test_pictures_of_every_kind(
         else:
             assert name in refused([*command, "--store", str(stored[1])], capsys)
             assert not Path("out.png").exists()
+
+
+def test_the_document_tells_the_truth(stored: tuple[str, Path], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
+    write("cat.png", torch.rand(3, 9, 9))
+    code = text.split("```python\n")[1].split("```")[0]
+    exec(code.replace("whence-runs", str(stored[1])).replace("7c1e", stored[0]).replace("(1024, 1024)", "(40, 40)"), {})
+    assert read("big.png").shape == (3, 40, 40)
+    named = {*DATA.names()} - {"folder", "arrays"}  # these by what a user types
+    assert all(f"| `{name}`" in text for name in named)
+    assert all(name in text for name in HYPONETS.names())
 
 
 def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ ABLATE = """Vary one part of the model, all else equal, over paired seeds; score
 The first variant is what the others are held against. Ctrl-C stops cleanly, and the same command goes on."""
 
 
-ANALYSE = """Look into a trained field: another picture's position tokens (swap), their places moved (jitter), listened
+ANALYSE = """Look into a trained field: another signal's position tokens (swap), their places moved (jitter), listened
 to elsewhere than asked (decoupled queries), left out one by one (pruning); what they say as colours (PCA).
 
   whence fields analyse 7c1e                          numbers here, pictures in the report"""

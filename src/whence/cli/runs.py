@@ -93,7 +93,7 @@ def _list(arguments: list[str]) -> int:
         return 0
     print_lines(
         f"{len(rows)} runs in {store.root}",
-        ["id", "state", "what", "seed", "step", "scores in %", "time", "when"],
+        ["id", "state", "what", "seed", "step", "scores (% unless a unit is named)", "time", "when"],
         [_row(row) for row in rows],
     )
     return 0

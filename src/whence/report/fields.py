@@ -18,8 +18,8 @@ from whence.fields.run import Run
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 
-WIDTH = 128
-"""Of one picture on the page, in CSS pixels."""
+WIDE, FEW, NARROW = 176, 5, 128
+"""Of one picture on the page, in CSS pixels: where there are few beside each other, and where there are more."""
 
 
 def analysis_page(run: Run, found: Analysis, status: Mapping[str, Any], again: str) -> bytes:
@@ -182,10 +182,10 @@ def _pictures(columns: Mapping[str, Sequence[Tensor]]) -> str:
     if not columns:
         return "<p class=note>Not a picture.</p>"
     head = "".join(f"<th>{html.escape(name)}" for name in columns)
-    rows = zip(*columns.values(), strict=True)
+    width = WIDE if len(columns) <= FEW else NARROW
     body = "".join(
-        "<tr>" + "".join(f"<td>{_image(picture, name)}" for picture, name in zip(row, columns, strict=True))
-        for row in rows
+        "<tr>" + "".join(f"<td>{_image(picture, name, width)}" for picture, name in zip(row, columns, strict=True))
+        for row in zip(*columns.values(), strict=True)
     )
     return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
 
@@ -198,14 +198,14 @@ def _neighbours(nearest: Sequence[int], originals: Sequence[Tensor]) -> list[str
     return ["<h2>Nearest neighbours by mean position token</h2>", f"<p class=note>signal → nearest: {told}</p>"]
 
 
-def _image(picture: Tensor, name: str) -> str:
+def _image(picture: Tensor, name: str, width: int) -> str:
     from PIL import Image
 
     values = (picture.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous().numpy()
     buffer = io.BytesIO()
     Image.fromarray(values).save(buffer, "PNG")
     data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img width={WIDTH} height={WIDTH} alt="{html.escape(name)}" src="data:image/png;base64,{data}">'
+    return f'<img width={width} height={width} alt="{html.escape(name)}" src="data:image/png;base64,{data}">'
 
 
 def _scales(scales: Mapping[str, Any]) -> go.Figure:
