@@ -123,7 +123,7 @@ def test_coarse_tokens_reach_farther() -> None:
     middle = torch.full((1, 1, 2), 0.5)
     away = torch.full((1, 20, 2), 0.5) + torch.tensor([0.2, 0.0])
     assert isinstance(model.hyponet, Attended)
-    heard = model.hyponet.nearness(away, middle)[0].mean(0)[0]
+    heard = model.hyponet.nearness(away, middle)[0].mean(0)[0].detach()
     assert float(heard[:4].min()) > float(heard[4:].max())
 
 

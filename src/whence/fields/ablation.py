@@ -25,8 +25,9 @@ class AblationTraining(FieldTraining):
 
 
 class AblatedSpec(FieldSpec):
-    """The model: tokens, position tokens between them, a mixer, and what reads values off."""
+    """The model, by default as the source has it: before they are mixed, position tokens know nothing of the signal."""
 
+    conditional: bool = Field(default=False, description="position tokens start from the tokens before them, too")
     render_width: int = Field(default=0, ge=0, description="features per input point of the residual render; 0: none")
 
 

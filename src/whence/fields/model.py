@@ -37,7 +37,7 @@ class FieldSpec(Spec):
     lps: int = Field(default=64, ge=1, le=16_384, description="how many position tokens (M)")
     placement: Placement = Field(default="equidistant", description="where they stand among the others")
     groups: int = Field(default=2, ge=1, description="of placement n_group")
-    conditional: bool = Field(default=False, description="position tokens start from the tokens before them, too")
+    conditional: bool = Field(default=True, description="position tokens start from the tokens before them, too")
     mixer: MixerChoice = Field(
         default=MIXERS.preferred("bimamba")[0], description="what lets tokens exchange information: bimamba, attention"
     )
