@@ -24,7 +24,7 @@ from whence.fields.model import FieldSpec
 TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
 SIDES = beside_a_transformer(FieldSpec(), "bimamba")
 COLOURS = {"bimamba": "#0072B2", "Transformer": "#E69F00"}
-WIDTH, HEIGHT, LEFT, BELOW = 640, 400, 70, 50
+WIDTH, HEIGHT, LEFT, RIGHT, BELOW = 640, 400, 70, 40, 50
 
 
 def main(rounds: int) -> None:
@@ -63,7 +63,7 @@ def drawn(found: dict[str, dict[int, float]], meet: float | None) -> str:
     bottom, top = math.floor(min(values)), math.ceil(max(values))
 
     def x(tokens: float) -> float:
-        return LEFT + (WIDTH - LEFT - 20) * (math.log10(tokens) - low) / (high - low)
+        return LEFT + (WIDTH - LEFT - RIGHT) * (math.log10(tokens) - low) / (high - low)
 
     def y(ms: float) -> float:
         return (HEIGHT - BELOW) - (HEIGHT - BELOW - 30) * (math.log10(ms) - bottom) / (top - bottom)
@@ -74,7 +74,7 @@ def drawn(found: dict[str, dict[int, float]], meet: float | None) -> str:
         parts.append(f'<path d="M{x(tokens):.1f} 30V{HEIGHT - BELOW}" stroke="#e4e4e4"/>')
         parts.append(f'<text x="{x(tokens):.1f}" y="{HEIGHT - BELOW + 18}" text-anchor="middle">{tokens:,}</text>')
     for power in range(bottom, top + 1):
-        parts.append(f'<path d="M{LEFT} {y(10**power):.1f}H{WIDTH - 20}" stroke="#e4e4e4"/>')
+        parts.append(f'<path d="M{LEFT} {y(10**power):.1f}H{WIDTH - RIGHT}" stroke="#e4e4e4"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(10**power) + 4:.1f}" text-anchor="end">{10**power:g}</text>')
     for place, (name, curve) in enumerate(found.items()):
         points = " ".join(f"{x(tokens):.1f},{y(ms):.1f}" for tokens, ms in curve.items())
@@ -82,7 +82,7 @@ def drawn(found: dict[str, dict[int, float]], meet: float | None) -> str:
         parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2.5"{dash}/>')
         last = curve[TOKENS[-1]]
         parts.append(
-            f'<text x="{WIDTH - 24}" y="{y(last) - 8:.1f}" text-anchor="end" fill="{COLOURS[name]}">{name}</text>'
+            f'<text x="{WIDTH - RIGHT - 4}" y="{y(last) - 8:.1f}" text-anchor="end" fill="{COLOURS[name]}">{name}</text>'
         )
     if meet is not None:
         parts.append(f'<path d="M{x(meet):.1f} 30V{HEIGHT - BELOW}" stroke="#555" stroke-dasharray="3 3"/>')
