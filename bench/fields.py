@@ -80,10 +80,8 @@ def drawn(found: dict[str, dict[int, float]], meet: float | None) -> str:
         points = " ".join(f"{x(tokens):.1f},{y(ms):.1f}" for tokens, ms in curve.items())
         dash = ' stroke-dasharray="7 4"' if place else ""
         parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2.5"{dash}/>')
-        last = curve[TOKENS[-1]]
-        parts.append(
-            f'<text x="{WIDTH - RIGHT - 4}" y="{y(last) - 8:.1f}" text-anchor="end" fill="{COLOURS[name]}">{name}</text>'
-        )
+        end = f'x="{WIDTH - RIGHT - 4}" y="{y(curve[TOKENS[-1]]) - 8:.1f}" text-anchor="end"'
+        parts.append(f'<text {end} fill="{COLOURS[name]}">{name}</text>')
     if meet is not None:
         parts.append(f'<path d="M{x(meet):.1f} 30V{HEIGHT - BELOW}" stroke="#555" stroke-dasharray="3 3"/>')
         parts.append(f'<text x="{x(meet) + 5:.1f}" y="44" fill="#333">{meet:,.0f} tokens</text>')
