@@ -127,7 +127,7 @@ def sixths(everything: Sequence[T], split: Split) -> list[T]:
 def _large_enough(path: Path, size: tuple[int, ...], side: int) -> None:
     if min(size) < side:
         raise UserError(
-            f"data: {path.name} is {size[1]}×{size[0]}. Allowed: pictures of {side}×{side} or more.", field="data"
+            f"data: {path.name} is {size[1]}×{size[0]}. Allowed: {side}×{side} or more (size × factor).", field="data"
         )
 
 
