@@ -133,6 +133,12 @@ def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, 
     refuse("too deep", layer=9)
     refuse("takes up to", context=4096)
     refuse("holds other states", name="some", layer=3)
+    changed = tmp_path / "mine.txt"
+    changed.write_text(Path(book).read_text())
+    collect(small(str(changed), tokens=200), store, "mine")
+    changed.write_text(Path(book).read_text() + "more")
+    with pytest.raises(UserError, match="other states"):
+        collect(small(str(changed), tokens=200), store, "mine")
     refuse("no name", name="../out")
     refuse("cannot be read as text", text=str(tmp_path / "missing.txt"), name="other")
     refuse("asked for", tokens=10_000_000, name="other")

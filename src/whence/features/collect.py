@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from whence.errors import UserError
 from whence.features.activations import CONTENT, FIRST, SHARD, SPECIAL, folder, shard_path
-from whence.features.text import HELD_OUT, PROBES, documents, held_out
+from whence.features.text import HELD_OUT, PROBES, checksum, documents, held_out
 from whence.models.pretrained import between_ends, ends_of, longest, pretrained
 from whence.models.taps import blocks, first_tensor
 from whence.runs.files import Corrupt, read_sealed, write_atomically, write_sealed
@@ -48,18 +48,17 @@ def collect(spec: Collection, store: Store, name: str = "", tell: Tell = lambda 
     layer = _layer(model, spec.layer)
     if spec.context > (longest(model) or spec.context):
         raise UserError(f"context: {spec.model} takes up to {longest(model)} tokens.", field="context")
-    asked = {**spec.model_dump(), "threads": torch.get_num_threads()}
+    asked = {**spec.model_dump(), "checksum": checksum(spec.text), "threads": torch.get_num_threads()}
     begun = _begun(path, asked)
     if begun is None:
         ids, held, flags = _sequences(tokenizer, spec)
+        store.prepare(2 * ids.numel() * model.config.hidden_size)
         path.mkdir(parents=True, exist_ok=True)
         about = {"ids": ids.int(), "held": held, "flags": flags}
         write_atomically(path / "tokens.safetensors", save(about))
         begun = {**asked, "sequences": len(ids), "width": model.config.hidden_size}
         write_sealed(path / "spec.json", begun)
     else:
-        from safetensors.torch import load_file
-
         ids = load_file(path / "tokens.safetensors")["ids"]
     parts = list(enumerate(ids.long().split(SHARD)))
     with torch.no_grad(), _thread_count(begun["threads"]):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from whence.errors import UserError, not_allowed
 from whence.packaged import packaged
+from whence.runs.files import file_digest
 
 PROBES = "probes"
 """The name of all packaged sets together."""
@@ -22,6 +23,14 @@ def documents(text: str) -> list[str]:
     """Every document once, in an order that depends on the documents alone."""
     found = _probes() if text == PROBES else _file(Path(text))
     return sorted(dict.fromkeys(found), key=_address)
+
+
+def checksum(text: str) -> str:
+    """Of a file of one's own; packaged sets are what their package is."""
+    try:
+        return "" if text == PROBES else file_digest(Path(text))[:16]
+    except OSError:
+        raise _unreadable(Path(text)) from None
 
 
 def held_out(document: str) -> bool:
@@ -69,10 +78,12 @@ def _file(path: Path) -> list[str]:
             raise UserError(f"text: {str(path)!r} is larger than 1 GiB.", field="text")
         whole = path.read_text()
     except (OSError, UnicodeDecodeError):
-        raise UserError(
-            f"text: {str(path)!r} cannot be read as text. Allowed: {PROBES}, or a text file.", field="text"
-        ) from None
+        raise _unreadable(path) from None
     return [part.strip() for part in whole.split("\n\n") if part.strip()]
+
+
+def _unreadable(path: Path) -> UserError:
+    return UserError(f"text: {str(path)!r} cannot be read as text. Allowed: {PROBES}, or a text file.", field="text")
 
 
 def _address(document: str) -> str:
