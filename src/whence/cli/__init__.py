@@ -59,10 +59,7 @@ def run(arguments: list[str]) -> int:
         verb = arguments[0]
         if verb not in VERBS:
             raise not_allowed("verb", verb, list(VERBS))
-        if (
-            verb in ("arena", "leak", "features", "fields", "train", "report", "compare", "reproduce")
-            and sys.stderr.isatty()
-        ):
+        if verb in SLOW_TO_START and sys.stderr.isatty():
             print("whence: starting (loading torch) …", file=sys.stderr)
         return importlib.import_module(f"whence.cli.{verb}").main(arguments[1:])
     except UserError as error:

@@ -65,10 +65,6 @@ to elsewhere than asked (decoupled queries), left out one by one (pruning); what
   whence fields analyse 7c1e                          numbers here, pictures in the report"""
 
 
-SHOWN = 4
-"""Signals on a page."""
-
-
 class Timed(Engine):
     """Where and how to run: none of this changes what a run is."""
 
@@ -141,7 +137,7 @@ def _train(arguments: list[str]) -> int:
 
 def _report(run: Run, store: Any, again: str) -> Path:
     from whence.fields.cost import beside_a_transformer, by_tokens, milliseconds
-    from whence.fields.examples import drawn, side_by_side
+    from whence.fields.examples import SHOWN, drawn, side_by_side
     from whence.fields.stored import load
     from whence.report.fields import run_page
     from whence.report.shell import write
@@ -162,9 +158,8 @@ def _report(run: Run, store: Any, again: str) -> Path:
 
 def print_quality(status: dict[str, Any]) -> None:
     found = status["latest"]["test"]
-    names = [
-        n for n in ("field", "render", "linear", "cubic", "kernel") if any(n in s for s in found["scales"].values())
-    ]
+    there = {name for made in found["scales"].values() for name in made}
+    names = [name for name in ("field", "render", "linear", "cubic", "kernel") if name in there]
     ours = [name for name in names if name in ("field", "render")]
     rows = []
     for scale, made in found["scales"].items():

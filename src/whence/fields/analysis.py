@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from whence.fields.coordinates import cell, grid
-from whence.fields.examples import as_pictures, drawn, side_by_side
-from whence.fields.hyponets.base import Nearness
+from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.hyponets.base import Attended
 from whence.fields.measures import psnr
 from whence.fields.model import Encoded, FieldModel
 from whence.fields.run import Run, diversity
 from whence.fields.tiles import decode
 
-CROPS, SHOWN, PROBED = 16, 4, 4
+CROPS, PROBED = 16, 4
 JITTERS = (0.0, 0.05, 0.1, 0.2, 0.4)
 """Deviations of places, and distances of listening, in spacings of position tokens."""
 PRUNED = (0.0, 0.1, 0.25, 0.5, 0.75)
@@ -44,7 +44,7 @@ def analyse(model: FieldModel, run: Run, tell: Tell = lambda words: None) -> Ana
             return float(psnr(said.clamp(0, 1), x).mean())
 
         own = quality(decode(model, x, model.size, "field", encoded))
-        tell("with the position tokens of other pictures")
+        tell("with the position tokens of other signals")
         numbers: dict[str, Any] = {
             "own": own,
             "swapped": quality(decode(model, x, model.size, "field", encoded.swapped())),
@@ -144,9 +144,8 @@ def _principal(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Te
 
 def _listened(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Tensor | None:
     """(1, 3, height, width): every point in the colour of the token that it hears most; None: not by place."""
-    nearness = getattr(model.hyponet, "nearness", None)
-    if not isinstance(nearness, Nearness):
+    if not isinstance(model.hyponet, Attended):
         return None
-    most = nearness(encoded.locations[:1], grid(size)[None])[0].mean(0).argmax(-1)
+    most = model.hyponet.nearness(encoded.locations[:1], grid(size)[None])[0].mean(0).argmax(-1)
     colours = torch.rand(model.spec.lps, 3, generator=torch.Generator().manual_seed(3))
     return colours[most].T.unflatten(-1, size)[None]

@@ -11,6 +11,9 @@ from whence.fields.run import Run
 from whence.fields.tiles import decode
 from whence.runs.streams import Streams, generator
 
+SHOWN = 4
+"""Signals on a page."""
+
 
 def drawn(run: Run, count: int) -> tuple[Tensor, Tensor]:
     """True signals of the test split, and what the model is shown of them; always the same ones."""

@@ -24,17 +24,23 @@ WIDE, FEW, NARROW = 176, 5, 128
 
 def analysis_page(run: Run, found: Analysis, status: Mapping[str, Any], again: str) -> bytes:
     numbers = found.numbers
-    title = f"whence fields: {run.id}"
-    parts = [f"<h1>{html.escape(title)}</h1>", f"<p class=note>{html.escape(' · '.join(run.labels().values()))}</p>"]
-    parts.append(
-        "<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in findings(numbers)) + "</ul>"
-    )
+    parts = _head(run, findings(numbers))
     parts += ["<h2>Pictures never trained on</h2>", _pictures(found.pictures)]
     parts += _neighbours(numbers["neighbours"], found.pictures.get("original", []))
     parts += ["<h2>Quality by scale</h2>", plot(_scales(status["latest"]["test"]["scales"]), "scales", True)]
     parts += ["<h2>What the field rests on</h2>", plot(_robustness(numbers), "robust", False)]
     parts += ["<h2>What each position token contributes</h2>", plot(_contributions(numbers["pruning"]), "lps", False)]
-    return shell(title, [*parts, *regenerate(again, run.document())])
+    return shell(_title(run), [*parts, *regenerate(again, run.document())])
+
+
+def _title(run: Run) -> str:
+    return f"whence fields: {run.id}"
+
+
+def _head(run: Run, lines: Sequence[str]) -> list[str]:
+    found = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    labels = html.escape(" · ".join(run.labels().values()))
+    return [f"<h1>{html.escape(_title(run))}</h1>", f"<p class=note>{labels}</p>", f"<ul class=findings>{found}</ul>"]
 
 
 def run_page(
@@ -49,9 +55,7 @@ def run_page(
 ) -> bytes:
     """What a training run came to. columns: by name (rows, channels, *true); shown: what the model was given."""
     scales = status["latest"]["test"]["scales"]
-    title = f"whence fields: {run.id}"
-    parts = [f"<h1>{html.escape(title)}</h1>", f"<p class=note>{html.escape(' · '.join(run.labels().values()))}</p>"]
-    parts.append("<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in results(scales)) + "</ul>")
+    parts = _head(run, results(scales))
     parts.append(
         f"<p>{facts['parameters']:,} parameters · {facts['encode']:.1f} ms to encode a signal, "
         f"{facts['decode']:.1f} ms to decode it at its own size (one thread)</p>"
@@ -68,7 +72,7 @@ def run_page(
         parts += ["<h2>Time and memory by number of tokens</h2>", f"<p class=note>{html.escape(faster_from(cost))}</p>"]
         parts.append(plot(_by_tokens(cost, "ms", "milliseconds to encode"), "time", False))
         parts.append(plot(_by_tokens(cost, "mib", "MiB to encode, beyond the model"), "memory", False))
-    return shell(title, [*parts, *regenerate(again, run.document())])
+    return shell(_title(run), [*parts, *regenerate(again, run.document())])
 
 
 def results(scales: Mapping[str, Any]) -> list[str]:
@@ -191,7 +195,7 @@ def _pictures(columns: Mapping[str, Sequence[Tensor]]) -> str:
 
 
 def _neighbours(nearest: Sequence[int], originals: Sequence[Tensor]) -> list[str]:
-    """Each shown picture beside the one whose position tokens are most like its own, where that is shown, too."""
+    """For every signal, in words, the one whose position tokens are most like its own."""
     if not originals:
         return []
     told = ", ".join(f"{one + 1} → {other + 1}" for one, other in enumerate(nearest))
