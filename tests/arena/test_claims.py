@@ -10,7 +10,7 @@ import pytest
 
 from tests.arena.made import fail, finish
 from whence.arena.claims import CLAIMS, Judgement, judge
-from whence.arena.kept import preset_names, preset_path, read
+from whence.arena.kept import PRESETS, read
 from whence.arena.run import Run
 from whence.arena.table import tabulate
 from whence.runs.store import Store
@@ -23,7 +23,7 @@ WIGGLE = [0.0, 0.003, 0.001, 0.004, 0.002, 0.005, 0.003]
 @functools.cache
 def planned(name: str) -> list[Run]:
     """No claim needs tuning, or seeds that begin elsewhere than at 0."""
-    return read(preset_path(name)).plan()
+    return read(PRESETS.path(name)).plan()
 
 
 def judged(name: str, store: Store, scores: Callable[[Run], Any], seeds: int | None = None) -> Judgement:
@@ -39,7 +39,7 @@ def judged(name: str, store: Store, scores: Callable[[Run], Any], seeds: int | N
 
 
 def test_every_claim_has_a_preset_and_every_such_preset_a_claim() -> None:
-    assert set(CLAIMS) == {name for name in preset_names() if name.startswith("claim_")}
+    assert set(CLAIMS) == {name for name in PRESETS.names() if name.startswith("claim_")}
     for claim in CLAIMS.values():
         assert claim.who
         assert claim.says

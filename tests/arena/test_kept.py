@@ -13,7 +13,7 @@ from tests.arena.made import TASK, spec
 from tests.calls import document
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
-from whence.arena.kept import about_preset, find, kept, preset_names, preset_path, read
+from whence.arena.kept import PRESETS, find, kept, read
 from whence.arena.spec import ArenaSpec
 from whence.cli import run
 from whence.errors import UserError
@@ -23,13 +23,13 @@ from whence.runs.store import Store
 pytestmark = pytest.mark.usefixtures("here")
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", PRESETS.names())
 def test_every_preset_can_be_run_by_the_command_at_its_head(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    comparison = read(preset_path(name))
+    comparison = read(PRESETS.path(name))
     plan = comparison.plan()
     assert comparison.seeds >= 6, "a preset that cannot decide anything"
     assert len(plan) == len({run.id for run in plan})
-    about = about_preset(name)
+    about = PRESETS.about(name)
     command = f"whence reproduce {name}" if name in CLAIMS else f"whence arena --preset {name}"
     assert command in about
     assert "minutes on" in about, "what it costs"
@@ -42,7 +42,7 @@ def test_any_flag_wins_over_a_preset(capsys: pytest.CaptureFixture[str]) -> None
     shown = document(["arena", *flags, "--print-spec"], capsys)
     assert (shown["seeds"], shown["training"]["steps"], shown["lengths"]["test_lengths"]) == (2, 9, [])
     assert [c["encoding"]["name"] for c in shown["encodings"]] == ["none"]
-    assert shown["sweep"] == read(preset_path("claim_recall_needs_state")).sweep
+    assert shown["sweep"] == read(PRESETS.path("claim_recall_needs_state")).sweep
     shown = document(["arena", *flags, "--test-lengths", "12", "16", "--print-spec"], capsys)
     assert shown["lengths"]["test_lengths"] == [12, 16]
 

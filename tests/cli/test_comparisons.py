@@ -13,7 +13,7 @@ from tests.arena.made import TASK
 from tests.calls import document, output
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
-from whence.arena.kept import preset_names
+from whence.arena.kept import PRESETS
 from whence.cli import VERBS, run
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 def test_presets_tell_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(["presets"], capsys)
-    assert all(f"{name}\n" in text for name in preset_names())
+    assert all(f"{name}\n" in text for name in PRESETS.names())
     one = output(["presets", "source_k_back"], capsys)
     assert "whence arena --preset source_k_back" in one
     assert "claim_copy" not in one

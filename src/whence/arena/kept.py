@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
-from whence.errors import UserError, not_allowed
+from whence.errors import UserError
 from whence.runs.kept import kept as all_kept
+from whence.runs.presets import Presets
 from whence.runs.store import Store
 
+PRESETS = Presets("whence.arena", "whence presets")
 KIND = "arena"
 CONFIGS = (".yaml", ".yml", ".json")
 
@@ -34,30 +34,10 @@ def kept(store: Store) -> list[Path]:
     return all_kept(KIND, store)
 
 
-def preset_names() -> list[str]:
-    return sorted(Path(str(file)).stem for file in _presets().iterdir() if file.name.endswith(".yaml"))
-
-
-def preset_path(name: str) -> Path:
-    if name not in preset_names():
-        raise not_allowed("preset", name, preset_names())
-    return Path(str(_presets() / f"{name}.yaml"))
-
-
-def _presets() -> Any:
-    return resources.files("whence.arena") / "presets"
-
-
-def about_preset(name: str) -> str:
-    """The words at its head: what it is, what it costs, what to expect."""
-    lines = preset_path(name).read_text().splitlines()
-    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines if line.startswith("#"))
-
-
 def find(text: str, store: Store) -> Comparison:
     """A comparison by preset, by file, or by the beginning of the name under which the store keeps it."""
-    if text in preset_names():
-        path = preset_path(text)
+    if text in PRESETS.names():
+        path = PRESETS.path(text)
     elif Path(text).suffix in CONFIGS and Path(text).is_file():
         path = Path(text)
     else:
@@ -72,12 +52,12 @@ def find(text: str, store: Store) -> Comparison:
             known = [path.stem for path in matches or kept(store)]
             what = "is ambiguous" if matches else "is not known"
             raise UserError(
-                f"comparison: {text!r} {what}. Allowed: a preset ({', '.join(preset_names())}), a config file, or one "
+                f"comparison: {text!r} {what}. Allowed: a preset ({', '.join(PRESETS.names())}), a config file, or one "
                 f"that {store.root} keeps ({', '.join(known) or 'none yet'}).",
                 field="comparison",
             )
         path = matches[0]
-    return Comparison(text if text in preset_names() else path.stem, read(path), path)
+    return Comparison(text if text in PRESETS.names() else path.stem, read(path), path)
 
 
 def stored_runs(spec: ArenaSpec, store: Store) -> list[Run]:

@@ -47,7 +47,7 @@ class Comparing(Engine):
 
 def main(arguments: list[str]) -> int:
     from whence.arena.decide import settle
-    from whence.arena.kept import KIND, preset_path
+    from whence.arena.kept import KIND, PRESETS
     from whence.arena.spec import ArenaSpec
     from whence.cli.sweep import leave, run_specs
     from whence.cli.tables import print_tables
@@ -57,9 +57,7 @@ def main(arguments: list[str]) -> int:
     from whence.runs.store import Store
 
     arguments = _latest_if_resumed(arguments)
-    spec, engine = parse(
-        ArenaSpec, Comparing, arguments, prog="whence arena", description=DESCRIPTION, preset_path=preset_path
-    )
+    spec, engine = parse(ArenaSpec, Comparing, arguments, prog="whence arena", description=DESCRIPTION, presets=PRESETS)
     if engine.minutes is not None and not spec.until_decided:
         raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.", field="minutes")
     if engine.print_spec:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+from typing import TYPE_CHECKING, Any
+
 from pydantic import Field
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from whence.cli.options import Stored, dispatch, parse
-from whence.cli.output import print_json, stderr
+from whence.cli.options import Engine, Output, Stored, dispatch, elsewhere, parse, parse_options
+from whence.cli.output import duration, print_json, print_table, stderr
+
+if TYPE_CHECKING:
+    from whence.features.table import Table
 
 ACTIONS = {
     "collect": "hidden states of a model on text, each with its token, position and sequence",
+    "presets": "the runs of the sources, and what they have to beat",
+    "train": "train one autoencoder, from a preset or part by part",
+    "bench": "presets against each other, at the same number of active features, over paired seeds",
 }
-HELP = """whence features: which learned features are about position?
+HELP = """whence features: which learned features are about position? Sparse autoencoders that know where states stand.
 
 usage: whence features ACTION [options]
 
@@ -27,6 +36,31 @@ COLLECT = """Collect hidden states with their positions. Ctrl-C stops cleanly, a
 The forward pass ends at the layer. Documents follow each other in sequences of --context tokens; one document in ten
 is held out, and makes sequences of its own. Special tokens and the first position are flagged, and can be left out."""
 
+PRESETS = """Autoencoders that come with whence: every run of the two sources, and the baselines.
+
+  whence features presets
+  whence features presets 001_run02_soft_mask
+  whence features train --preset 001_run02_soft_mask --activations minilm-3"""
+
+TRAIN = """Train one sparse autoencoder on collected states, or on planted ones, whose features are known.
+
+  whence features train --preset position_mean_topk --activations minilm-3
+  whence features train --mask gaussian:sigma=0.25 --sparsity topk:k=32 --activations minilm-3
+  whence features train --preset plain_topk --data planted:regime=equal
+
+An autoencoder is a composition: centre, encoder, norm, mask, sparsity, losses, schedule, start. Scored are states of
+documents never trained on. Ctrl-C stops cleanly, and the same command goes on."""
+
+BENCH = """Compare presets on the same states, at the same number of active features, over paired seeds.
+
+  whence features bench --presets 001_run02_soft_mask plain_topk --seeds 3
+  whence features bench --presets all --seeds 3 --activations minilm-3
+  whence features bench --presets all --sparsity topk --controls --activations minilm-3
+
+A penalty is steered to the wanted number of active features; a top-k has it anyway. Masks make fidelity to positions
+trivial, so that position-bound features are counted with masks lifted. What every positional mechanism has to beat is
+position_mean_topk. Ctrl-C stops cleanly, and the same command goes on."""
+
 
 class Collecting(Stored):
     """Where states are kept."""
@@ -34,8 +68,18 @@ class Collecting(Stored):
     name: str = Field(default="", description="what to call them; none: model and layer")
 
 
+class Training(Engine):
+    """Where and how to run: none of this changes what a run is."""
+
+    activations: str = Field(default="", description="the name of collected states; none: what --data says")
+
+
 def main(arguments: list[str]) -> int:
-    return dispatch(arguments, HELP, {"collect": _collect})
+    actions = {"collect": _collect, "presets": _presets, "train": _train, "bench": _bench}
+    return dispatch(arguments, HELP, actions)
+
+
+# --- collect
 
 
 def _collect(arguments: list[str]) -> int:
@@ -72,3 +116,153 @@ def _collect(arguments: list[str]) -> int:
             f"{facts['special']:,} of special and first tokens beside  {path}"
         )
     return 0
+
+
+# --- presets
+
+
+def _presets(arguments: list[str]) -> int:
+    options, words = parse_options(
+        Output, arguments, prog="whence features presets NAME…", description=PRESETS, words=True
+    )
+    from whence.features.comparison import PRESETS as COME_WITH
+
+    names = words or COME_WITH.names()
+    found = {name: {"about": COME_WITH.about(name), **COME_WITH.read(name)} for name in names}
+    if options.json_:
+        print_json(found)
+        return 0
+    for name, preset in found.items():
+        parts = "  ".join(f"{part} {chosen}" for part, chosen in preset["model"].items())
+        print(f"{name}\n  {preset['about'].replace(chr(10), chr(10) + '  ')}\n  {parts}\n")
+    return 0
+
+
+# --- train
+
+
+def _train(arguments: list[str]) -> int:
+    from whence.cli.sweep import leave, run_specs
+    from whence.features.comparison import PRESETS as COME_WITH
+    from whence.features.run import Run
+
+    run, engine = parse(Run, Training, arguments, prog="whence features train", description=TRAIN, presets=COME_WITH)
+    run = run.model_copy(update=_chosen_data(engine))
+    if engine.print_spec:
+        print_json({"id": run.id, **run.document()})
+        return 0
+    store, outcome = run_specs([run], engine)
+    folder = store.folder(run.id)
+    try:
+        status = folder.status()
+    except FileNotFoundError:  # stopped before it could begin
+        return leave(outcome)
+    if engine.json_:
+        print_json({"path": str(folder.path), **status})
+        return leave(outcome)
+    if status["state"] == "finished":
+        print_quality(status["latest"])
+    print(
+        f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {duration(status['seconds'])}"
+        f"  {folder.path}"
+    )
+    if "error" in status:
+        print(f"  {status['error']['message']}")
+    return leave(outcome)
+
+
+def _chosen_data(engine: Training) -> dict[str, Any]:
+    """What --activations stands for."""
+    if not engine.activations:
+        return {}
+    from whence.features.activations import Activations
+    from whence.features.parts import DATA
+    from whence.runs.pinned import pinned
+    from whence.runs.store import Store
+
+    found = Activations.open(Store(engine.store), engine.activations)
+    return {"data": pinned(DATA.choose({"name": "stored", "path": str(found.path)}))}
+
+
+def print_quality(found: dict[str, Any]) -> None:
+    lifted = found["lifted"]
+    print(
+        f"  FVU {found['fvu']:.4f} with {found['l0']:.1f} active features; {100 * found['dead']:.1f} % never active on "
+        f"{found['states']:,} states of documents never trained on"
+    )
+    bound = lifted["fidelity"]
+    masked = f" (masks lifted: FVU {lifted['fvu']:.4f}, {lifted['l0']:.1f} active)" if "retention" in lifted else ""
+    print(
+        f"  position-bound: {bound['bound']} of {bound['features']} features; of a feature's variance, position explains "
+        f"{bound['median']:.4f} in the median{masked}"
+    )
+    if lifted.get("retention", {}).get("features"):
+        kept = lifted["retention"]
+        print(
+            f"  where features may speak and where they do, masks lifted: median correlation {kept['median']:.2f}; "
+            f"with another feature's mask {kept['chance']:.2f}"
+        )
+    for kind, known in found.get("recovery", {}).items():
+        print(f"  {kind} features recovered: cosine {known['matched']:.3f}, {100 * known['found']:.0f} % above .9")
+
+
+# --- bench
+
+
+def _bench(arguments: list[str]) -> int:
+    from whence.cli.sweep import leave, run_specs
+    from whence.features.comparison import Comparison
+    from whence.features.table import tabulate
+    from whence.runs.kept import keep
+    from whence.runs.store import Store
+
+    spec, engine = parse(Comparison, Training, arguments, prog="whence features bench", description=BENCH)
+    spec = spec.model_copy(update=_chosen_data(engine))
+    plan = spec.plan()
+    if engine.print_spec:
+        print_json(spec.model_dump(mode="json"))
+        return 0
+    store = Store(engine.store)
+    store.prepare()
+    again = shlex.join(
+        ["whence", "features", "bench", "--config", str(keep("features", spec, store)), *elsewhere(store)]
+    )
+    runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
+    _, outcome = run_specs(list({run.id: run for run in runs}.values()), engine)
+    with stderr.status("comparing directions of different seeds …"):
+        table = tabulate(spec.title, plan, store, outcome.ends)
+    if engine.json_:
+        print_json({**table.to_json(), "runs": outcome.ends, "again": again})
+        return leave(outcome)
+    print_comparison(table)
+    if not outcome.interrupted:
+        print(f"again   {again}")
+    return leave(outcome)
+
+
+def print_comparison(table: Table) -> None:
+    rows = []
+    for row in table.rows:
+        cells = [_cell(row.mean(column), column) for column in table.columns]
+        between = row.interval("FVU")
+        cells[0] += f" [{between[0]:.4f}, {between[1]:.4f}]" if between else ""
+        alike = "–" if row.alike is None else f"{row.alike:.2f}"
+        rows.append([row.name, *cells, alike, f"{row.parameters:,}", str(len(row.metrics))])
+    print_table(
+        f"On states never trained on: {table.title}",
+        ["preset", *table.columns, "seeds alike", "parameters", "seeds"],
+        rows,
+    )
+    for line in table.findings:
+        print(f"  {line}")
+    print()
+
+
+def _cell(value: float | None, column: str) -> str:
+    if value is None:
+        return "–"
+    if column in ("L0", "L0 lifted", "bound"):
+        return f"{value:.1f}"
+    return (
+        f"{100 * value:.1f} %" if column == "dead" else f"{value:.4f}" if column.startswith("FVU") else f"{value:.3f}"
+    )

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 
 from whence.device import Device
 from whence.errors import UserError, nearest, not_allowed
+from whence.runs.presets import Presets
 from whence.runs.store import Store
 from whence.spec import Spec
 
@@ -82,21 +83,19 @@ def parse(
     *,
     prog: str,
     description: str,
-    preset_path: Callable[[str], Path] | None = None,
+    presets: Presets | None = None,
 ) -> tuple[S, Chosen]:
     """The spec from defaults, then `--config FILE` or `--preset NAME`, then the flags; and the options.
 
     Exits after `--help`.
     """
     arguments, config = _take(arguments, "--config", "FILE.yaml, FILE.json")
-    if preset_path:
-        arguments, preset = _take(arguments, "--preset", "see 'whence presets'")
+    if presets:
+        arguments, preset = _take(arguments, "--preset", f"see '{presets.verb}'")
         if preset and config:
             raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
-        config = str(preset_path(preset)) if preset else config
-        description += (
-            "\n\n--preset NAME starts from a comparison that comes with whence ('whence presets'); flags win."
-        )
+        config = str(presets.path(preset)) if preset else config
+        description += f"\n\n--preset NAME starts from one that comes with whence ('{presets.verb}'); flags win."
     spec = spec_class.read(_read_config(config)) if config else spec_class()
     description += "\n\n--config FILE reads any of these fields from YAML or JSON first; flags win."
     values, chosen, words = _ask_tyro(spec, options_class(), arguments, prog, description)

@@ -14,17 +14,17 @@ DESCRIPTION = """Comparisons that come with whence: what each is, what it costs,
 
 def main(arguments: list[str]) -> int:
     options, words = parse_options(Output, arguments, prog="whence presets NAME…", description=DESCRIPTION, words=True)
-    from whence.arena.kept import about_preset, preset_names, preset_path, read
+    from whence.arena.kept import PRESETS, read
 
     for word in words:
-        preset_path(word)
-    names = words or preset_names()
+        PRESETS.path(word)
+    names = words or PRESETS.names()
     if options.json_:
         presets = [
-            {"name": name, "about": about_preset(name), "spec": read(preset_path(name)).model_dump(mode="json")}
+            {"name": name, "about": PRESETS.about(name), "spec": read(PRESETS.path(name)).model_dump(mode="json")}
             for name in names
         ]
         print_json(presets)
         return 0
-    print("\n\n".join(f"{name}\n  {about_preset(name).replace(chr(10), chr(10) + '  ')}" for name in names))
+    print("\n\n".join(f"{name}\n  {PRESETS.about(name).replace(chr(10), chr(10) + '  ')}" for name in names))
     return 0

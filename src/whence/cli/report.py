@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     """Tables of the runs and comparisons that are named, what they were made of, and how to make the report again."""
-    from whence.arena.kept import find, preset_names, stored_runs
+    from whence.arena.kept import PRESETS, find, stored_runs
     from whence.arena.run import Run
     from whence.arena.table import tabulate
     from whence.runs.spec import load_run_spec
@@ -94,7 +94,7 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
         else:
             comparison = find(word, store)
             spec = comparison.spec
-            named = ["--preset", word] if word in preset_names() else ["--config", str(comparison.path)]
+            named = ["--preset", word] if word in PRESETS.names() else ["--config", str(comparison.path)]
             again.append(shlex.join(["whence", "arena", *named, *elsewhere(store)]))
             documents.append(spec.model_dump(mode="json"))
             found = tabulate(stored_runs(spec, store), store, tuned=spec.tuned, looks=spec.looks)

@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         Reproducing, arguments, prog="whence reproduce CLAIM…", description=DESCRIPTION, words=True
     )
     from whence.arena.claims import CLAIMS, judge
-    from whence.arena.kept import preset_path, read
+    from whence.arena.kept import PRESETS, read
     from whence.arena.table import tabulate
     from whence.cli.sweep import leave, run_specs
     from whence.runs.store import Store
@@ -42,12 +42,12 @@ def main(arguments: list[str]) -> int:
         if word not in CLAIMS:
             raise not_allowed("claim", word, list(CLAIMS))
     if options.print_spec:
-        print_json({name: read(preset_path(name)).model_dump(mode="json") for name in words or CLAIMS})
+        print_json({name: read(PRESETS.path(name)).model_dump(mode="json") for name in words or CLAIMS})
         return 0
     store, code = Store(options.store), 0
     found: dict[str, Judgement] = {}
     for name, claim in CLAIMS.items():
-        spec = read(preset_path(name))
+        spec = read(PRESETS.path(name))
         runs = spec.plan()
         if name in words or options.all:
             stderr.print(f"{name}: {len(runs)} runs", highlight=False)

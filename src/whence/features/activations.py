@@ -40,17 +40,21 @@ class Activations:
 
     @classmethod
     def open(cls, store: Store, name: str) -> Activations:
-        found = cls(folder(store, name), {})
+        path = folder(store, name)
+        if not (path / "spec.json").exists():
+            raise not_allowed("activations", name, [found.name for found in collections(store)])
+        return cls.at(path)
+
+    @classmethod
+    def at(cls, path: Path) -> Activations:
+        """By the folder."""
         try:
-            spec = read_sealed(found.path / "spec.json")
-        except FileNotFoundError:
-            raise not_allowed("activations", name, [path.name for path in collections(store)]) from None
+            found = cls(path, read_sealed(path / "spec.json"))
         except (OSError, Corrupt) as damage:
-            raise UserError(f"activations: {name!r} cannot be read ({damage}).", field="activations") from None
-        found = cls(found.path, spec)
+            raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).", field="activations") from None
         if missing := found.missing():
             raise UserError(
-                f"activations: {name!r} is not complete: {len(missing)} of {found.shards} parts are missing. "
+                f"activations: {path.name!r} is not complete: {len(missing)} of {found.shards} parts are missing. "
                 "The command that began it goes on with it.",
                 field="activations",
             )

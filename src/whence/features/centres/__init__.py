@@ -1,0 +1,1 @@
+"""What is taken off states before they are encoded, and put back after: one file each."""

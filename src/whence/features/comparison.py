@@ -1,0 +1,87 @@
+"""Presets against each other on the same states, at the same number of active features, over paired seeds."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pydantic import Field
+
+from whence.errors import UserError
+from whence.features.data.base import Data
+from whence.features.parts import DATA, SPARSITY
+from whence.features.run import AnyData, FeatureTraining, Run
+from whence.features.sparsity.base import Sparsity
+from whence.runs.presets import Presets
+from whence.spec import Spec
+
+PRESETS = Presets("whence.features", "whence features presets")
+ALL, OWN = "all", "own"
+BASELINE = "position_mean_topk"
+"""What every positional mechanism has to beat."""
+PLAIN = "plain_topk"
+
+
+class Comparison(Spec):
+    """What to compare, on what."""
+
+    presets: tuple[str, ...] = Field(default=(ALL,), description="names ('whence features presets'), or all")
+    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds")
+    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
+    data: AnyData = Field(default=DATA.preferred("planted")[0], description="states to learn features of")
+    size: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
+    l0: float = Field(default=0, ge=0, description="active features that all are brought to; 0: as usual for the data")
+    sparsity: str = Field(default=OWN, description="own: each preset's; or one for all of them, as topk or l1")
+    controls: bool = Field(
+        default=False,
+        description="beside each preset, itself without positions; beside larger ones, a plain one of their size",
+    )
+    training: FeatureTraining = FeatureTraining()
+
+    @property
+    def title(self) -> str:
+        data: Data = self.data.build()
+        name = str(self.data.options().get("path") or self.data).split("/")[-1]
+        size, l0 = self.size or data.usual_size, self.l0 or data.usual_l0
+        sparsity = "" if self.sparsity == OWN else f", {self.sparsity}"
+        return f"{name}, {size} features, L0 {l0:g}{sparsity}, {self.training.steps} steps"
+
+    def plan(self) -> dict[str, list[Run]]:
+        """By name, one run per seed."""
+        if self.sparsity != OWN and self.sparsity.split(":")[0] not in SPARSITY.names():
+            allowed = ", ".join([OWN, *SPARSITY.names()])
+            raise UserError(f"sparsity: {self.sparsity!r} is not known. Allowed: {allowed}.", field="sparsity")
+        data: Data = self.data.build()
+        data.check()
+        names = PRESETS.names() if ALL in self.presets else list(dict.fromkeys(self.presets))
+        plan = {name: self._runs(data, PRESETS.read(name)) for name in names}
+        return {**plan, **self._controls(data, plan)} if self.controls else plan
+
+    def _runs(self, data: Data, document: dict[str, Any]) -> list[Run]:
+        model: dict[str, Any] = {"size": self.size or data.usual_size, **document["model"]}
+        sparsity = SPARSITY.choose(model["sparsity"] if self.sparsity == OWN else self.sparsity)
+        model["sparsity"] = sparsity.model_copy(
+            update=cast(type[Sparsity], sparsity.variant).at_l0(self.l0 or data.usual_l0)
+        )
+        training = {**self.training.model_dump(), **document.get("training", {})}
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return [Run.read({"data": self.data, "model": model, "training": training, "seed": seed}) for seed in seeds]
+
+    def _controls(self, data: Data, plan: dict[str, list[Run]]) -> dict[str, list[Run]]:
+        """Twins that are told nothing of positions, and plain autoencoders with as many parameters."""
+        found: dict[str, list[Run]] = {}
+        width = data.width
+        for name, runs in plan.items():
+            document = PRESETS.read(name)
+            blind = {**document, "model": {**document["model"], "blind": True}}
+            twin = self._runs(data, blind)
+            if (
+                runs[0].build_model("meta").assigned() is not None
+                or runs[0].build_model("meta").positional_parameters()
+            ):
+                found[f"{name}, blind"] = twin
+            plain = PRESETS.read(PLAIN if runs[0].model.sparsity.name == "topk" else "plain_l1")
+            size = (runs[0].parameters() - width) // (2 * width + 1)
+            if size > 1.05 * runs[0].model.size:
+                larger = {**plain, "model": {**plain["model"], "size": size}}
+                found[f"plain, {size} features"] = self._runs(data, larger)
+        return found

@@ -1,0 +1,1 @@
+"""States to train on: one file each."""

@@ -1,0 +1,43 @@
+"""What data are: states with their positions, some of them never trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from whence.registry import Variant
+
+States = tuple[Tensor, Tensor]
+"""(n, width) states, (n,) positions"""
+
+
+class Data(Variant):
+    """Positions run from 0 to context − 1."""
+
+    width: int
+    context: int
+    usual_size: int
+    """Features of a dictionary, where nobody asks for another number"""
+    usual_l0: int
+    """Active features per state, the same way"""
+
+    def draw(self, generator: torch.Generator, count: int) -> States:
+        """Training states, at random."""
+        raise NotImplementedError
+
+    def everything(self) -> Iterator[States]:
+        """Training states, part by part, for what is fitted rather than trained."""
+        raise NotImplementedError
+
+    def held_out(self) -> Iterator[States]:
+        """States never trained on, part by part; the same for every run."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raises UserError, before any work, where there is nothing to draw from."""
+
+    def truth(self) -> dict[str, Tensor]:
+        """By kind, directions (features, width) that are known to be there; empty where nobody knows."""
+        return {}

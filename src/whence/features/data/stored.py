@@ -1,0 +1,86 @@
+"""States that were collected."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.features.activations import Activations, Split
+from whence.features.data.base import Data, States
+from whence.runs.files import canonical, digest
+
+PART = 8192
+"""States looked at together."""
+
+
+class Stored(Data):
+    """Hidden states of a model, as `whence features collect` keeps them; special and first tokens are left out."""
+
+    usual_l0 = 16
+
+    def __init__(
+        self,
+        *,
+        path: Annotated[str, Field(description="the folder of a collection")] = "",
+        checksum: Annotated[
+            str, Field(description="of what was collected; filled in: other states are other data")
+        ] = "",
+    ) -> None:
+        self.path, self.checksum = Path(path), checksum
+
+    @functools.cached_property
+    def activations(self) -> Activations:
+        found = Activations.at(self.path)
+        if self.checksum and self.checksum != _address(found):
+            raise UserError(
+                f"data: {str(self.path)!r} has changed since this was asked for. Allowed: the same states.",
+                field="data",
+            )
+        return found
+
+    def checksum_now(self) -> str:
+        return _address(self.activations)
+
+    def check(self) -> None:
+        _ = self.activations
+
+    @property
+    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride] (read, never set)
+        return self.activations.width
+
+    @property
+    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.activations.context
+
+    @property
+    def usual_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.usual_l0 * self.context  # so that a group of features for every position can fill a code
+
+    @functools.cached_property
+    def _places(self) -> dict[Split, Tensor]:
+        return {"train": self.activations.places("train"), "held out": self.activations.places("held out")}
+
+    def draw(self, generator: torch.Generator, count: int) -> States:
+        places = self._places["train"]
+        return self._at(places[torch.randint(len(places), (count,), generator=generator)])
+
+    def everything(self) -> Iterator[States]:
+        return map(self._at, self._places["train"].split(PART))
+
+    def held_out(self) -> Iterator[States]:
+        return map(self._at, self._places["held out"].split(PART))
+
+    def _at(self, places: Tensor) -> States:
+        return self.activations.states(places), places[:, 1]
+
+
+def _address(found: Activations) -> str:
+    """States are a function of what was asked for."""
+    return digest(canonical(found.spec))[:16]

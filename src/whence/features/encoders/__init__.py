@@ -1,0 +1,1 @@
+"""From states to pre-activations: one file each."""

@@ -1,0 +1,1 @@
+"""What is asked of codes besides reconstruction and sparsity: one file each."""

@@ -1,0 +1,1 @@
+"""Which features may speak at which positions: one file each."""

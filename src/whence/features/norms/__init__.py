@@ -1,0 +1,1 @@
+"""Normalisation of activations: one file each."""

@@ -1,0 +1,1 @@
+"""What keeps codes sparse: one file each."""

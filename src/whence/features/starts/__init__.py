@@ -1,0 +1,1 @@
+"""Where weights start: one file each."""

@@ -1,0 +1,22 @@
+"""Autoencoders that were trained, back from the store."""
+
+from __future__ import annotations
+
+from whence.errors import UserError
+from whence.features.autoencoder import Autoencoder
+from whence.features.run import Run
+from whence.runs.checkpoint import weights_of
+from whence.runs.store import Store
+from whence.runs.stored import stored
+
+
+def load(store: Store, word: str) -> tuple[Autoencoder, Run]:
+    """A finished run by the first digits of its id."""
+    with stored(store, word) as (folder, run):
+        if not isinstance(run, Run):
+            raise UserError(
+                f"run: {folder.id} is no autoencoder. Allowed: runs of 'whence features train'.", field="run"
+            )
+        model = run.build_model("cpu")
+        model.load_state_dict(weights_of(folder))
+    return model.eval(), run

@@ -1,0 +1,149 @@
+"""Presets side by side, over paired seeds, and which of them beat what they have to beat."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whence import stats
+from whence.features.comparison import BASELINE, PLAIN
+from whence.features.measures import stability
+from whence.features.run import Run
+from whence.features.stored import load
+from whence.runs.outcomes import latest
+from whence.runs.store import Store
+from whence.stats.pairs import half_widths
+
+Metric = Callable[[Mapping[str, Any]], float | None]
+
+COLUMNS: dict[str, Metric] = {
+    "FVU": lambda m: m["fvu"],
+    "L0": lambda m: m["l0"],
+    "dead": lambda m: m["dead"],
+    "FVU lifted": lambda m: m["lifted"]["fvu"],
+    "L0 lifted": lambda m: m["lifted"]["l0"],
+    "bound": lambda m: m["lifted"]["fidelity"]["bound"],
+    "fidelity": lambda m: m["lifted"]["fidelity"]["median"],
+    "retention": lambda m: m["lifted"].get("retention", {}).get("median"),
+    "chance": lambda m: m["lifted"].get("retention", {}).get("chance"),
+    "free found": lambda m: m.get("recovery", {}).get("free", {}).get("matched"),
+    "bound found": lambda m: m.get("recovery", {}).get("bound", {}).get("matched"),
+}
+"""What is measured of a run, by name. "bound": position-bound features, with masks lifted."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One preset over all seeds. What failed is named, and is in no average."""
+
+    name: str
+    runs: tuple[str, ...]
+    metrics: Mapping[int, dict[str, Any]]
+    """By seed: what the last evaluation found"""
+    failed: Mapping[str, str]
+    parameters: int
+    size: int
+    alike: float | None
+    """Mean cosine of the directions that two seeds learn, matched one to one"""
+
+    def values(self, column: str) -> dict[int, float]:
+        """By seed."""
+        found = {seed: COLUMNS[column](metrics) for seed, metrics in self.metrics.items()}
+        return {seed: float(value) for seed, value in found.items() if value is not None}
+
+    def mean(self, column: str) -> float | None:
+        values = list(self.values(column).values())
+        return stats.mean(values) if values else None
+
+    def interval(self, column: str) -> tuple[float, float] | None:
+        """95 %, over seeds."""
+        values = np.array([[value] for value in self.values(column).values()])
+        half = half_widths(values, 1 - stats.ALPHA) if len(values) else None
+        return None if half is None else (float(values.mean() - half[0]), float(values.mean() + half[0]))
+
+    def spread(self, column: str) -> float:
+        values = list(self.values(column).values())
+        return max(values) - min(values) if values else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "runs": list(self.runs),
+            "failed": dict(self.failed),
+            "parameters": self.parameters,
+            "alike": self.alike,
+            **{
+                column: {"mean": self.mean(column), "per_seed": self.values(column), "interval": self.interval(column)}
+                for column in COLUMNS
+                if self.values(column)
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    rows: tuple[Row, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that some run has."""
+        return [column for column in COLUMNS if any(row.values(column) for row in self.rows)]
+
+    @property
+    def findings(self) -> list[str]:
+        lines = [f"Failed, in no average: {row.name} ({len(row.failed)})." for row in self.rows if row.failed]
+        for name in (BASELINE, PLAIN):
+            found = next((row for row in self.rows if row.name == name and row.metrics), None)
+            if found is not None:
+                lines += self._against(found)
+        whole = [row for row in self.rows if row.metrics]
+        seeds = min((len(row.metrics) for row in whole), default=0)
+        needed = stats.seeds_needed(contenders=2)
+        if whole and seeds < needed:
+            lines.append(f"{seeds} paired seeds: exploratory; {needed} are needed to decide even between two.")
+        return lines
+
+    def _against(self, base: Row) -> list[str]:
+        """Who explains more at the same number of active features, by more than seeds differ."""
+        better = []
+        for row in self.rows:
+            shared = row.values("FVU").keys() & base.values("FVU").keys()
+            if row is base or not shared:
+                continue
+            ahead = [base.values("FVU")[seed] - row.values("FVU")[seed] for seed in shared]
+            beyond = min(base.values("FVU").values()) > max(row.values("FVU").values())
+            # a code with more active features explains more: that would be no merit
+            fair = (row.mean("L0") or 0) <= 1.02 * (base.mean("L0") or 0)
+            if min(ahead) > 0 and beyond and fair:
+                better.append(f"{row.name} ({-100 * stats.mean(ahead) / (base.mean('FVU') or 1):+.1f} %)")
+        if not better:
+            return [f"None leaves less variance unexplained than {base.name} by more than seeds differ."]
+        return [f"Less variance unexplained than {base.name}, by more than seeds differ: {', '.join(better)}."]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"title": self.title, "findings": self.findings, "rows": [row.to_json() for row in self.rows]}
+
+
+def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str]) -> Table:
+    return Table(title, tuple(_row(name, runs, store, ends) for name, runs in plan.items()))
+
+
+def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
+    metrics, failed = latest(store, runs, ends)
+    done = [run.id for run in runs if run.seed in metrics]
+    learned = [load(store, run)[0].directions.detach() for run in done[:2]]
+    alike = [stability(one, other) for one, other in itertools.combinations(learned, 2)]
+    return Row(
+        name,
+        tuple(run.id for run in runs),
+        metrics,
+        failed,
+        runs[0].parameters(),
+        runs[0].model.size,
+        stats.mean(alike) if alike else None,
+    )
