@@ -68,7 +68,7 @@ class Collecting(Stored):
     name: str = Field(default="", description="what to call them; none: model and layer")
 
 
-class Training(Engine):
+class OnStates(Engine):
     """Where and how to run: none of this changes what a run is."""
 
     activations: str = Field(default="", description="the name of collected states; none: what --data says")
@@ -146,7 +146,7 @@ def _train(arguments: list[str]) -> int:
     from whence.features.comparison import PRESETS as COME_WITH
     from whence.features.run import Run
 
-    run, engine = parse(Run, Training, arguments, prog="whence features train", description=TRAIN, presets=COME_WITH)
+    run, engine = parse(Run, OnStates, arguments, prog="whence features train", description=TRAIN, presets=COME_WITH)
     run = run.model_copy(update=_chosen_data(engine))
     if engine.print_spec:
         print_json({"id": run.id, **run.document()})
@@ -171,7 +171,7 @@ def _train(arguments: list[str]) -> int:
     return leave(outcome)
 
 
-def _chosen_data(engine: Training) -> dict[str, Any]:
+def _chosen_data(engine: OnStates) -> dict[str, Any]:
     """What --activations stands for."""
     if not engine.activations:
         return {}
@@ -216,7 +216,7 @@ def _bench(arguments: list[str]) -> int:
     from whence.runs.kept import keep
     from whence.runs.store import Store
 
-    spec, engine = parse(Comparison, Training, arguments, prog="whence features bench", description=BENCH)
+    spec, engine = parse(Comparison, OnStates, arguments, prog="whence features bench", description=BENCH)
     spec = spec.model_copy(update=_chosen_data(engine))
     plan = spec.plan()
     if engine.print_spec:

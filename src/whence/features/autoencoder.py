@@ -88,7 +88,9 @@ class Autoencoder(nn.Module):
         start: Start = self.spec.start.build()
         directions = start.directions(self.size, self.width)
         self.decoder.data.copy_(directions)
-        self.encoder.start(directions, self.sparsity.first_bias(self.size))
+        bias = self.sparsity.first_bias(self.size)
+        self.encoder.start(directions, bias)
+        self.norm.start(bias)
         nn.init.zeros_(self.bias)
 
     @torch.no_grad()

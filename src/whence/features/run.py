@@ -34,9 +34,9 @@ AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinn
 class FeatureTraining(Training):
     """How an autoencoder is trained."""
 
-    steps: int = Field(default=600, ge=1, description="optimiser steps")
+    steps: int = Field(default=400, ge=1, description="optimiser steps")
     batch_size: int = Field(default=1024, ge=1, description="states per step")
-    lr: float = Field(default=2e-3, gt=0, description="peak learning rate")
+    lr: float = Field(default=4e-3, gt=0, description="peak learning rate")
     position_pace: float = Field(
         default=10.0, gt=0, description="learning rate of what is about position, in terms of lr"
     )

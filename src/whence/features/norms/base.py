@@ -17,5 +17,8 @@ class Norm(Variant, nn.Module):
         super().__init__()
         self.size = size
 
+    def start(self, bias: float) -> None:
+        """bias: what pre-activations of variance 1 should start with, so that few are above 0."""
+
     def forward(self, scores: Tensor) -> Tensor:
         raise NotImplementedError

@@ -36,6 +36,10 @@ class LayerNorm(Norm):
         nn.init.constant_(self.gain, START)
         nn.init.zeros_(self.bias)
 
+    def start(self, bias: float) -> None:
+        if self.place == "before_relu":  # which takes off whatever the encoder's biases have in common
+            nn.init.constant_(self.bias, START * bias)
+
     def forward(self, scores: Tensor) -> Tensor:
         known = scores.relu() if self.place == "after_relu" else scores
         return nn.functional.layer_norm(known, (self.size,), self.gain, self.bias)

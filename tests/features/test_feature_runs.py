@@ -1,0 +1,171 @@
+"""Every preset trains; a run that was killed ends as if it had not been; comparisons are what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.calls import document, output
+from whence.features.comparison import PRESETS, Comparison
+from whence.features.data.planted import Planted
+from whence.features.run import Run
+from whence.features.stored import load
+from whence.runs.execute import Conditions, execute
+from whence.runs.store import Store
+from whence.runs.streams import generator
+
+SMALL = {"data": "planted:features=24,width=16,context=8", "size": 64}
+
+
+def test_planted_states_are_what_they_say() -> None:
+    for regime, inside in (("rare", 0.04), ("equal", 0.16)):
+        data = Planted(regime=regime, noise=0.0)
+        states, positions = data.draw(generator("x"), 200_000)
+        # 64 numbers cannot hold 192 features, so rates are looked at before they are added up
+        drawn = generator("x")
+        torch.randint(32, (200_000,), generator=drawn)
+        active = torch.rand(200_000, 192, generator=drawn) < data.rates[positions]
+        strength = 0.5 + torch.rand(200_000, 192, generator=drawn)
+        torch.testing.assert_close(states, (active * strength) @ data.directions)
+        free, bound = active[:, :96].float().mean(), active[:, 96:].float().mean()
+        assert free == pytest.approx(0.04, rel=0.02)
+        assert bound == pytest.approx(inside / 4, rel=0.02)
+        window = positions * 4 // 32
+        for w in range(4):
+            outside = active[window != w][:, 96 + torch.arange(w, 96, 4)]
+            assert not outside.any()
+        assert data.usual_l0 == round(96 * 0.04 + 96 * inside / 4)
+    free, bound = Planted().truth().values()
+    assert len(free) == len(bound) == 96
+
+
+def test_there_are_the_twenty_runs_and_four_baselines() -> None:
+    names = PRESETS.names()
+    for source in ("001", "002"):
+        assert [name[:9] for name in names if name.startswith(source)] == [f"{source}_run{n:02d}" for n in range(1, 11)]
+    assert {"plain_l1", "plain_topk", "static_slice", "position_mean_topk"} < set(names)
+    assert len(names) == 24
+    assert all(PRESETS.about(name) for name in names)
+
+
+@pytest.mark.parametrize("name", PRESETS.names())
+def test_every_preset_learns(name: str, tmp_path: Path) -> None:
+    training = {"steps": 60, "batch_size": 256, "lr": 5e-3, "evaluations": 1}
+    plan = Comparison.read({"presets": [name], "seeds": 1, "training": training, **SMALL}).plan()
+    (run,) = plan[name]
+    store = Store(tmp_path)
+    store.prepare()
+    status = execute(run, store, Conditions(threads=1, device="cpu"))
+    assert status["state"] == "finished"
+    first, last = (found["metrics"] for found in store.folder(run.id).evaluations())
+    assert last["fvu"] < first["fvu"]
+    assert last["recovery"]["free"]["matched"] > 0
+
+
+def test_presets_of_a_comparison_are_at_the_same_number_of_active_features() -> None:
+    plan = Comparison.read({"seeds": 2, "l0": 7, **SMALL}).plan()
+    for name, runs in plan.items():
+        assert [run.seed for run in runs] == [0, 1]
+        sparsity = runs[0].model.sparsity.options()
+        assert sparsity.get("k", sparsity.get("l0")) == 7, name
+    with_k = Comparison.read({"sparsity": "topk", **SMALL}).plan()
+    assert {str(runs[0].model.sparsity.name) for runs in with_k.values()} == {"topk"}
+    assert plan["001_run02_soft_mask"][0].id == plan["001_run03_more_sparsity"][0].id, (
+        "they differ in the penalty alone"
+    )
+
+
+def test_controls_know_no_positions_or_have_as_many_parameters() -> None:
+    wanted = ["002_run07_range_encoders", "001_run01_hard_mask", "plain_topk"]
+    plan = Comparison.read({"presets": wanted, "controls": True, "seeds": 1, **SMALL}).plan()
+    larger = next(name for name in plan if name.startswith("plain, "))
+    assert set(plan) == {*wanted, larger, "002_run07_range_encoders, blind", "001_run01_hard_mask, blind"}
+    assert plan["001_run01_hard_mask, blind"][0].model.blind
+    assert plan[larger][0].parameters() == pytest.approx(plan["002_run07_range_encoders"][0].parameters(), rel=0.02)
+
+
+def tiny(store: Path) -> list[str]:
+    made = ["--preset", "001_run02_soft_mask", "--sparsity", "l1:l0=3", "--size", "64", "--data", SMALL["data"]]  # type: ignore[list-item]
+    return [
+        "features",
+        "train",
+        *made,
+        "--steps",
+        "150",
+        "--batch-size",
+        "256",
+        "--threads",
+        "1",
+        "--store",
+        str(store),
+    ]
+
+
+def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SIGKILL in the middle; weights and metrics are then equal bit by bit."""
+    whole = document(tiny(tmp_path / "whole"), capsys)
+    command = [sys.executable, "-m", "whence", *tiny(tmp_path / "parts"), "--checkpoint-seconds", "0"]
+    process = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder = tmp_path / "parts" / "runs" / whole["id"]
+    while not list(folder.glob("checkpoint-*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.returncode == -signal.SIGKILL, "killed in the middle"
+    again = document(tiny(tmp_path / "parts"), capsys)
+    assert again["latest"] == whole["latest"]
+    one, two = (load(Store(tmp_path / name), whole["id"])[0].state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_comparison_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["--presets", "plain_topk", "position_mean_topk", "static_slice", "--seeds", "2", "--steps", "20"]
+    where = ["--data", str(SMALL["data"]), "--size", "64", "--store", str(tmp_path), "--workers", "1"]
+    found: Any = document(["features", "bench", *wanted, *where], capsys)
+    assert [row["name"] for row in found["rows"]] == ["plain_topk", "position_mean_topk", "static_slice"]
+    for row in found["rows"]:
+        assert len(row["FVU"]["per_seed"]) == 2
+        assert 0 < row["FVU"]["mean"] < 1
+        assert -1 <= row["alike"] <= 1
+    assert any("exploratory" in line for line in found["findings"])
+    told = output(["features", "bench", *wanted, *where], capsys)
+    assert "static_slice" in told
+    assert "again" in told
+
+
+def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "sigma = context / 8" in output(["features", "presets", "002_run02_gaussian_mask"], capsys)
+    assert len(document(["features", "presets"], capsys)) == 24
+    output(["features", "presets", "no_such"], capsys, code=2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "--activations", "nothing"],
+        ["train", "--data", "stored:path=nowhere"],
+        ["train", "--mask", "hrd"],
+        ["train", "--preset", "001_run99"],
+        ["bench", "--presets", "plain"],
+        ["bench", "--sparsity", "none"],
+        ["train", "--data", "planted:windows=99"],
+        ["train", "--encoder", "grouped", "--size", "3"],
+    ],
+    ids=str,
+)
+def test_what_cannot_be_trained(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output(["features", *arguments, "--store", str(tmp_path)], capsys, code=2)
+
+
+def test_runs_are_read_back(tmp_path: Path) -> None:
+    run = Run.read({"data": SMALL["data"], "model": {"size": 64, "mask": "gaussian", "losses": ["info_nce"]}})
+    assert Run.read(json.loads(json.dumps(run.model_dump(mode="json")))) == run
