@@ -27,7 +27,7 @@ DEFAULT_SETS = (
     "60_wikidata_occupation_isathlete",
     "157_amazon_5star",
 )
-"""Topics, languages of code, sentiment, occupations and stars; with one core and minilm, about SPEED."""
+"""Topics, languages of code, sentiment, occupations and stars. At a context of 128 they are 1.2 million tokens: 0.9 GB of\nminilm, and on one core about four minutes, once."""
 MOST_CLASSES = 20
 FEWEST = 10
 """Texts of a class, below which there is nothing to learn."""
@@ -46,6 +46,8 @@ def labelled_states(
     """About every text: `label` and `test`. Fewer than asked for, in the same proportion, where a set is smaller."""
     if name not in sets():
         raise not_allowed("set", name, sets())
+    if min(train, test) < 1:
+        raise UserError(f"train, test: {train} and {test} texts. Allowed: 1 or more of both.", field="train")
     asked = {"set": name, "train": train, "test": test, "seed": seed}
 
     def make(tokenizer: Any) -> Sequences:

@@ -30,12 +30,12 @@ def probe_order(
     seed: int = 0,
 ) -> dict[str, Any]:
     """Of the states that `order_states` gives: what `probes.compare` says, and the accuracy of a bag of tokens."""
-    units, tasks = _thirds(found, seed) if found.notes["order"] == "thirds" else _texts(found)
+    units, tasks = single_tokens(found, seed) if found.notes["order"] == "thirds" else whole_texts(found)
     compared = compare(dictionaries, found, units, tasks, ks, lifted=lifted, seed=seed)
     return {"order": found.notes["order"], "bag": dense(_bag(found, units), tasks), **compared}
 
 
-def _texts(found: SequenceStates) -> tuple[Units, list[Task]]:
+def whole_texts(found: SequenceStates) -> tuple[Units, list[Task]]:
     task, test = found.about["task"], found.about["test"].bool()
     tasks = [
         Task(
@@ -49,7 +49,7 @@ def _texts(found: SequenceStates) -> tuple[Units, list[Task]]:
     return Units(found.content, found.rows[found.content], len(found.lengths)), tasks
 
 
-def _thirds(found: SequenceStates, seed: int) -> tuple[Units, list[Task]]:
+def single_tokens(found: SequenceStates, seed: int) -> tuple[Units, list[Task]]:
     """Single tokens. In either half, a token is taken from the last third as often as from the first."""
     length = int(found.lengths.max())
     third = torch.where(found.positions < length // 3, 0, torch.where(found.positions >= length - length // 3, 1, -1))

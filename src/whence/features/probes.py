@@ -127,7 +127,7 @@ def _random(size: int, active: int, found: SequenceStates, units: Units, tasks: 
     directions /= directions.norm(dim=1, keepdim=True)
 
     def encode(states: Tensor, positions: Tensor) -> Tensor:
-        projections = ((states - middle) @ directions.T).relu()
+        projections = ((states - middle) @ directions.T).relu_()
         values, places = projections.topk(min(active, size), dim=1)
         return torch.zeros_like(projections).scatter_(1, places, values)
 

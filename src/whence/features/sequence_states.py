@@ -133,7 +133,9 @@ def _begin(
         raise UserError(f"context: {max(map(len, rows))} tokens are asked for, {place.context} fit.", field="context")
     known = {
         "ids": torch.tensor([token for row in rows for token in row], dtype=torch.int32),
-        "flags": torch.tensor([flag for row in rows for flag in _flags(len(row), len(left), len(right))]),
+        "flags": torch.tensor(
+            [flag for row in rows for flag in _flags(len(row), len(left), len(right))], dtype=torch.uint8
+        ),
         "lengths": torch.tensor([len(row) for row in rows]),
         **{name: values[order].contiguous() for name, values in wanted.about.items()},
     }
