@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.features.activations import CONTENT, FIRST, SPECIAL
+from whence.features.activations import flags_of
 from whence.features.sequence_states import SequenceStates
 
 
@@ -31,14 +31,18 @@ class Reader:
 
 
 def sequences(
-    lengths: Tensor, width: int, about: dict[str, Tensor], notes: dict[str, Any], ids: Tensor | None = None
+    lengths: Tensor,
+    width: int,
+    about: dict[str, Tensor],
+    notes: dict[str, Any],
+    ids: Tensor | None = None,
+    bare: bool = False,
 ) -> SequenceStates:
-    """Noise of small whole numbers, exact in bfloat16 and in sums; a special token at both ends."""
+    """Noise of small whole numbers, exact in bfloat16 and in sums; a special token at both ends, unless bare."""
     total = int(lengths.sum())
     random = torch.Generator().manual_seed(7)
     states = torch.randint(-3, 4, (total, width), generator=random).bfloat16()
-    flags = torch.full((total,), CONTENT)
-    last = lengths.cumsum(0) - 1
-    flags[last], flags[last - lengths + 1] = SPECIAL, FIRST
+    ends: tuple[list[int], list[int]] = ([], []) if bare else ([0], [0])
+    flags = torch.cat([flags_of(length, ends) for length in lengths.tolist()])
     ids = torch.randint(1000, (total,), generator=random) if ids is None else ids
     return SequenceStates(states, ids, flags, lengths, int(lengths.max()), about, notes)

@@ -48,11 +48,12 @@ def made(kind: str) -> Sequences:
     return halves_exchanged(found, 1000) if kind == "halves" else contexts(found, 1000)
 
 
-def as_states(wanted: Sequences) -> SequenceStates:
-    """With a special token at both ends, as the cache would have them."""
-    ids = torch.tensor([token for row in wanted.ids for token in [VOCABULARY, *row, VOCABULARY + 1]])
-    lengths = torch.tensor([len(row) + 2 for row in wanted.ids])
-    return sequences(lengths, WIDTH, wanted.about, wanted.notes, ids)
+def as_states(wanted: Sequences, bare: bool = False) -> SequenceStates:
+    """With a special token at both ends, unless bare, as the cache would have them."""
+    rows = wanted.ids if bare else [[VOCABULARY, *row, VOCABULARY + 1] for row in wanted.ids]
+    ids = torch.tensor([token for row in rows for token in row])
+    lengths = torch.tensor([len(row) for row in rows])
+    return sequences(lengths, WIDTH, wanted.about, wanted.notes, ids, bare)
 
 
 def test_windows_are_split_by_document_and_there_once() -> None:
@@ -129,8 +130,10 @@ def test_thirds_have_the_same_tokens_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize("kind", ["first", "halves", "thirds"])
-def test_states_that_know_only_their_token_are_at_chance(kind: str) -> None:
-    found = as_states(made(kind))
+@pytest.mark.parametrize("bare", [False, True])
+def test_states_that_know_only_their_token_are_at_chance(kind: str, bare: bool) -> None:
+    """Also where a model has no special tokens, and the first token of the text is left out."""
+    found = as_states(made(kind), bare)
     table = torch.randint(-3, 4, (VOCABULARY + 2, WIDTH), generator=torch.Generator().manual_seed(1)).bfloat16()
     result = probe_order({"reader": Reader(WIDTH)}, dataclasses.replace(found, states=table[found.ids]))
     assert result["bag"] == result["majority"] == result["raw"]["all"] == 0.5

@@ -18,7 +18,7 @@ from tests.features.planted import Reader, sequences
 from whence.errors import UserError
 from whence.features.activations import CONTENT
 from whence.features.collect import Collection
-from whence.features.labelled_states import DEFAULT_SETS, labelled_states, split
+from whence.features.labelled_states import DEFAULT_SETS, labelled_states, once, split
 from whence.features.logistic import fit, says
 from whence.features.probes import Task, Units, accuracy, chosen, pool, sparse
 from whence.features.probing import probe, probe_by_position
@@ -262,6 +262,21 @@ def test_texts_are_in_one_half_balanced_and_truncated(movies: SequenceStates) ->
     for row, kind, tested in zip(rows, label.tolist(), test.tolist(), strict=True):
         assert {name for name, _ in truth[row]} == {movies.notes["classes"][kind]}
         assert not tested or all(held for _, held in truth[row])
+
+
+def test_what_has_two_labels_has_none() -> None:
+    _, tokenizer = pretrained("minilm")
+    rows = [
+        ("one two three", "a"),
+        ("One two four", "b"),
+        ("five six", "a"),
+        ("five six", "a"),
+        ("", "b"),
+        ("x y", "b"),
+    ]
+    known = once(rows, tokenizer, 2)
+    said = {label: [tokenizer.decode(ids) for ids, _ in texts] for label, texts in known.items()}
+    assert said == {"a": ["five six"], "b": ["x y"]}, "the first two differ behind the end alone"
 
 
 def test_states_are_computed_once_and_gone_on_with(store: Store, movies: SequenceStates) -> None:

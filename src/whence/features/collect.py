@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from whence.errors import UserError
-from whence.features.activations import CONTENT, FIRST, SHARD, SPECIAL, folder, shard_path
+from whence.features.activations import SHARD, flags_of, folder, shard_path
 from whence.features.text import HELD_OUT, PROBES, checksum, documents, held_out
 from whence.models.pretrained import between_ends, ends_of, longest, pretrained
 from whence.models.taps import blocks, first_tensor
@@ -124,12 +124,8 @@ def _sequences(tokenizer: Any, spec: Collection) -> tuple[Tensor, Tensor, Tensor
                 field="text",
             )
         parts.append(torch.tensor(ids).view(count, inner))
-    flags = torch.full((spec.context,), CONTENT, dtype=torch.uint8)
-    flags[: len(ends[0])] = SPECIAL
-    flags[spec.context - len(ends[1]) :] = SPECIAL
-    flags[0] = FIRST
     held = torch.tensor([False] * len(parts[0]) + [True] * len(parts[1]))
-    return between_ends(torch.cat(parts), ends), held, flags
+    return between_ends(torch.cat(parts), ends), held, flags_of(spec.context, ends)
 
 
 def _stream(tokenizer: Any, texts: Sequence[str]) -> Iterator[int]:

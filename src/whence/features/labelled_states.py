@@ -27,7 +27,8 @@ DEFAULT_SETS = (
     "60_wikidata_occupation_isathlete",
     "157_amazon_5star",
 )
-"""Topics, languages of code, sentiment, occupations and stars. At a context of 128 they are 1.2 million tokens: 0.9 GB of\nminilm, and on one core about four minutes, once."""
+"""Topics, languages of code, sentiment, occupations and stars. At a context of 128 they are 1.2 million tokens: 0.9 GB
+of minilm's states, and about four minutes on one core, once."""
 MOST_CLASSES = 20
 FEWEST = 10
 """Texts of a class, below which there is nothing to learn."""
@@ -52,7 +53,8 @@ def labelled_states(
 
     def make(tokenizer: Any) -> Sequences:
         left, right = ends_of(tokenizer)
-        return split(_once(name, tokenizer, place.context - len(left) - len(right)), name, train, test, seed)
+        longest = place.context - len(left) - len(right)
+        return split(once(labelled(name), tokenizer, longest), name, train, test, seed)
 
     return states_at(place, asked, make, store, tell)
 
@@ -61,13 +63,12 @@ Known = dict[str, list[tuple[tuple[int, ...], bool]]]
 """By label: ids of a text, and whether it is held out."""
 
 
-def _once(name: str, tokenizer: Any, longest: int) -> Known:
+def once(rows: list[tuple[str, str]], tokenizer: Any, longest: int) -> Known:
     """Every text once, as it is after truncation; what has two labels has none."""
-    rows = [(text, label) for text, label in labelled(name) if text.strip()]
-    texts = [text for text, _ in rows]
     options = {"add_special_tokens": False, "truncation": True, "max_length": longest}
+    tokens = tokenizer([text for text, _ in rows], **options)["input_ids"]
     found: dict[tuple[int, ...], tuple[set[str], bool]] = {}
-    for (text, label), ids in zip(rows, tokenizer(texts, **options)["input_ids"], strict=True):
+    for (text, label), ids in zip(rows, tokens, strict=True):
         labels, held = found.get(tuple(ids), (set(), True))
         found[tuple(ids)] = (labels | {label}, held and held_out(text))
     known: Known = defaultdict(list)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from whence.errors import UserError
-from whence.features.activations import CONTENT, FIRST, SPECIAL, shard_path
+from whence.features.activations import CONTENT, flags_of, shard_path
 from whence.features.collect import Precision, Tell, check_context, module_of, states_of, thread_count
 from whence.models.pretrained import ends_of, pretrained
 from whence.runs.files import Corrupt, canonical, digest, read_sealed, write_atomically, write_sealed
@@ -133,9 +133,7 @@ def _begin(
         raise UserError(f"context: {max(map(len, rows))} tokens are asked for, {place.context} fit.", field="context")
     known = {
         "ids": torch.tensor([token for row in rows for token in row], dtype=torch.int32),
-        "flags": torch.tensor(
-            [flag for row in rows for flag in _flags(len(row), len(left), len(right))], dtype=torch.uint8
-        ),
+        "flags": torch.cat([flags_of(len(row), (left, right)) for row in rows]),
         "lengths": torch.tensor([len(row) for row in rows]),
         **{name: values[order].contiguous() for name, values in wanted.about.items()},
     }
@@ -146,11 +144,6 @@ def _begin(
     spec |= {"shards": -(-len(rows) // SHARD), "threads": torch.get_num_threads()}
     write_sealed(path / "spec.json", spec)
     return spec
-
-
-def _flags(length: int, left: int, right: int) -> list[int]:
-    inside = [SPECIAL] * left + [CONTENT] * (length - left - right) + [SPECIAL] * right
-    return [FIRST, *inside[1:]]
 
 
 def _compute(path: Path, place: Place, spec: dict[str, Any], model: nn.Module, tokenizer: Any, tell: Tell) -> None:
