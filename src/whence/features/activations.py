@@ -126,6 +126,15 @@ class Activations:
         return self._maps[index]
 
 
+def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
+    """(length,) of a sequence with special tokens at its ends."""
+    flags = torch.full((length,), CONTENT, dtype=torch.uint8)
+    flags[: len(ends[0])] = SPECIAL
+    flags[length - len(ends[1]) :] = SPECIAL
+    flags[0] = FIRST
+    return flags
+
+
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise UserError(

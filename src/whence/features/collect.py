@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from whence.errors import UserError
-from whence.features.activations import CONTENT, FIRST, SHARD, SPECIAL, folder, shard_path
+from whence.features.activations import SHARD, flags_of, folder, shard_path
 from whence.features.text import HELD_OUT, PROBES, checksum, documents, held_out
 from whence.models.pretrained import between_ends, ends_of, longest, pretrained
 from whence.models.taps import blocks, first_tensor
@@ -23,6 +23,7 @@ from whence.runs.store import Store
 from whence.spec import Spec
 
 Tell = Callable[[int, int], None]
+Precision = Literal["fp32", "bf16"]
 
 
 class Collection(Spec):
@@ -33,7 +34,7 @@ class Collection(Spec):
     tokens: int = Field(default=500_000, ge=1, le=10**9, description="states to collect, special tokens not counted")
     context: int = Field(default=128, ge=4, le=8192, description="tokens per sequence, special ones included")
     text: str = Field(default=PROBES, description="probes: the packaged labelled sets; or a text file")
-    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="of the model; states are kept in bf16")
+    precision: Precision = Field(default="fp32", description="of the model; states are kept in bf16")
     batch_size: int = Field(default=16, ge=1, le=SHARD, description="sequences at once")
 
     @property
@@ -45,9 +46,8 @@ def collect(spec: Collection, store: Store, name: str = "", tell: Tell = lambda 
     """Where they are. What a kill or Ctrl-C left is gone on with; other states under the same name are refused."""
     path = folder(store, name or spec.default_name)
     model, tokenizer = pretrained(spec.model)
-    layer = _layer(model, spec.layer)
-    if spec.context > (longest(model) or spec.context):
-        raise UserError(f"context: {spec.model} takes up to {longest(model)} tokens.", field="context")
+    layer = module_of(model, spec.layer)
+    check_context(model, spec.model, spec.context)
     asked = {**spec.model_dump(), "checksum": checksum(spec.text), "threads": torch.get_num_threads()}
     begun = _begun(path, asked)
     if begun is None:
@@ -61,11 +61,13 @@ def collect(spec: Collection, store: Store, name: str = "", tell: Tell = lambda 
     else:
         ids = load_file(path / "tokens.safetensors")["ids"]
     parts = list(enumerate(ids.long().split(SHARD)))
-    with torch.no_grad(), _thread_count(begun["threads"]):
+    with torch.no_grad(), thread_count(begun["threads"]):
         for index, part in parts:
             tell(index, len(parts))
             if not shard_path(path, index).exists():
-                states = torch.cat([_states(model, layer, some, spec) for some in part.split(spec.batch_size)])
+                states = torch.cat(
+                    [states_of(model, layer, some, spec.precision) for some in part.split(spec.batch_size)]
+                )
                 write_atomically(shard_path(path, index), save({"states": states}))
     tell(len(parts), len(parts))
     return path
@@ -87,7 +89,12 @@ def _begun(path: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
     return begun
 
 
-def _layer(model: nn.Module, layer: int) -> str | None:
+def check_context(model: nn.Module, name: str, context: int) -> None:
+    if context > (longest(model) or context):
+        raise UserError(f"context: {name} takes up to {longest(model)} tokens.", field="context")
+
+
+def module_of(model: nn.Module, layer: int) -> str | None:
     """The module whose output is wanted; None: what the first block is given."""
     count = getattr(model.config, "num_hidden_layers", None)
     names = blocks(model)[:count]
@@ -117,12 +124,8 @@ def _sequences(tokenizer: Any, spec: Collection) -> tuple[Tensor, Tensor, Tensor
                 field="text",
             )
         parts.append(torch.tensor(ids).view(count, inner))
-    flags = torch.full((spec.context,), CONTENT, dtype=torch.uint8)
-    flags[: len(ends[0])] = SPECIAL
-    flags[spec.context - len(ends[1]) :] = SPECIAL
-    flags[0] = FIRST
     held = torch.tensor([False] * len(parts[0]) + [True] * len(parts[1]))
-    return between_ends(torch.cat(parts), ends), held, flags
+    return between_ends(torch.cat(parts), ends), held, flags_of(spec.context, ends)
 
 
 def _stream(tokenizer: Any, texts: Sequence[str]) -> Iterator[int]:
@@ -136,8 +139,10 @@ class _Enough(Exception):
     """Raised where the wanted layer has been computed: the rest of the model is not run."""
 
 
-def _states(model: nn.Module, layer: str | None, ids: Tensor, spec: Collection) -> Tensor:
-    """(sequences, context, width) bfloat16"""
+def states_of(
+    model: nn.Module, layer: str | None, ids: Tensor, precision: Precision, real: Tensor | None = None
+) -> Tensor:
+    """(sequences, context, width) bfloat16; real: which ids are no padding, where some are."""
     seen: list[Tensor] = []
 
     def after(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -155,8 +160,8 @@ def _states(model: nn.Module, layer: str | None, ids: Tensor, spec: Collection) 
     else:
         handle = model.get_submodule(layer).register_forward_hook(after)
     try:
-        with torch.autocast("cpu", torch.bfloat16, enabled=spec.precision == "bf16"):
-            model(input_ids=ids)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            model(input_ids=ids, attention_mask=real)
     except _Enough:
         pass
     finally:
@@ -165,7 +170,7 @@ def _states(model: nn.Module, layer: str | None, ids: Tensor, spec: Collection) 
 
 
 @contextmanager
-def _thread_count(count: int) -> Iterator[None]:
+def thread_count(count: int) -> Iterator[None]:
     """As many as it was begun with: another number would change the last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
