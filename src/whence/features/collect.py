@@ -45,7 +45,7 @@ def collect(spec: Collection, store: Store, name: str = "", tell: Tell = lambda 
     """Where they are. What a kill or Ctrl-C left is gone on with; other states under the same name are refused."""
     path = folder(store, name or spec.default_name)
     model, tokenizer = pretrained(spec.model)
-    layer = _layer(model, spec.layer)
+    layer = layer_name(model, spec.layer)
     if spec.context > (longest(model) or spec.context):
         raise UserError(f"context: {spec.model} takes up to {longest(model)} tokens.", field="context")
     asked = {**spec.model_dump(), "checksum": checksum(spec.text), "threads": torch.get_num_threads()}
@@ -87,7 +87,7 @@ def _begun(path: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
     return begun
 
 
-def _layer(model: nn.Module, layer: int) -> str | None:
+def layer_name(model: nn.Module, layer: int) -> str | None:
     """The module whose output is wanted; None: what the first block is given."""
     count = getattr(model.config, "num_hidden_layers", None)
     names = blocks(model)[:count]
@@ -138,6 +138,12 @@ class _Enough(Exception):
 
 def _states(model: nn.Module, layer: str | None, ids: Tensor, spec: Collection) -> Tensor:
     """(sequences, context, width) bfloat16"""
+    with torch.autocast("cpu", torch.bfloat16, enabled=spec.precision == "bf16"):
+        return states_after(model, layer, ids).to(torch.bfloat16)
+
+
+def states_after(model: nn.Module, layer: str | None, ids: Tensor) -> Tensor:
+    """(sequences, tokens, width) as the model computes them; what comes after is not run. layer: of `layer_name`."""
     seen: list[Tensor] = []
 
     def after(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -155,13 +161,12 @@ def _states(model: nn.Module, layer: str | None, ids: Tensor, spec: Collection) 
     else:
         handle = model.get_submodule(layer).register_forward_hook(after)
     try:
-        with torch.autocast("cpu", torch.bfloat16, enabled=spec.precision == "bf16"):
-            model(input_ids=ids)
+        model(input_ids=ids)
     except _Enough:
         pass
     finally:
         handle.remove()
-    return seen[0].to(torch.bfloat16)
+    return seen[0]
 
 
 @contextmanager
