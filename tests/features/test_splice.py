@@ -100,10 +100,12 @@ def test_positions_reach_the_dictionary() -> None:
     torch.testing.assert_close(reconstruction(told)(states, positions), states * (positions < 2)[..., None])
 
 
-def test_what_cannot_be_spliced(folder: str, tmp_path: Path) -> None:
+def test_what_cannot_be_spliced(folder: str) -> None:
     with pytest.raises(UserError, match="too deep"):
         Halves.of(folder, 5)
     text = Halves.of(folder, 2).read(some_ids())
+    with pytest.raises(UserError, match="up to 64 tokens"):
+        Halves.of(folder, 2).read(torch.zeros(1, 65))
     with pytest.raises(UserError, match="8 numbers"):
         check_fits(Basis(torch.eye(8)), text)
     short = Basis(torch.eye(WIDTH))
@@ -128,7 +130,9 @@ def test_a_head_that_is_more_than_a_matrix_is_refused(tmp_path: Path) -> None:
         Halves.of(save(tmp_path, GraniteForCausalLM(config)), 1)
 
 
-def test_a_real_model() -> None:
+def test_a_real_model(slow: bool) -> None:
+    if not slow:
+        pytest.skip("reading it takes longer than all else here")
     halves = Halves.of("smollm2", 15)
     ids = torch.tensor(halves.tokenizer(["The quick brown fox jumps over the lazy dog, and then"] * 2)["input_ids"])
     text = halves.read(ids)

@@ -177,6 +177,12 @@ def test_passages_are_the_beginnings_of_held_out_documents(
     assert all(known[row] for row in found)
 
 
+def test_settings_that_make_no_sense() -> None:
+    for field, value in (("counts", [0]), ("multipliers", [-1]), ("thresholds", []), ("keep", 2), ("forget", [])):
+        with pytest.raises(UserError, match=field):
+            Unlearning.read({field: value})
+
+
 def test_passages_that_there_are_not(planted: tuple[Halves, Corpora, Unlearning]) -> None:
     tokenizer, book = planted[0].tokenizer, planted[2].forget[0]
     with pytest.raises(UserError, match="has 0 held-out"):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.features.collect import layer_name, states_after
 from whence.features.dictionary import Dictionary
-from whence.models.pretrained import pretrained
+from whence.models.pretrained import longest, pretrained
 from whence.models.taps import blocks
 
 Edit = Callable[[Tensor, Tensor], Tensor]
@@ -109,6 +109,9 @@ class Halves:
     @torch.no_grad()
     def read(self, ids: Tensor, special: Tensor | None = None, everywhere: bool = False) -> Text:
         """The lower half. ids: (sequences, length); special: bool (length,), none by default."""
+        most = longest(self.model)
+        if ids.shape[1] > (most or ids.shape[1]):
+            raise UserError(f"length: the model takes up to {most} tokens.", field="length")
         base, ids = self.model.base_model, ids.long()
         name = layer_name(base, self.layer)
         states = torch.cat([states_after(base, name, some) for some in ids.split(BATCH)])

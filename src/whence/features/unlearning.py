@@ -14,7 +14,7 @@ scale its codes as it likes. Without an eligible feature or setting there is no 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -47,12 +47,14 @@ class Unlearning(Spec):
     )
     sequences: int = Field(default=32, ge=1, description="a quarter: features are selected on two, the rest is scored")
     length: int = Field(default=64, ge=4, le=8192, description="tokens per sequence, special ones included")
-    thresholds: tuple[float, ...] = Field(
+    thresholds: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         default=(0.001, 0.01), min_length=1, description="a feature fires on less than this share of retained tokens"
     )
-    counts: tuple[int, ...] = Field(default=(10, 20), min_length=1, description="features to clamp, at most")
-    multipliers: tuple[float, ...] = Field(
-        default=(0.5, 1.0, 2.0), min_length=1, description="clamped to minus this, in typical lengths of a state"
+    counts: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(5, 20), min_length=1, description="features to clamp, at most"
+    )
+    multipliers: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        default=(0.0, 0.25, 0.5, 1.0), min_length=1, description="clamped to minus this, in typical lengths of a state"
     )
     keep: float = Field(default=0.99, gt=0, le=1, description="share of retained tokens that must stay right")
     seed: int = Field(default=0, ge=0, description="of the random features")
