@@ -143,6 +143,12 @@ def states_of(
     model: nn.Module, layer: str | None, ids: Tensor, precision: Precision, real: Tensor | None = None
 ) -> Tensor:
     """(sequences, context, width) bfloat16; real: which ids are no padding, where some are."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        return states_after(model, layer, ids, real).to(torch.bfloat16)
+
+
+def states_after(model: nn.Module, layer: str | None, ids: Tensor, real: Tensor | None = None) -> Tensor:
+    """(sequences, tokens, width) as the model computes them; what comes after is not run. layer: of `module_of`."""
     seen: list[Tensor] = []
 
     def after(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -160,13 +166,12 @@ def states_of(
     else:
         handle = model.get_submodule(layer).register_forward_hook(after)
     try:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            model(input_ids=ids, attention_mask=real)
+        model(input_ids=ids, attention_mask=real)
     except _Enough:
         pass
     finally:
         handle.remove()
-    return seen[0].to(torch.bfloat16)
+    return seen[0]
 
 
 @contextmanager

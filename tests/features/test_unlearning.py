@@ -1,0 +1,195 @@
+"""Unlearning where the answer is known: a ring of tokens per kind, and one axis of the states that says which kind."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.features.causal import FORGET, GROUP, RETAIN, WIDTH, Basis, ring, save
+from whence.errors import UserError
+from whence.features.passages import passages
+from whence.features.splice import Halves
+from whence.features.text import documents, held_out
+from whence.features.unlearning import (
+    NO_FEATURE,
+    NO_SETTING,
+    SCORED,
+    Clamp,
+    Corpora,
+    Unlearning,
+    eligible,
+    frequencies,
+    unlearning,
+)
+
+LENGTH = 12
+
+
+class Everywhere(Basis):
+    """One feature, along the axis that says "retain", that fires on all tokens but r0."""
+
+    def __init__(self, but: bool) -> None:
+        super().__init__(torch.eye(WIDTH)[[RETAIN]])
+        self.size, self.axes, self.but = 1, self.axes[:1], but
+
+    def codes(self, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
+        return 1 - self.but * (states[:, [GROUP]] > 0).float()
+
+
+def write(folder: Path, kind: str) -> str:
+    """Rings of many lengths, begun anywhere: enough of them to hold some out."""
+    draw = random.Random(kind)
+    texts = {
+        " ".join(f"{kind}{(start + step) % GROUP}" for step in range(length))
+        for start in range(GROUP)
+        for length in range(LENGTH - 2, 60)
+    }
+    path = folder / f"{kind}.txt"
+    path.write_text("\n\n".join(draw.sample(sorted(texts), len(texts))))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Halves, Corpora, Unlearning]:
+    folder = tmp_path_factory.mktemp("planted")
+    halves = Halves.of(save(folder / "model", ring()), 2)
+    spec = Unlearning(
+        forget=(write(folder, "f"),),
+        retain=(write(folder, "r"),),
+        sequences=8,
+        length=LENGTH,
+        thresholds=(0.01,),
+        counts=(1,),
+        multipliers=(2.0,),
+    )
+    return halves, Corpora.read(halves, spec), spec
+
+
+def test_one_feature_carries_what_is_to_be_forgotten(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    """Every prediction is lost but that from the first token, which is never edited; nothing retained is."""
+    halves, corpora, spec = planted
+    assert corpora.forget.test.right.all(), "the clean model knows its rings"
+    found = unlearning(halves, corpora, Basis(torch.eye(WIDTH)), spec)
+    assert found["outcome"] == SCORED
+    assert found["setting"]["features"] == [FORGET]
+    assert found["score"] == pytest.approx(10 / 11)
+    assert found["validation"] == {"forgotten": pytest.approx(10 / 11), "retained": 1.0}
+    assert found["test"]["retained"] == 1.0
+    assert found["kept"]
+    assert found["test"]["forget_entropy"] > found["clean"]["forget_entropy"] + 1
+    assert found["test"]["retain_entropy"] == pytest.approx(found["clean"]["retain_entropy"])
+    assert found["random"]["forgotten"] < 0.5
+    assert found["tokens"] == {"forget": 8 * 11, "retain": 8 * 11}
+
+
+def test_the_scale_of_codes_does_not_matter(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    halves, corpora, spec = planted
+    one, other = (unlearning(halves, corpora, Basis(torch.eye(WIDTH), scale), spec) for scale in (0.01, 50.0))
+    assert one["test"] == pytest.approx(other["test"])
+    assert one["settings"][0] == pytest.approx(other["settings"][0])
+
+
+def test_features_are_those_that_retained_text_lacks(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    _, corpora, _ = planted
+    basis = Basis(torch.eye(WIDTH))
+    forget, retain = (frequencies(basis, side.select) for side in (corpora.forget, corpora.retain))
+    assert forget[FORGET] == retain[RETAIN] == 1
+    assert forget[RETAIN] == retain[FORGET] == 0
+    assert float(forget[:GROUP].sum()) == pytest.approx(1), "each token has a feature of its own"
+    order = eligible(forget, retain, 0.01).tolist()
+    assert order[0] == FORGET
+    assert set(order[1:]) <= set(range(GROUP))
+    shares = torch.tensor([0.5, 0.2, 0.9, 0.0])
+    assert eligible(shares, torch.tensor([0.0, 0.009, 0.01, 0.0]), 0.01).tolist() == [0, 1]
+
+
+def test_clamping_nothing_changes_nothing(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    """Also where the dictionary leaves most of a state out."""
+    halves, corpora, _ = planted
+    lossy = Basis(torch.eye(WIDTH)[FORGET:])
+    text = corpora.retain.test.text
+    clamp = Clamp.of(halves, lossy, corpora.forget.select)
+    assert torch.equal(clamp.text(text, torch.tensor([], dtype=torch.long), 2.0).states, text.states)
+    assert torch.equal(clamp.text(text, torch.tensor([0]), 2.0).states, text.states), "it never fires on this text"
+    assert clamp.still_right(corpora.retain.test, torch.tensor([0]), 2.0) == 1
+
+
+def test_what_a_clamp_does_to_a_state(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    """The axis is set to minus the length of a typical state, √2 here, and the others stay."""
+    halves, corpora, _ = planted
+    text = corpora.forget.test.text
+    clamp = Clamp.of(halves, Basis(torch.eye(WIDTH)[FORGET:], scale=7.0), corpora.forget.select)
+    new = clamp.text(text, torch.tensor([0]), 3.0).states
+    expected = text.states.clone()
+    expected[:, 1:, FORGET] = -3 * 2**0.5
+    torch.testing.assert_close(new, expected)
+
+
+def test_no_eligible_feature_is_no_score(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    halves, corpora, spec = planted
+    found = unlearning(halves, corpora, Everywhere(but=False), spec)
+    assert (found["outcome"], found["score"], found["settings"]) == (NO_FEATURE, None, [])
+    assert found["eligible"] == {"0.01": 0}
+    assert "0.01" in found["reason"]
+
+
+def test_no_setting_that_retains_is_no_score(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    halves, corpora, spec = planted
+    loose = spec.model_copy(update={"thresholds": (0.99,)})
+    found = unlearning(halves, corpora, Everywhere(but=True), loose)
+    assert (found["outcome"], found["score"]) == (NO_SETTING, None)
+    assert found["settings"][0]["forgotten"] is None
+    assert found["settings"][0]["retained"] < 0.5
+    assert "0.99 must stay" in found["reason"]
+
+
+def test_the_setting_is_the_best_that_retains(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    halves, corpora, spec = planted
+    wide = spec.model_copy(update={"counts": (1, 2, 99), "multipliers": (0.0, 2.0)})
+    found = unlearning(halves, corpora, Basis(torch.eye(WIDTH)), wide)
+    lost = [setting["forgotten"] for setting in found["settings"]]
+    assert [setting["count"] for setting in found["settings"]] == [1, 1, 2, 2, 11, 11], "no more than are eligible"
+    assert found["validation"]["forgotten"] == max(lost)
+    assert min(lost) < max(lost)
+
+
+def test_passages_are_the_beginnings_of_held_out_documents(
+    planted: tuple[Halves, Corpora, Unlearning], tmp_path: Path
+) -> None:
+    tokenizer, draw = planted[0].tokenizer, random.Random(0)
+    books = []
+    for kind in "fr":
+        texts = [" ".join(f"{kind}{draw.randrange(GROUP)}" for _ in range(20)) for _ in range(400)]
+        books.append(tmp_path / f"{kind}.txt")
+        books[-1].write_text("\n\n".join(texts))
+    one, other = map(str, books)
+    ids, special = passages(tokenizer, (one, other), 10, LENGTH)
+    assert ids.shape == (10, LENGTH)
+    assert not special.any()
+    assert (ids // GROUP == torch.tensor([0, 1] * 5)[:, None]).all(), "both in turn"
+    known = {tuple(tokenizer(text)["input_ids"][:LENGTH]): held_out(text) for text in documents(one)}
+    found = [tuple(row) for row in passages(tokenizer, (one,), 20, LENGTH)[0].tolist()]
+    assert len(set(found)) == 20
+    assert all(known[row] for row in found)
+
+
+def test_settings_that_make_no_sense() -> None:
+    for field, value in (("counts", [0]), ("multipliers", [-1]), ("thresholds", []), ("keep", 2), ("forget", [])):
+        with pytest.raises(UserError, match=field):
+            Unlearning.read({field: value})
+
+
+def test_passages_that_there_are_not(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+    tokenizer, book = planted[0].tokenizer, planted[2].forget[0]
+    with pytest.raises(UserError, match="has 0 held-out"):
+        passages(tokenizer, (book,), 10, LENGTH, without=(book,))
+    with pytest.raises(UserError, match="asked for"):
+        passages(tokenizer, (book,), 10_000, LENGTH)
+    with pytest.raises(UserError, match="159_code_Python"):
+        passages(tokenizer, ("159_code_Pithon=1",), 10, LENGTH)
+    with pytest.raises(UserError, match="no label '7'"):
+        passages(tokenizer, ("159_code_Python=7",), 10, LENGTH)
