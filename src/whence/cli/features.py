@@ -193,8 +193,8 @@ def print_quality(found: dict[str, Any]) -> None:
     bound = lifted["fidelity"]
     masked = f" (masks lifted: FVU {lifted['fvu']:.4f}, {lifted['l0']:.1f} active)" if "retention" in lifted else ""
     print(
-        f"  position-bound: {bound['bound']} of {bound['features']} features; of a feature's variance, position explains "
-        f"{bound['median']:.4f} in the median{masked}"
+        f"  position-bound: {bound['bound']} of {bound['features']} features; position explains {bound['median']:.4f} of a "
+        f"feature's variance in the median{masked}"
     )
     if lifted.get("retention", {}).get("features"):
         kept = lifted["retention"]

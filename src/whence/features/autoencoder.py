@@ -52,9 +52,17 @@ class AutoencoderSpec(Spec):
     mask: MaskChoice = Field(default=MASKS.preferred("none")[0], description="which features may speak where")
     sparsity: SparsityChoice = Field(default=SPARSITY.preferred("topk")[0], description="what keeps codes sparse")
     losses: tuple[LossChoice, ...] = Field(default=(), description="what is asked besides reconstruction")
-    schedule: ScheduleChoice = Field(default=SCHEDULES.preferred("constant")[0], description="how position comes in")
+    position_schedule: ScheduleChoice = Field(
+        default=SCHEDULES.preferred("constant")[0], description="how position comes in"
+    )
     start: StartChoice = Field(default=STARTS.preferred("unit")[0], description="first directions")
     blind: bool = Field(default=False, description="control: all states are said to stand at one position")
+
+    @property
+    def knows_positions(self) -> bool:
+        """Whether any part depends on where a state stands."""
+        plain = AutoencoderSpec()
+        return any(getattr(self, part) != getattr(plain, part) for part in ("centre", "encoder", "mask", "losses"))
 
     def build(self, width: int, context: int, steps: int) -> Autoencoder:
         return Autoencoder(self, width, context, steps)
@@ -76,7 +84,7 @@ class Autoencoder(nn.Module):
         self.mask: Mask = spec.mask.build(**shape)
         self.sparsity: Sparsity = spec.sparsity.build(**shape)
         self.losses = nn.ModuleList(loss.build(**shape) for loss in spec.losses)
-        self.schedule: Schedule = spec.schedule.build()
+        self.schedule: Schedule = spec.position_schedule.build()
         self.decoder = nn.Parameter(torch.empty(spec.size, width))
         self.bias = nn.Parameter(torch.empty(width))
         self.register_buffer("scale", torch.ones(()))

@@ -71,14 +71,11 @@ class Comparison(Spec):
         found: dict[str, list[Run]] = {}
         width = data.width
         for name, runs in plan.items():
-            document = PRESETS.read(name)
-            blind = {**document, "model": {**document["model"], "blind": True}}
-            twin = self._runs(data, blind)
-            if (
-                runs[0].build_model("meta").assigned() is not None
-                or runs[0].build_model("meta").positional_parameters()
-            ):
-                found[f"{name}, blind"] = twin
+            if runs[0].model.knows_positions:
+                twins = [run.model.model_copy(update={"blind": True}) for run in runs]
+                found[f"{name}, blind"] = [
+                    run.model_copy(update={"model": twin}) for run, twin in zip(runs, twins, strict=True)
+                ]
             plain = PRESETS.read(PLAIN if runs[0].model.sparsity.name == "topk" else "plain_l1")
             size = (runs[0].parameters() - width) // (2 * width + 1)
             if size > 1.05 * runs[0].model.size:

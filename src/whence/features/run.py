@@ -36,7 +36,7 @@ class FeatureTraining(Training):
 
     steps: int = Field(default=400, ge=1, description="optimiser steps")
     batch_size: int = Field(default=1024, ge=1, description="states per step")
-    lr: float = Field(default=4e-3, gt=0, description="peak learning rate")
+    lr: float = Field(default=8e-3, gt=0, description="peak learning rate")
     position_pace: float = Field(
         default=10.0, gt=0, description="learning rate of what is about position, in terms of lr"
     )
@@ -56,9 +56,17 @@ class Run(RunSpec):
 
     def labels(self) -> dict[str, str]:
         data, model = self.data.options().get("path") or str(self.data), self.model
-        parts = [model.centre, model.encoder, model.norm, model.mask, *model.losses, model.schedule, model.start]
+        parts = [
+            model.centre,
+            model.encoder,
+            model.norm,
+            model.mask,
+            *model.losses,
+            model.position_schedule,
+            model.start,
+        ]
         plain = AutoencoderSpec()
-        usual = [plain.centre, plain.encoder, plain.norm, plain.mask, plain.schedule, plain.start]
+        usual = [plain.centre, plain.encoder, plain.norm, plain.mask, plain.position_schedule, plain.start]
         made = " · ".join(str(part) for part in parts if part not in usual) or "plain"
         return {
             "data": data.split("/")[-1],
