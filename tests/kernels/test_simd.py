@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from whence.kernels.simd import WIDTH, exp2, load, spread, store, store_totals, take_number, zeros
+from whence.kernels.simd import WIDTH, exp2, larger, load, reaches, spread, store, store_totals, take_number, zeros
 
 # Of each type: where exp2 stops at either end, and the units in the last place that it may be off.
 RANGES = [(np.float32, -125, 127, 1.5), (np.float64, -1021, 1023, 2.0)]
@@ -30,6 +30,12 @@ def _totals(rows: Any, out: Any) -> None:
 def _arithmetic(a: Any, b: Any, c: Any, out: Any) -> None:
     for row in range(a.shape[0]):
         store(out, (row, 0), load(a, (row, 0)) * load(b, (row, 0)) + spread(c, (row,)) + zeros(a))
+
+
+@numba.njit
+def _larger(a: Any, b: Any, out: Any) -> bool:
+    store(out, (0,), larger(load(a, (0,)), load(b, (0,))))
+    return reaches(load(a, (0,)), load(b, (0,)))
 
 
 @numba.njit
@@ -135,6 +141,20 @@ def test_arithmetic_and_strided_rows(kind: Any, tolerance: float) -> None:
     out = np.full((3, WIDTH), np.nan, kind)
     _arithmetic(a, b, c, out)
     np.testing.assert_allclose(out, a * b + c[:, None], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_larger_and_whether_any_lane_reaches(kind: Any) -> None:
+    a, b = np.random.default_rng(3).normal(size=(2, WIDTH)).astype(kind)
+    a[:3], b[:2] = (np.nan, np.inf, -np.inf), (1, np.inf)
+    out = np.empty(WIDTH, kind)
+    _larger(a, b, out)
+    assert np.array_equal(out, np.fmax(a, b))
+    for lane in range(WIDTH):
+        for value, expected in ((-0.5, False), (0.0, True), (1.0, True), (np.nan, True)):
+            one = np.full(WIDTH, -1, kind)
+            one[lane] = value
+            assert _larger(one, np.zeros(WIDTH, kind), out) is expected
 
 
 def test_numbers_are_taken_in_turn() -> None:

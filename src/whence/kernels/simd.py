@@ -186,6 +186,27 @@ _operator(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=CONTRACT)
 
 
 @intrinsic
+def larger(_: Any, a: LanesType, b: LanesType) -> Any:
+    """The larger of each pair; b where a is not a number."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
+
+    return a(a, b), codegen
+
+
+@intrinsic
+def reaches(_: Any, a: LanesType, b: LanesType) -> Any:
+    """Whether any lane of a is at least that of b, or not a number."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        bits = builder.bitcast(builder.fcmp_unordered(">=", *arguments), ir.IntType(WIDTH))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+
+    return types.boolean(a, b), codegen
+
+
+@intrinsic
 def exp2(_: Any, value: LanesType) -> Any:
     """2 to the value."""
     return _exp2(value, "whole")

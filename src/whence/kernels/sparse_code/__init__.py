@@ -1,0 +1,101 @@
+"""The sparse code of a top-k autoencoder: which k features, their values, and what they add up to.
+
+naive.py is the definition, and the fallback for other devices and precisions; select.py and numba_cpu.py are the CPU
+kernels, op.py gives them gradients. Weights are (size, width), one row for each feature, in the encoder and in the
+decoder. A step that shares one `ByFeature` between `gathered` and `decode` sorts its indices once.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from whence.kernels.sparse_code import naive, op
+from whence.kernels.sparse_code.op import ByFeature
+
+__all__ = ["ByFeature", "decode", "gathered", "top_k"]
+
+
+def top_k(scores: Tensor, k: int) -> Tensor:
+    """Indices (n, k), int64, of the k largest of each row of scores (n, size), in any order, without gradients.
+
+    Among equal scores any may be taken, the same ones every time. What is not a number counts as infinite.
+    """
+    if scores.ndim != 2 or not 1 <= k <= scores.shape[1]:
+        raise ValueError(f"scores must be (n, size) and k from 1 to size, got {tuple(scores.shape)} and k={k}")
+    if not _plain(scores):
+        return naive.top_k(scores, k)
+    from whence.kernels.sparse_code import select  # importing Numba takes half a second
+
+    return select.top_k(scores, k)
+
+
+def gathered(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    indices: Tensor,
+    *,
+    dense: Tensor | None = None,
+    by_feature: ByFeature | None = None,
+) -> Tensor:
+    """x[i]·weight[indices[i, j]] + bias[indices[i, j]], shaped (n, k): the scores of the chosen features alone.
+
+    x: (n, width). weight: (size, width). bias: (size,). indices: (n, k). dense: (n, size), all scores, where they are
+    known already; the values are then read from there. Gradients of x, weight and bias; not of gradients.
+    """
+    _check({"x": (x, (len(indices), weight.shape[-1])), "bias": (bias, (len(weight),))}, indices, weight)
+    if dense is not None:
+        _check({"dense": (dense, (len(indices), len(weight)))}, indices, weight)
+    if not _plain(x, weight, bias, dense):
+        return naive.gathered(x, weight, bias, indices)
+    lists = _lists(indices, len(weight), by_feature)
+    return op.Gathered.apply(x, weight, bias, indices, dense, lists)  # pyright: ignore[reportReturnType]
+
+
+def decode(values: Tensor, indices: Tensor, weight: Tensor, *, by_feature: ByFeature | None = None) -> Tensor:
+    """Σⱼ values[i, j]·weight[indices[i, j]], shaped (n, width). Gradients of values and weight; not of gradients.
+
+    values, indices: (n, k). weight: (size, width).
+    """
+    _check({"values": (values, tuple(indices.shape))}, indices, weight)
+    if not _plain(values, weight):
+        return naive.decode(values, indices, weight)
+    lists = _lists(indices, len(weight), by_feature)
+    return op.Decode.apply(values, indices, weight, lists)  # pyright: ignore[reportReturnType]
+
+
+def _plain(*tensors: Tensor | None) -> bool:
+    """Whether the kernels can have them: single precision, in this machine's memory, not traced."""
+    if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+        return False
+    given = [tensor for tensor in tensors if tensor is not None]
+    kinds = all(type(tensor) in (Tensor, Parameter) for tensor in given)
+    return kinds and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in given)
+
+
+def _check(tensors: dict[str, tuple[Tensor, tuple[int, ...]]], indices: Tensor, weight: Tensor) -> None:
+    if indices.ndim != 2 or indices.dtype != torch.int64 or weight.ndim != 2:
+        raise ValueError(
+            "indices must be int64 (n, k) and weight (size, width), "
+            f"got {indices.dtype} {tuple(indices.shape)} and {tuple(weight.shape)}"
+        )
+    for name, (tensor, shape) in tensors.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}; "
+                f"indices {tuple(indices.shape)} and weight {tuple(weight.shape)} ask for {shape}"
+            )
+
+
+def _lists(indices: Tensor, size: int, given: ByFeature | None) -> ByFeature:
+    """The kernels go where indices send them: none may point outside."""
+    if indices.numel():
+        lowest, highest = (int(end) for end in indices.aminmax())
+        if lowest < 0 or highest >= size:
+            raise ValueError(f"indices go from {lowest} to {highest}; weight has {size} rows")
+    if given is not None and (given.indices is not indices or given.size != size):
+        raise ValueError("by_feature was made from other indices, or for another number of features")
+    return given or ByFeature(indices, size)
