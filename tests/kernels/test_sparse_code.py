@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.kernels.sparse_code import ByFeature, decode, gathered, naive, op, top_k
+from whence.kernels.sparse_code import ByFeature, decode, gathered, naive, op, scores, top_k
 
 
 def codes(n: int, size: int, width: int, k: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -21,29 +21,28 @@ def codes(n: int, size: int, width: int, k: int, seed: int = 0) -> tuple[Tensor,
     return x, weight, bias, torch.rand(n, size, generator=draw).topk(k).indices
 
 
-def relative(a: Tensor | None, b: Tensor | None) -> float:
-    assert a is not None
-    assert b is not None
-    return ((a - b).norm() / b.norm().clamp(min=1e-30)).item()
+def run(function: Callable[..., Tensor], tensors: Sequence[Tensor], slopes: Tensor) -> list[Tensor]:
+    """The result, and the gradients of all tensors when `slopes` comes back for it."""
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
+    result = function(*leaves)
+    return [result.detach(), *torch.autograd.grad(result, leaves, slopes)]
 
 
 def compare(ours: Callable[..., Tensor], true: Callable[..., Tensor], *tensors: Tensor) -> None:
-    """Results, and the gradients of all tensors for one random gradient of the result."""
-    mine = [tensor.detach().clone().requires_grad_() for tensor in tensors]
-    other = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    found, wanted = ours(*mine), true(*other)
-    assert relative(found, wanted) < 1e-6
-    slopes = torch.randn_like(found)
-    found.backward(slopes)
-    wanted.backward(slopes.double())
-    for a, b in zip(mine, other, strict=True):
-        assert relative(a.grad, b.grad) < 1e-6
+    """Every number is a sum of products: its error is measured by the sum of their sizes, which does not cancel."""
+    slopes = torch.randn(ours(*tensors).shape, generator=torch.Generator().manual_seed(1))
+    doubles = [tensor.double() for tensor in tensors]
+    found, wanted = run(ours, tensors, slopes), run(true, doubles, slopes.double())
+    scales = run(true, [tensor.abs() for tensor in doubles], slopes.double().abs())
+    for a, b, scale in zip(found, wanted, scales, strict=True):
+        assert a.dtype == torch.float32
+        assert ((a - b).abs() <= 1e-6 * scale).all()
 
 
 shapes = st.tuples(st.integers(1, 40), st.integers(1, 60), st.sampled_from([1, 5, 16, 17, 48]), st.data())
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(drawn=shapes, all_of_them=st.booleans(), zeros=st.booleans())
 def test_products_equal_their_definitions(
     drawn: tuple[int, int, int, st.DataObject], all_of_them: bool, zeros: bool
@@ -59,7 +58,8 @@ def test_products_equal_their_definitions(
         weight,
         bias,
     )
-    values = torch.randn(n, k).relu() if zeros else torch.randn(n, k)
+    values = torch.randn(n, k, generator=torch.Generator().manual_seed(k))
+    values = values.relu() if zeros else values
     compare(
         lambda values, weight: decode(values, indices, weight, by_feature=lists),
         lambda values, weight: naive.decode(values, indices, weight),
@@ -82,7 +82,10 @@ def test_strided_inputs_and_gradients() -> None:
 
 def test_known_scores_are_read_and_have_the_same_gradients() -> None:
     x, weight, bias, indices = codes(20, 50, 32, 6)
-    dense = x @ weight.T + bias
+    dense = scores(x, weight.requires_grad_(), bias)
+    assert not dense.requires_grad
+    torch.testing.assert_close(dense, x @ weight.T + bias)
+    torch.testing.assert_close(scores(x.double(), weight.double(), bias.double()).float(), dense)
     assert torch.equal(gathered(x, weight, bias, indices, dense=dense), dense.gather(1, indices))
     compare(
         lambda *given: gathered(*given, indices, dense=dense),
@@ -114,7 +117,7 @@ def test_definitions_have_right_gradients() -> None:
 
 
 def test_every_run_gives_the_same_bits_on_any_number_of_threads() -> None:
-    def run(threads: int) -> list[Tensor]:
+    def with_threads(threads: int) -> list[Tensor]:
         torch.set_num_threads(threads)
         x, weight, bias, _ = codes(100, 300, 48, 1)
         leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]
@@ -125,7 +128,7 @@ def test_every_run_gives_the_same_bits_on_any_number_of_threads() -> None:
 
     before = torch.get_num_threads()
     try:
-        first, again, two = run(1), run(1), run(2)
+        first, again, two = with_threads(1), with_threads(1), with_threads(2)
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(first, again, two, strict=True))
