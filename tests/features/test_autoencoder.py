@@ -74,6 +74,7 @@ def test_few_features_computed_are_as_good_as_all(parts: dict[str, str]) -> None
     model.zero_grad()
     x = (states - model.centre(positions)) / model.scale
     said = by_hand(model, states, positions) @ model.decoder + model.bias
+    said = model.encoder.restore(said, positions, model.schedule.strength(model.progress))
     (x - said).square().mean().backward()
     for name, parameter in model.named_parameters():
         if parameter.grad is None:

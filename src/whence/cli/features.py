@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from whence.cli.features_evaluate import probe, splice
 from whence.cli.options import Engine, Output, Stored, dispatch, elsewhere, parse, parse_options
 from whence.cli.output import duration, print_json, print_table, stderr
 
@@ -18,6 +19,8 @@ ACTIONS = {
     "collect": "hidden states of a model on text, each with its token, position and sequence",
     "presets": "the runs of the sources, and what they have to beat",
     "train": "train one autoencoder, from a preset or part by part",
+    "probe": "read labels, and the order of words, from a few features of trained runs",
+    "splice": "put reconstructions into a language model: cross-entropy recovered, unlearning",
     "bench": "presets against each other, at the same number of active features, over paired seeds",
 }
 HELP = """whence features: which learned features are about position? Sparse autoencoders that know where states stand.
@@ -75,7 +78,14 @@ class OnStates(Engine):
 
 
 def main(arguments: list[str]) -> int:
-    actions = {"collect": _collect, "presets": _presets, "train": _train, "bench": _bench}
+    actions = {
+        "collect": _collect,
+        "presets": _presets,
+        "train": _train,
+        "bench": _bench,
+        "probe": probe,
+        "splice": splice,
+    }
     return dispatch(arguments, HELP, actions)
 
 
@@ -193,8 +203,8 @@ def print_quality(found: dict[str, Any]) -> None:
     bound = lifted["fidelity"]
     masked = f" (masks lifted: FVU {lifted['fvu']:.4f}, {lifted['l0']:.1f} active)" if "retention" in lifted else ""
     print(
-        f"  position-bound: {bound['bound']} of {bound['features']} features; position explains {bound['median']:.4f} of a "
-        f"feature's variance in the median{masked}"
+        f"  position-bound: {bound['bound']} of {bound['features']} features; median of what position explains "
+        f"{bound['median']:.4f}{masked}"
     )
     if lifted.get("retention", {}).get("features"):
         kept = lifted["retention"]

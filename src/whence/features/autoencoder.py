@@ -135,7 +135,11 @@ class Autoencoder(nn.Module):
         positions = self._seen(positions)
         x = self._inside(states, positions)
         code = self._encode(x, positions)
-        batch = Batch(x, positions, code, self.decoder, self.bias, self.encoder.parts())
+
+        def decoded(values: Tensor) -> Tensor:
+            return self._restored(code.times(self.decoder, values), positions)
+
+        batch = Batch(x, positions, code, decoded, self.encoder.parts())
         total = (batch.error() * math.prod(loss.weights(positions) for loss in self._losses())).mean()
         price = self.sparsity.penalty(code, self.decoder.norm(dim=1))
         total = total + self.schedule.penalty(self.progress) * price
@@ -152,7 +156,8 @@ class Autoencoder(nn.Module):
 
     def decode(self, codes: Tensor, positions: Tensor) -> Tensor:
         """(n, width)"""
-        return (codes @ self.decoder + self.bias) * self.scale + self.centre(self._seen(positions))
+        positions = self._seen(positions)
+        return self._restored(codes @ self.decoder, positions) * self.scale + self.centre(positions)
 
     @property
     def directions(self) -> Tensor:
@@ -172,6 +177,9 @@ class Autoencoder(nn.Module):
 
     def _inside(self, states: Tensor, positions: Tensor) -> Tensor:
         return (states - self.centre(positions)) / self.scale
+
+    def _restored(self, said: Tensor, positions: Tensor) -> Tensor:
+        return self.encoder.restore(said + self.bias, positions, self.schedule.strength(self.progress))
 
     def _masked(self, strength: float) -> Tensor | None:
         table = self.mask.table(self.progress)

@@ -2,8 +2,9 @@
 
     pre-activations = scale(p) · (W · prepare(x, p) + b) + shift(p)
 
-An encoder overrides what it needs. Scales and shifts are tables of positions by features, so that position costs
-little beside the product with the weights, and a top-k needs them only at the features it keeps.
+What was decoded goes through restore(x, p). An encoder overrides what it needs. Scales and shifts are tables of
+positions by features, so that position costs little beside the product with the weights, and a top-k needs them only
+at the features it keeps.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class Encoder(Variant, nn.Module):
     def shift(self, strength: float) -> Tensor | None:
         """(context, size); None: 0."""
         return None
+
+    def restore(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
+        """The counterpart of `prepare`, of what was decoded."""
+        return x
 
     def parts(self) -> Tensor | None:
         """(size,) numbers of the parts that the dictionary consists of; None: it has none."""

@@ -12,9 +12,13 @@ from whence.features.encoders.base import Encoder, position_table
 
 
 class Corrected(Encoder):
-    """x + B · (c(p) ∘ A x): all positions share a few directions, each weighs them in its own way."""
+    """x + B · (c(p) ∘ A x): all positions share a few directions, each weighs them in its own way.
 
-    positional = ("inward", "outward", "weights")
+    The same form, with weights of its own, is applied to what was decoded: features can then mean different directions
+    in different places.
+    """
+
+    positional = ("inward", "outward", "weights", "inward_after", "outward_after", "weights_after")
 
     def __init__(
         self,
@@ -25,15 +29,19 @@ class Corrected(Encoder):
         rank: Annotated[int, Field(ge=1, description="directions that are corrected")] = 32,
     ) -> None:
         super().__init__(width, size, context)
-        self.inward = nn.Parameter(torch.empty(width, rank))
-        self.outward = nn.Parameter(torch.empty(rank, width))
-        self.weights = position_table(context, rank)
+        self.inward, self.inward_after = (nn.Parameter(torch.empty(width, rank)) for _ in range(2))
+        self.outward, self.outward_after = (nn.Parameter(torch.empty(rank, width)) for _ in range(2))
+        self.weights, self.weights_after = (position_table(context, rank) for _ in range(2))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.normal_(self.inward, std=self.width**-0.5)
-        nn.init.normal_(self.outward, std=self.width**-0.5)
+        for map_ in (self.inward, self.outward, self.inward_after, self.outward_after):
+            nn.init.normal_(map_, std=self.width**-0.5)
         nn.init.zeros_(self.weights)  # nothing is corrected at first
+        nn.init.zeros_(self.weights_after)
 
     def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
         return x + strength * ((x @ self.inward) * self.weights[positions]) @ self.outward
+
+    def restore(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
+        return x + strength * ((x @ self.inward_after) * self.weights_after[positions]) @ self.outward_after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -19,14 +20,15 @@ class Batch:
     positions: Tensor
     """(n,)"""
     code: Code
-    decoder: Tensor
-    bias: Tensor
+    decoded: Callable[[Tensor], Tensor]
+    """Values of the code's features → (n, width)"""
     parts: Tensor | None
     """(size,): parts of the dictionary, where the encoder has them"""
 
     def error(self, values: Tensor | None = None) -> Tensor:
         """(n,): mean squares of what the code, or other values in its place, leave unexplained."""
-        return (self.x - self.code.times(self.decoder, values) - self.bias).square().mean(1)
+        said = self.decoded(self.code.values if values is None else values)
+        return (self.x - said).square().mean(1)
 
 
 class Loss(Variant, nn.Module):
