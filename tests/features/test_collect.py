@@ -16,9 +16,13 @@ import torch
 from whence.cli import run
 from whence.errors import UserError
 from whence.features.activations import CONTENT, FIRST, SPECIAL, Activations, shard_path
-from whence.features.collect import Collection, collect
+from whence.features.collect import collect, collect_from
+from whence.features.sources import Collection, of_module
 from whence.features.text import documents, held_out, labelled, sets
 from whence.models.pretrained import default_text, pretrained
+from whence.models.taps import taps
+from whence.runs.checkpoint import weights_of
+from whence.runs.spec import load_run_spec
 from whence.runs.store import Store
 
 
@@ -154,3 +158,50 @@ def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, 
 def test_the_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["features"]) == 0
     assert "collect" in capsys.readouterr().out
+
+
+def test_states_of_a_run_of_the_arena(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--store", str(tmp_path)]
+    arena = ["train", "--task", "k_back_recall", "--encoding", "learned", "--d-model", "16", "--layers", "2"]
+    assert run([*arena, "--steps", "3", "--train-length", "12", "--threads", "1", "--json", *where]) == 0
+    trained = json.loads(capsys.readouterr().out)["id"]
+    asked = [
+        "features",
+        "collect",
+        "--model",
+        f"run:{trained[:6]}",
+        "--layer",
+        "2",
+        "--tokens",
+        "700",
+        "--json",
+        *where,
+    ]
+    assert run(asked) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["width"], facts["context"]) == (16, 12)
+    assert facts["states"] >= 700
+    found = Activations.open(Store(tmp_path), facts["name"])
+    assert found.flags.tolist() == [FIRST] + [CONTENT] * 11
+    model = load_run_spec(Store(tmp_path).folder(trained).spec_document()).build_model("cpu").eval()  # type: ignore[attr-defined]
+    model.load_state_dict(weights_of(Store(tmp_path).folder(trained)))
+    with torch.no_grad(), taps(model, "blocks.1") as seen:
+        model(found.tokens[:4].long(), torch.arange(12)[None])
+    places = torch.cartesian_prod(torch.arange(4), torch.arange(12))
+    torch.testing.assert_close(found.states(places).view(4, 12, 16), seen.hidden["blocks.1"], atol=0.03, rtol=0.01)
+    assert run([*asked[:4], "--layer", "3", *where]) == 2
+
+
+def test_states_of_any_module(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(50, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 3))
+    ids = torch.randint(50, (30, 10))
+    store = Store(tmp_path)
+    store.prepare()
+    collect_from(of_module(model, "1", ids, width=8), store, "mine", {"seed": 0})
+    found = Activations.open(store, "mine")
+    assert (len(found.sequences("train")), len(found.sequences("held out"))) == (27, 3)
+    places = torch.cartesian_prod(torch.arange(30), torch.arange(10))
+    with torch.no_grad():
+        torch.testing.assert_close(found.states(places).view(30, 10, 8), model[:2](ids), atol=0.03, rtol=0.01)
+    with pytest.raises(UserError, match="layer"):
+        of_module(model, "7", ids, width=8)

@@ -17,12 +17,12 @@ from torch import Tensor
 from tests.features.planted import Reader, sequences
 from whence.errors import UserError
 from whence.features.activations import CONTENT
-from whence.features.collect import Collection
 from whence.features.labelled_states import DEFAULT_SETS, labelled_states, once, split
 from whence.features.logistic import fit, says
 from whence.features.probes import Task, Units, accuracy, chosen, pool, sparse
 from whence.features.probing import probe, probe_by_position
 from whence.features.sequence_states import Place, SequenceStates, states_at
+from whence.features.sources import Collection
 from whence.features.text import held_out, labelled, sets
 from whence.models.pretrained import pretrained
 from whence.runs.store import Store

@@ -11,8 +11,9 @@ from torch import Tensor
 from tests.features.causal import GROUP, WIDTH, Basis, llama, ring, save
 from whence.errors import UserError
 from whence.features.activations import Activations
-from whence.features.collect import Collection, collect
+from whence.features.collect import collect
 from whence.features.recovered import held_out_text, recovered
+from whence.features.sources import Collection
 from whence.features.splice import Halves, Text
 from whence.runs.store import Store
 

@@ -35,6 +35,7 @@ COLLECT = """Collect hidden states with their positions. Ctrl-C stops cleanly, a
   whence features collect --model minilm --layer 3 --tokens 500000
   whence features collect --model smollm2 --layer 15 --precision bf16 --name smollm2-middle
   whence features collect --text book.txt --context 256 --name book
+  whence features collect --model run:7c1e --layer 2 --tokens 50000        a run of the arena, on its own task
 
 The forward pass ends at the layer. Documents follow each other in sequences of --context tokens; one document in ten
 is held out, and makes sequences of its own. Special tokens and the first position are flagged, and can be left out."""
@@ -94,7 +95,8 @@ def main(arguments: list[str]) -> int:
 
 def _collect(arguments: list[str]) -> int:
     from whence.features.activations import CONTENT, Activations
-    from whence.features.collect import Collection, collect
+    from whence.features.collect import collect
+    from whence.features.sources import Collection
     from whence.runs.store import Store
 
     spec, options = parse(Collection, Collecting, arguments, prog="whence features collect", description=COLLECT)

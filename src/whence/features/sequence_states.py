@@ -24,7 +24,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from whence.errors import UserError
 from whence.features.activations import CONTENT, flags_of, shard_path
-from whence.features.collect import Precision, Tell, check_context, module_of, states_of, thread_count
+from whence.features.collect import Tell, thread_count
+from whence.features.sources import Precision, check_context, module_of, states_of
 from whence.models.pretrained import ends_of, pretrained
 from whence.runs.files import Corrupt, canonical, digest, read_sealed, write_atomically, write_sealed
 from whence.runs.store import Store

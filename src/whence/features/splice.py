@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from whence.errors import UserError
-from whence.features.collect import module_of, states_after
 from whence.features.dictionary import Dictionary
+from whence.features.sources import module_of, states_after
 from whence.models.pretrained import longest, pretrained
 from whence.models.taps import blocks
 
@@ -114,7 +114,9 @@ class Halves:
             raise UserError(f"length: the model takes up to {most} tokens.", field="length")
         base, ids = self.model.base_model, ids.long()
         name = module_of(base, self.layer)
-        states = torch.cat([states_after(base, name, some) for some in ids.split(BATCH)])
+        states = torch.cat(
+            [states_after(base, name, lambda some=some: base(input_ids=some)) for some in ids.split(BATCH)]
+        )
         none = torch.zeros(ids.shape[1], dtype=torch.bool)
         return Text(ids, states, none if special is None else special, everywhere)
 
