@@ -14,7 +14,7 @@ from whence.errors import UserError, not_allowed
 VERBS = {
     "arena": "compare positional encodings on tasks, within and beyond the training length",
     "leak": "does a masked model predict from content or from position, and what stops it?",
-    "features": "which learned features are about position? (so far: collect hidden states)",
+    "features": "which learned features are about position? sparse autoencoders that know where",
     "fields": "a picture, a sound or a volume at any resolution, from learnable position tokens",
     "train": "train one model: one task, one encoding, one seed",
     "report": "a page, picture or table of stored runs and comparisons",
