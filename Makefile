@@ -51,6 +51,10 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+.PHONY: bench-interop
+bench-interop: $(PEERS)/installed
+	$(PEERS)/bin/python bench/interop.py
+
 bench: $(VENV)/installed
 	$(BIN)/python bench/loop.py
 	$(BIN)/python bench/store.py

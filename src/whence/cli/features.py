@@ -19,6 +19,8 @@ ACTIONS = {
     "presets": "the runs of the sources, and what they have to beat",
     "train": "train one autoencoder, from a preset or part by part",
     "bench": "presets against each other, at the same number of active features, over paired seeds",
+    "measure": "one autoencoder, trained here or with SAELens, on other states",
+    "export": "one autoencoder, as SAELens keeps its own",
 }
 HELP = """whence features: which learned features are about position? Sparse autoencoders that know where states stand.
 
@@ -75,7 +77,11 @@ class OnStates(Engine):
 
 
 def main(arguments: list[str]) -> int:
+    from whence.cli.features_export import export
+    from whence.cli.features_measure import measure
+
     actions = {"collect": _collect, "presets": _presets, "train": _train, "bench": _bench}
+    actions |= {"measure": measure, "export": export}
     return dispatch(arguments, HELP, actions)
 
 
