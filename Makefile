@@ -60,6 +60,9 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+interop: $(PEERS)/installed
+	$(PEERS)/bin/python bench/interop.py
+
 bench: $(VENV)/installed bench-features
 	$(BIN)/python bench/loop.py
 	$(BIN)/python bench/store.py

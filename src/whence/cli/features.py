@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from whence.cli.features_evaluate import probe, splice
 from whence.cli.options import Engine, Output, Stored, dispatch, elsewhere, parse, parse_options
 from whence.cli.output import duration, print_json, print_table, stderr
 
@@ -19,9 +18,11 @@ ACTIONS = {
     "collect": "hidden states of a model on text, each with its token, position and sequence",
     "presets": "the runs of the sources, and what they have to beat",
     "train": "train one autoencoder, from a preset or part by part",
+    "bench": "presets against each other, at the same number of active features, over paired seeds",
+    "measure": "one autoencoder, trained here or with SAELens, on other states",
     "probe": "read labels, and the order of words, from a few features of trained runs",
     "splice": "put reconstructions into a language model: cross-entropy recovered, unlearning",
-    "bench": "presets against each other, at the same number of active features, over paired seeds",
+    "export": "one autoencoder, as SAELens keeps its own",
 }
 HELP = """whence features: which learned features are about position? Sparse autoencoders that know where states stand.
 
@@ -79,14 +80,12 @@ class OnStates(Engine):
 
 
 def main(arguments: list[str]) -> int:
-    actions = {
-        "collect": _collect,
-        "presets": _presets,
-        "train": _train,
-        "bench": _bench,
-        "probe": probe,
-        "splice": splice,
-    }
+    from whence.cli.features_evaluate import probe, splice
+    from whence.cli.features_export import export
+    from whence.cli.features_measure import measure
+
+    actions = {"collect": _collect, "presets": _presets, "train": _train, "bench": _bench}
+    actions |= {"probe": probe, "splice": splice, "measure": measure, "export": export}
     return dispatch(arguments, HELP, actions)
 
 

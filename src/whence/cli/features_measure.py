@@ -1,0 +1,77 @@
+"""`whence features measure`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from whence.cli.features import print_quality
+from whence.cli.options import Stored, parse_options
+from whence.cli.output import print_json
+from whence.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whence.features.data.base import Data
+    from whence.features.dictionary import Dictionary
+    from whence.runs.store import Store
+
+MEASURE = """Measure an autoencoder on held-out states: one trained here, or a folder of SAELens.
+
+  whence features measure 3f2a --activations minilm-3-long
+  whence features measure my-sae --activations smollm2-15
+
+A folder holds cfg.json and sae_weights.safetensors, as SAELens 6 and 'whence features export' write them; ReLU, top-k
+and JumpReLU are read. A run keeps its own idea of position: what lies beyond the context it was trained on counts as
+the last position of it."""
+
+
+class Measuring(Stored):
+    """On what."""
+
+    activations: str = Field(default="", description="the name of collected states; none: those a run was trained on")
+
+
+def measure(arguments: list[str]) -> int:
+    options, words = parse_options(
+        Measuring, arguments, prog="whence features measure RUN|DIR", description=MEASURE, words=True
+    )
+    if len(words) != 1:
+        raise UserError(f"run: {len(words)} are named. Allowed: one run, or one folder of SAELens.", field="run")
+    from whence.features import measures
+    from whence.runs.store import Store
+
+    dictionary, assigned, data = _opened(Store(options.store), words[0], options.activations)
+    if dictionary.width != data.width:
+        raise UserError(
+            f"activations: states have {data.width} numbers, and {words[0]!r} is of states of {dictionary.width}. "
+            "Allowed: states of the model and the layer that it was trained on.",
+            field="activations",
+        )
+    found = measures.measure(dictionary, data.held_out(), assigned)
+    if options.json_:
+        print_json({"of": words[0], "activations": options.activations, **found})
+    else:
+        print(f"{words[0]}  {dictionary.size} features of {dictionary.width} numbers")
+        print_quality(found)
+    return 0
+
+
+def _opened(store: Store, word: str, name: str) -> tuple[Dictionary, Tensor | None, Data]:
+    """The dictionary, where its features may speak if they are masked, and the states."""
+    from whence.features.activations import Activations
+    from whence.features.data.stored import Stored as StoredStates
+    from whence.features.saelens import imported
+    from whence.features.stored import load
+
+    data = StoredStates(path=str(Activations.open(store, name).path)) if name else None
+    if not Path(word).is_dir():
+        model, run = load(store, word)
+        assigned = model.assigned()
+        return model, None if assigned is None else assigned.detach(), data or run.data.build()
+    if data is None:
+        raise UserError("activations: a folder needs states. Allowed: --activations NAME.", field="activations")
+    return imported(Path(word)), None, data
