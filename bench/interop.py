@@ -1,6 +1,6 @@
 """Autoencoders between whence and SAELens: what one writes, the other reads, and both compute the same.
 
-    make bench-interop         or, where the peers of bench/features-peers.txt are installed,
+    make interop         or, where the peers of bench/features-peers.txt are installed,
     python bench/interop.py
 
 576 numbers per state, 2,048 features, 512 states far from 0. whence's autoencoders, one of each kind that SAELens has,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.features.centres.base import Centre
 from whence.features.coded import Code
-from whence.features.data.base import States
+from whence.features.data.base import States, by_position, sum_of_squares
 from whence.features.encoders.base import Encoder, toward
 from whence.features.losses.base import Batch, Loss
 from whence.features.masks.base import Mask
@@ -109,9 +109,9 @@ class Autoencoder(nn.Module):
         squares = 0.0
         for states, positions in everything:
             seen = self._seen(positions)
-            sums.index_add_(0, seen, states.double())
+            sums += by_position(states, seen, self.context)
             counts += torch.bincount(seen, minlength=self.context)
-            squares += float(states.double().square().sum())
+            squares += sum_of_squares(states)
         mean = sums.sum(0) / counts.sum()
         variance = squares / float(counts.sum()) - float(mean.square().sum())
         if not variance > 0:

@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from whence.features.data.base import States
+from whence.features.data.base import States, by_position, sum_of_squares
 from whence.features.dictionary import Dictionary
 
 BOUND = 0.5
@@ -65,12 +65,12 @@ def tally(dictionary: Dictionary, states: Iterable[States], lifted: bool = False
             context = int(positions.max()) + 1
             sums, counts = _longer(sums, (context, dictionary.size)), _longer(counts, (context,))
         codes = dictionary.codes(some, positions, lifted)
-        sums.index_add_(0, positions, codes.double())
+        sums += by_position(codes, positions, context)
         counts += torch.bincount(positions, minlength=context)
-        squares += codes.double().square().sum(0)
+        squares += codes.square().sum(0)
         active += (codes > 0).sum(0)
-        error += float((some - dictionary.decode(codes, positions)).double().square().sum())
-        total, whole, seen = total + some.double().sum(0), whole + float(some.double().square().sum()), seen + len(some)
+        error += sum_of_squares(some - dictionary.decode(codes, positions))
+        total, whole, seen = total + some.sum(0), whole + sum_of_squares(some), seen + len(some)
     return Tally(counts, sums, squares, active, error, whole - float(total.square().sum()) / seen)
 
 
