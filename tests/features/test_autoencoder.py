@@ -52,7 +52,7 @@ def by_hand(model: Autoencoder, states: Tensor, positions: Tensor, lifted: bool 
 def variants() -> list[dict[str, str]]:
     found: list[dict[str, str]] = [{"encoder": name} for name in ENCODERS.names()]
     found += [{"mask": name} for name in MASKS.names()] + [{"norm": name} for name in NORMS.names()]
-    found += [{"schedule": name, "mask": "gaussian", "encoder": "hierarchical"} for name in SCHEDULES.names()]
+    found += [{"position_schedule": name, "mask": "gaussian", "encoder": "hierarchical"} for name in SCHEDULES.names()]
     found += [{"centre": name} for name in CENTRES.names()] + [{"start": name} for name in STARTS.names()]
     found += [
         {"encoder": "per_range:embedded=true", "mask": "hard:together=true", "norm": "layer_norm:place=after_relu"}

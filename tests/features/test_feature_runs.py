@@ -53,7 +53,8 @@ def test_there_are_the_twenty_runs_and_four_baselines() -> None:
     for source in ("001", "002"):
         assert [name[:9] for name in names if name.startswith(source)] == [f"{source}_run{n:02d}" for n in range(1, 11)]
     assert {"plain_l1", "plain_topk", "static_slice", "position_mean_topk"} < set(names)
-    assert len(names) == 24
+    assert {name for name in names if name.startswith("whence")} == {"whence_corrected", "whence_corrected_control"}
+    assert len(names) == 26
     assert all(PRESETS.about(name) for name in names)
 
 
@@ -88,7 +89,7 @@ def test_presets_of_a_comparison_are_at_the_same_number_of_active_features() -> 
 def test_controls_know_no_positions_or_have_as_many_parameters() -> None:
     wanted = ["002_run07_range_encoders", "001_run01_hard_mask", "plain_topk"]
     plan = Comparison.read({"presets": wanted, "controls": True, "seeds": 1, **SMALL}).plan()
-    larger = next(name for name in plan if name.startswith("plain, "))
+    larger = next(name for name in plan if "centre" in name)
     assert set(plan) == {*wanted, larger, "002_run07_range_encoders, blind", "001_run01_hard_mask, blind"}
     assert plan["001_run01_hard_mask, blind"][0].model.blind
     assert plan[larger][0].parameters() == pytest.approx(plan["002_run07_range_encoders"][0].parameters(), rel=0.02)
@@ -145,7 +146,7 @@ def test_a_comparison_from_the_command_line(tmp_path: Path, capsys: pytest.Captu
 
 def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sigma = context / 8" in output(["features", "presets", "002_run02_gaussian_mask"], capsys)
-    assert len(document(["features", "presets"], capsys)) == 24
+    assert len(document(["features", "presets"], capsys)) == 26
     output(["features", "presets", "no_such"], capsys, code=2)
 
 

@@ -207,9 +207,11 @@ class Autoencoder(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and whole):
             linear = self.encoder.linear(x, positions)
             pre = self.norm(moved(linear, None))
-        with torch.no_grad():
-            raw = self.sparsity.activate(pre)
-            indices = self.sparsity.chosen(raw, masked(raw, None))
+        indices = None
+        if torch.is_grad_enabled() or self.sparsity.selects:
+            with torch.no_grad():
+                raw = self.sparsity.activate(pre)
+                indices = self.sparsity.chosen(raw, masked(raw, None))
         named = None if indices is None else ByFeature(indices, self.size)
         if whole:
             pre = pre if indices is None else pre.gather(1, indices)

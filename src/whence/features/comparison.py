@@ -76,9 +76,9 @@ class Comparison(Spec):
                 found[f"{name}, blind"] = [
                     run.model_copy(update={"model": twin}) for run, twin in zip(runs, twins, strict=True)
                 ]
-            plain = PRESETS.read(PLAIN if runs[0].model.sparsity.name == "topk" else "plain_l1")
+            model = runs[0].model
             size = (runs[0].parameters() - width) // (2 * width + 1)
-            if size > 1.05 * runs[0].model.size:
-                larger = {**plain, "model": {**plain["model"], "size": size}}
-                found[f"plain, {size} features"] = self._runs(data, larger)
+            if size > 1.05 * model.size:
+                plain = {"sparsity": str(model.sparsity), "centre": str(model.centre), "size": size}
+                found[f"{model.centre.name} centre, {size} features"] = self._runs(data, {"model": plain})
         return found

@@ -27,11 +27,13 @@ class Corrected(Encoder):
         context: int,
         *,
         rank: Annotated[int, Field(ge=1, description="directions that are corrected")] = 32,
+        everywhere: Annotated[bool, Field(description="control: one set of weights for all positions")] = False,
     ) -> None:
         super().__init__(width, size, context)
         self.inward, self.inward_after = (nn.Parameter(torch.empty(width, rank)) for _ in range(2))
         self.outward, self.outward_after = (nn.Parameter(torch.empty(rank, width)) for _ in range(2))
-        self.weights, self.weights_after = (position_table(context, rank) for _ in range(2))
+        self.rows = 1 if everywhere else context
+        self.weights, self.weights_after = (position_table(self.rows, rank) for _ in range(2))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -41,7 +43,7 @@ class Corrected(Encoder):
         nn.init.zeros_(self.weights_after)
 
     def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        return x + strength * ((x @ self.inward) * self.weights[positions]) @ self.outward
+        return x + strength * ((x @ self.inward) * self.weights[positions % self.rows]) @ self.outward
 
     def restore(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        return x + strength * ((x @ self.inward_after) * self.weights_after[positions]) @ self.outward_after
+        return x + strength * ((x @ self.inward_after) * self.weights_after[positions % self.rows]) @ self.outward_after

@@ -12,6 +12,9 @@ from whence.registry import Variant
 class Sparsity(Variant, nn.Module):
     """Which features of a state count is known before anything is computed for the others."""
 
+    selects = False
+    """Some active features are dropped, those that are not chosen."""
+
     def first_bias(self, size: int) -> float:
         """Of all pre-activations, where training starts."""
         return 0.0

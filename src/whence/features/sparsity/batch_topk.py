@@ -19,6 +19,7 @@ class BatchTopK(Sparsity):
     that: then what a state is encoded as does not depend on its neighbours."""
 
     threshold: Tensor
+    selects = True
 
     def __init__(
         self, *, k: Annotated[int, Field(ge=1, description="active features per state, on average")] = 16

@@ -14,6 +14,8 @@ from whence.kernels.sparse_code import top_k
 class TopK(Sparsity):
     """Of every state, the k features that are most active."""
 
+    selects = True
+
     def __init__(self, *, k: Annotated[int, Field(ge=1, description="active features per state")] = 16) -> None:
         super().__init__()
         self.k = k
