@@ -279,4 +279,3 @@ def print_comparison(table: Table) -> None:
     for line in table.findings:
         print(f"  {line}")
     print()
-

@@ -30,7 +30,9 @@ def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, A
     tokenizer = tokenizer_of(name, also=also)
     with _loading(name, also) as (transformers, folder, files):
         kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
-        safe = {} if "gguf_file" in files else {"use_safetensors": True}  # other formats can run code when they are read
+        safe = (
+            {} if "gguf_file" in files else {"use_safetensors": True}
+        )  # other formats can run code when they are read
         model = kind.from_pretrained(folder, dtype=torch.float32, **files, **safe)
     return model.eval(), tokenizer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -33,7 +34,11 @@ MAP_SCRIPT = """
   const known = document.querySelector('[name=known]'), rows = Math.min(size, tall);
   const row = (name, f) => bytes[name].subarray(f * across, (f + 1) * across);
   const peak = f => row('lifted', f).reduce((best, v, i, all) => v > all[best] ? i : best, 0);
-  const centre = f => { let s = 0, m = 0; row('assigned', f).forEach((v, i) => { s += v; m += v * i; }); return m / s; };
+  const centre = f => {
+    let sum = 0, moment = 0;
+    row('assigned', f).forEach((v, i) => { sum += v; moment += v * i; });
+    return sum ? moment / sum : Infinity;
+  };
   const keys = {peak, fidelity: f => -(data.fidelity[f] ?? -9), frequency: f => -data.active[f],
                 assigned: centre, number: f => f};
   const silent = f => data.active[f] === 0 && sort.value !== 'assigned' && sort.value !== 'number';
@@ -70,7 +75,8 @@ MAP_SCRIPT = """
       line: {color: colours[name], dash: name === 'lifted' ? 'solid' : name === 'used' ? 'dash' : 'dot'}}));
     Plotly.react('feature-profile', lines, {template: {}, height: 320, margin: {l: 60, r: 60, t: 20, b: 50},
       xaxis: {title: {text: 'position'}}, yaxis: {title: {text: 'mean activation'}, rangemode: 'tozero'},
-      yaxis2: {overlaying: 'y', side: 'right', range: [0, 1.05], visible: !!data.tables.assigned, showgrid: false},
+      yaxis2: {overlaying: 'y', side: 'right', range: [0, 1.05], tickvals: [0, 0.5, 1],
+               visible: !!data.tables.assigned, showgrid: false},
       legend: {orientation: 'h', y: 1.15}, showlegend: true}, {displaylogo: false, responsive: true});
     document.querySelector('#feature-about').textContent = `Feature ${f}: peak at position ${positions[peak(f)]}, ` +
       `fidelity ${percent(data.fidelity[f])}, active at ${(100 * data.active[f]).toFixed(2)} % of states.`;
@@ -101,7 +107,7 @@ MAP_SCRIPT = """
 
 
 def map_section(found: View) -> str:
-    """Maps that share their order: the profile with masks lifted; as trained, and the mask itself, where there is one."""
+    """Maps that share their order: profiles with masks lifted; as trained, and the mask itself, where there is one."""
     tables = {"lifted": ("where it speaks" + ", masks lifted" * (found.assigned is not None), found.lifted)}
     if found.assigned is not None:
         tables |= {"used": ("where it speaks, as trained", found.used), "assigned": ("may speak", found.assigned)}
@@ -115,7 +121,8 @@ def map_section(found: View) -> str:
         "fidelity": {feature: round(value, 4) for feature, value in found.fidelity.items()},
         "tables": {name: _packed(table) for name, (_, table) in tables.items()},
     }
-    ends = f"<div class=ends><span>{data['positions'][0]}</span><span>position</span><span>{data['positions'][-1]}</span></div>"
+    first, last = data["positions"][0], data["positions"][-1]
+    ends = f"<div class=ends><span>{first}</span><span>position</span><span>{last}</span></div>"
     canvases = "".join(
         f"<figure><figcaption>{caption}</figcaption><canvas data-table={name} width={len(found.positions)} "
         f'height={min(size, TALL)} role=img aria-label="{caption}"></canvas>{ends}</figure>'
@@ -125,7 +132,8 @@ def map_section(found: View) -> str:
     several = f" A line is the mean of about {size / TALL:.1f} features." if size > TALL else ""
     return (
         f"<style>{STYLE}</style><p class=note>A line is a feature, darker is more; each is scaled to its own maximum, "
-        f"and features that are never active stand last.{several} A click looks at a feature.</p>"
+        f"and features that are never active stand last.{several} A click looks at a feature. Sorted by "
+        "the place of the peak, noise makes a diagonal, too: how much of it is position, fidelity says.</p>"
         f"<p class=choose>{_sorts(found)}<output id=feature-says></output></p>"
         f'<div class="maps features">{canvases}<script type=application/json>{document}</script></div>'
     )
@@ -139,7 +147,9 @@ def feature_section(found: View) -> str:
         "others, by frequency": [f for place, f in enumerate(found.contexts) if place >= len(found.contexts) // 2],
     }
     options = "".join(
-        f'<optgroup label="{name}">' + "".join(f"<option value={f}>{f}{_degree(found, f)}" for f in those) + "</optgroup>"
+        f'<optgroup label="{name}">'
+        + "".join(f"<option value={f}>{f}{_degree(found, f)}" for f in those)
+        + "</optgroup>"
         for name, those in groups.items()
         if those
     )
@@ -166,7 +176,7 @@ def _degree(found: View, feature: int) -> str:
     return f" (fidelity {found.fidelity[feature]:.2f})" if feature in found.fidelity else ""
 
 
-def _contexts(feature: int, those: list[Context]) -> str:
+def _contexts(feature: int, those: Sequence[Context]) -> str:
     rows = "".join(
         f"<tr><td class=n>{c.value:.3g}<td class=n>{c.position}<td>{html.escape(c.before)} "
         f"<mark>{html.escape(c.token)}</mark> {html.escape(c.after)}</tr>"

@@ -28,8 +28,8 @@ STRICT_COLUMNS = ("FVU", "L0", "FVU lifted", "L0 lifted", "bound", "retention")
 
 
 def style(name: str) -> dict[str, str]:
-    """By the place among all presets; a control is drawn as the preset that it is a control of."""
-    names = PRESETS.names()
+    """By the place among all presets, baselines first; a control has the colour of what it is a control of."""
+    names = sorted(PRESETS.names(), key=lambda preset: (preset[0].isdigit(), preset))
     base = name.split(", ")[0]
     place = names.index(base) if base in names else len(names)
     dash = DASHES[-1] if base != name else DASHES[place // len(COLOURS) % (len(DASHES) - 1)]
@@ -56,7 +56,7 @@ def recovered(rows: Sequence[Row]) -> go.Figure | None:
         values = {row.name: list(row.values(column).values()) for row in rows}
         _add(figure, values, kind, dict.fromkeys(values, COLOURS[place]), str(place))
     figure.update_layout(barmode="group", height=_height(2 * len(rows)), scattermode="group")
-    return figure.update_yaxes(autorange="reversed")
+    return figure.update_yaxes(autorange="reversed", ticksuffix="  ")
 
 
 def over_steps(curves: Mapping[str, Mapping[str, Mapping[int, float]]], label: str) -> go.Figure:
@@ -64,7 +64,9 @@ def over_steps(curves: Mapping[str, Mapping[str, Mapping[int, float]]], label: s
     figure = figure_of("step", f"{label}, mean over seeds")
     for name, runs in curves.items():
         mean = mean_curve(runs.values())
-        figure.add_scatter(x=list(mean), y=list(mean.values()), name=name, mode="lines", line={**style(name), "width": 2})
+        figure.add_scatter(
+            x=list(mean), y=list(mean.values()), name=name, mode="lines", line={**style(name), "width": 2}
+        )
     figure.update_yaxes(type="log")
     # names of presets are long: beside the figure, not above it
     return figure.update_layout(height=480, legend={"orientation": "v", "x": 1.02, "y": 1, "font": {"size": 11}})
@@ -98,14 +100,14 @@ def _strict(rows: Sequence[Row]) -> go.Figure:
         values = {f"{STRICT[row.name]}: {row.name}": list(row.values(column).values()) for row in rows}
         _add(figure, values, name, dict.fromkeys(values, COLOURS[place]), str(place))
     figure.update_layout(barmode="group", height=_height(2 * len(rows)), scattermode="group")
-    return figure.update_yaxes(autorange="reversed")
+    return figure.update_yaxes(autorange="reversed", ticksuffix="  ")
 
 
 def _bars(values: Mapping[str, Sequence[float]], label: str) -> go.Figure:
     figure = figure_of(label, "")
     _add(figure, values, "mean", {name: style(name)["color"] for name in values}, "0")
     figure.update_layout(height=_height(len(values)), showlegend=False)
-    return figure.update_yaxes(autorange="reversed")
+    return figure.update_yaxes(autorange="reversed", ticksuffix="  ")
 
 
 def _add(

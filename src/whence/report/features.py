@@ -21,8 +21,8 @@ from whence.report.shell import plot, regenerate, shell
 LEGEND = (
     "FVU: fraction of variance unexplained. L0: active features per state. dead: never active. lifted: with masks "
     "taken away. bound: position-bound features, masks lifted. fidelity: share of a feature's variance that position "
-    "explains, median. retention: correlation of where a feature may speak and where it does, masks lifted; chance: with "
-    "another feature's mask. free, bound found: cosine with the true directions. In brackets: 95 % over seeds."
+    "explains, median. retention: correlation of where a feature may speak and where it does, masks lifted; chance: "
+    "with another feature's mask. free, bound found: cosine with the true directions. In brackets: 95 % over seeds."
 )
 
 
@@ -122,7 +122,9 @@ def comparison_page(table: Table, curves: Mapping[str, Curves], document: Any, a
 
 
 def _metrics(table: Table) -> str:
-    head = "".join(f"<th>{html.escape(name)}" for name in ("preset", *table.columns, "seeds alike", "parameters", "seeds"))
+    head = "".join(
+        f"<th>{html.escape(name)}" for name in ("preset", *table.columns, "seeds alike", "parameters", "seeds")
+    )
     body = ""
     for row in table.rows:
         alike = "–" if row.alike is None else f"{row.alike:.2f}"
