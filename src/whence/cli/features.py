@@ -22,6 +22,7 @@ ACTIONS = {
     "measure": "one autoencoder, trained here or with SAELens, on other states",
     "probe": "read labels, and the order of words, from a few features of trained runs",
     "splice": "put reconstructions into a language model: cross-entropy recovered, unlearning",
+    "show": "what a trained autoencoder's features do: where they speak, and in which text",
     "export": "one autoencoder, as SAELens keeps its own",
 }
 HELP = """whence features: which learned features are about position? Sparse autoencoders that know where states stand.
@@ -83,9 +84,10 @@ def main(arguments: list[str]) -> int:
     from whence.cli.features_evaluate import probe, splice
     from whence.cli.features_export import export
     from whence.cli.features_measure import measure
+    from whence.cli.features_show import show
 
     actions = {"collect": _collect, "presets": _presets, "train": _train, "bench": _bench}
-    actions |= {"probe": probe, "splice": splice, "measure": measure, "export": export}
+    actions |= {"measure": measure, "probe": probe, "splice": splice, "show": show, "export": export}
     return dispatch(arguments, HELP, actions)
 
 
@@ -223,7 +225,10 @@ def print_quality(found: dict[str, Any]) -> None:
 def _bench(arguments: list[str]) -> int:
     from whence.cli.sweep import leave, run_specs
     from whence.features.comparison import Comparison
+    from whence.features.curves import curves_of
     from whence.features.table import tabulate
+    from whence.report.features import comparison_page
+    from whence.report.shell import write
     from whence.runs.kept import keep
     from whence.runs.store import Store
 
@@ -242,19 +247,24 @@ def _bench(arguments: list[str]) -> int:
     _, outcome = run_specs(list({run.id: run for run in runs}.values()), engine)
     with stderr.status("comparing directions of different seeds …"):
         table = tabulate(spec.title, plan, store, outcome.ends)
+        page = comparison_page(table, curves_of(table, store), spec.model_dump(mode="json"), again)
+        report = write("features", page, store.reports)
     if engine.json_:
-        print_json({**table.to_json(), "runs": outcome.ends, "again": again})
+        print_json({**table.to_json(), "runs": outcome.ends, "report": str(report), "again": again})
         return leave(outcome)
     print_comparison(table)
+    print(f"report  {report}")
     if not outcome.interrupted:
         print(f"again   {again}")
     return leave(outcome)
 
 
 def print_comparison(table: Table) -> None:
+    from whence.features.table import cell
+
     rows = []
     for row in table.rows:
-        cells = [_cell(row.mean(column), column) for column in table.columns]
+        cells = [cell(row.mean(column), column) for column in table.columns]
         between = row.interval("FVU")
         cells[0] += f" [{between[0]:.4f}, {between[1]:.4f}]" if between else ""
         alike = "–" if row.alike is None else f"{row.alike:.2f}"
@@ -267,13 +277,3 @@ def print_comparison(table: Table) -> None:
     for line in table.findings:
         print(f"  {line}")
     print()
-
-
-def _cell(value: float | None, column: str) -> str:
-    if value is None:
-        return "–"
-    if column in ("L0", "L0 lifted", "bound"):
-        return f"{value:.1f}"
-    return (
-        f"{100 * value:.1f} %" if column == "dead" else f"{value:.4f}" if column.startswith("FVU") else f"{value:.3f}"
-    )

@@ -9,7 +9,7 @@ from pydantic import Field
 from whence.errors import UserError
 from whence.features.data.base import Data
 from whence.features.parts import DATA, SPARSITY
-from whence.features.run import AnyData, FeatureTraining, Run
+from whence.features.run import AnyData, FeatureTraining, Run, data_of
 from whence.features.sparsity.base import Sparsity
 from whence.runs.presets import Presets
 from whence.spec import Spec
@@ -50,8 +50,7 @@ class Comparison(Spec):
         if self.sparsity != OWN and self.sparsity.split(":")[0] not in SPARSITY.names():
             allowed = ", ".join([OWN, *SPARSITY.names()])
             raise UserError(f"sparsity: {self.sparsity!r} is not known. Allowed: {allowed}.", field="sparsity")
-        data: Data = self.data.build()
-        data.check()
+        data = data_of(self.data)
         names = PRESETS.names() if ALL in self.presets else list(dict.fromkeys(self.presets))
         plan = {name: self._runs(data, PRESETS.read(name)) for name in names}
         return {**plan, **self._controls(data, plan)} if self.controls else plan

@@ -98,12 +98,17 @@ def measure(dictionary: Dictionary, states: Iterable[States], assigned: Tensor |
     return found
 
 
+def frequent(found: Tally) -> Tensor:
+    """(features,): the numbers of those active often enough to say something about where they are active."""
+    return (found.active >= FEW).nonzero().flatten()
+
+
 def fidelity(found: Tally) -> Tensor:
-    """(features,): the share of a feature's variance that its position explains, of features active often enough.
+    """(features,): the share of a feature's variance that its position explains, of the frequent ones, in their order.
 
     Corrected for chance (ε²): what position explains of noise, about (positions − 1) / states, is taken off.
     """
-    often = found.active >= FEW
+    often = frequent(found)
     sums, squares = found.sums[:, often], found.squares[often]
     there = found.counts > 0
     n, groups = found.counts.sum(), there.sum()

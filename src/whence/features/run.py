@@ -16,6 +16,7 @@ from whence.features.measures import measure, recovery, tally
 from whence.features.parts import DATA, DataChoice
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
+from whence.registry import Choice
 from whence.runs.pinned import pinned
 from whence.runs.spec import Job, RunSpec, Training
 from whence.runs.streams import Streams
@@ -26,6 +27,16 @@ def parse_data(value: Any) -> Any:
     if not isinstance(value, str) or value.split(":")[0] in DATA.names():
         return value
     return {"name": "stored", "path": value}
+
+
+def data_of(choice: Choice) -> Data:
+    """The data, checked; what is impossible about them is the user's to mend."""
+    try:
+        data: Data = choice.build()
+    except ValueError as error:
+        raise UserError(f"data: {error}", field="data") from None
+    data.check()
+    return data
 
 
 AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
@@ -75,7 +86,7 @@ class Run(RunSpec):
         }
 
     def check(self) -> int:
-        cast(Data, self.data.build()).check()
+        data_of(self.data)
         return self.parameters()
 
     def parameters(self) -> int:

@@ -101,12 +101,16 @@ class Table:
             found = next((row for row in self.rows if row.name == name and row.metrics), None)
             if found is not None:
                 lines += self._against(found)
-        whole = [row for row in self.rows if row.metrics]
-        seeds = min((len(row.metrics) for row in whole), default=0)
+        return [*lines, *filter(None, [self.exploratory])]
+
+    @property
+    def exploratory(self) -> str:
+        """Why nothing can be decided, where there are too few seeds."""
+        seeds = min((len(row.metrics) for row in self.rows if row.metrics), default=0)
         needed = stats.seeds_needed(contenders=2)
-        if whole and seeds < needed:
-            lines.append(f"{seeds} paired seeds: exploratory; {needed} are needed to decide even between two.")
-        return lines
+        if not 0 < seeds < needed:
+            return ""
+        return f"{seeds} paired seeds: exploratory; {needed} are needed to decide even between two."
 
     def _against(self, base: Row) -> list[str]:
         """Who explains more at the same number of active features, by more than seeds differ."""
@@ -127,6 +131,17 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         return {"title": self.title, "findings": self.findings, "rows": [row.to_json() for row in self.rows]}
+
+
+def cell(value: float | None, column: str) -> str:
+    """As a table shows it."""
+    if value is None:
+        return "–"
+    if column in ("L0", "L0 lifted", "bound"):
+        return f"{value:.1f}"
+    return (
+        f"{100 * value:.1f} %" if column == "dead" else f"{value:.4f}" if column.startswith("FVU") else f"{value:.3f}"
+    )
 
 
 def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str]) -> Table:

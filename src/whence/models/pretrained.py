@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,25 @@ def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, A
 
     head: with what says the next token. also: what else a caller allows in place of a name, for the error.
     """
+    tokenizer = tokenizer_of(name, also=also)
+    with _loading(name, also) as (transformers, folder, files):
+        kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
+        safe = (
+            {} if "gguf_file" in files else {"use_safetensors": True}
+        )  # other formats can run code when they are read
+        model = kind.from_pretrained(folder, dtype=torch.float32, **files, **safe)
+    return model.eval(), tokenizer
+
+
+def tokenizer_of(name: str, *, also: str = "") -> Any:
+    """Without the model."""
+    with _loading(name, also) as (transformers, folder, files):
+        return transformers.AutoTokenizer.from_pretrained(folder, **files)
+
+
+@contextmanager
+def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, Any]]]:
+    """The library, the folder, and what else it has to be told; what goes wrong inside is said in one line."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         import transformers
@@ -35,19 +56,14 @@ def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, A
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     folder, file = _place(name, also)
-    files: dict[str, Any] = {"gguf_file": file} if file else {}
-    kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
+    files: dict[str, Any] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            files |= {"trust_remote_code": False}
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **files)
-            safe = {} if file else {"use_safetensors": True}  # other formats can run code when they are read
-            model = kind.from_pretrained(str(folder), dtype=torch.float32, **files, **safe)
+            yield transformers, str(folder), files
     except (OSError, ValueError, ImportError, SafetensorError) as problem:
         reason = " ".join(str(problem).split())[:300]
         raise UserError(f"model: {name!r} cannot be loaded ({reason}).", field="model") from None
-    return model.eval(), tokenizer
 
 
 def _place(name: str, also: str) -> tuple[Path, str | None]:

@@ -1,0 +1,134 @@
+"""What is shown of an autoencoder is what a direct computation finds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from tests.features.causal import llama
+from tests.features.causal import save as save_model
+from whence.errors import UserError
+from whence.features.activations import Activations, flags_of, shard_path
+from whence.features.autoencoder import Autoencoder, AutoencoderSpec
+from whence.features.data.planted import Planted
+from whence.features.data.stored import Stored
+from whence.features.measures import FEW
+from whence.features.view import AROUND, SHOWN, TOP, chosen, top_places, view
+from whence.models.init import initialise
+from whence.models.pretrained import tokenizer_of
+from whence.runs.files import write_sealed
+
+CONTEXT, WIDTH = 16, 8
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Random states of 96 sequences, every third held out, with the tokenizer of a small model."""
+    path = tmp_path_factory.mktemp("collected")
+    model = save_model(tmp_path_factory.mktemp("model"), llama())
+    drawn = torch.Generator().manual_seed(0)
+    ids = torch.randint(20, (96, CONTEXT), generator=drawn).int()
+    about = {"ids": ids, "held": torch.arange(96) % 3 == 0, "flags": flags_of(CONTEXT, ([], []))}
+    (path / "tokens.safetensors").write_bytes(save(about))
+    states = torch.randn(96, CONTEXT, WIDTH, generator=drawn).bfloat16()
+    for index, part in enumerate(states.split(64)):
+        shard_path(path, index).write_bytes(save({"states": part.contiguous()}))
+    write_sealed(path / "spec.json", {"sequences": 96, "context": CONTEXT, "width": WIDTH, "model": model})
+    return Stored(path=str(path))
+
+
+def autoencoder(width: int, context: int, mask: str, data: Stored | Planted) -> Autoencoder:
+    spec = AutoencoderSpec.read({"size": 48, "mask": mask, "sparsity": "topk:k=6"})
+    model = spec.build(width, context, 10)
+    initialise(model, torch.Generator().manual_seed(3))
+    model.fit(data.everything())
+    return model.eval()
+
+
+def held_out(found: Activations) -> tuple[Tensor, Tensor]:
+    places = torch.tensor([(s, p) for s in range(0, 96, 3) for p in range(1, CONTEXT)])
+    return places, found.states(places)
+
+
+def test_profiles_are_mean_activations_by_position(collected: Stored) -> None:
+    model = autoencoder(WIDTH, CONTEXT, "static_slice", collected)
+    found = view(model, collected)
+    places, states = held_out(collected.activations)
+    assert found.positions.tolist() == list(range(1, CONTEXT)), "the first token is left out"
+    for lifted, profile in ((True, found.lifted), (False, found.used)):
+        with torch.no_grad():
+            codes = model.codes(states, places[:, 1], lifted)
+        for row, position in enumerate(found.positions.tolist()):
+            mean = codes[places[:, 1] == position].double().mean(0)
+            torch.testing.assert_close(profile[row], mean, rtol=1e-4, atol=1e-6)
+    with torch.no_grad():
+        active = (model.codes(states, places[:, 1], lifted=True) > 0).double()
+    torch.testing.assert_close(found.active.double(), active.mean(0))
+    assert set(found.fidelity) == set((active.sum(0) >= FEW).nonzero().flatten().tolist())
+    assert found.assigned is not None
+    assert not found.used[found.assigned == 0].any(), "under a hard mask, no feature speaks elsewhere"
+    assert found.lifted[found.assigned == 0].any()
+
+
+def test_contexts_are_the_highest_activations(collected: Stored) -> None:
+    model = autoencoder(WIDTH, CONTEXT, "none", collected)
+    places, states = held_out(collected.activations)
+    with torch.no_grad():
+        codes = model.codes(states, places[:, 1], lifted=True)
+    values, there = top_places(model, collected, [5, 2])
+    for column, feature in enumerate([5, 2]):
+        best = codes[:, feature].sort(descending=True)
+        torch.testing.assert_close(values[:, column], best.values[:TOP])
+        assert there[0, column].tolist() == places[best.indices[0]].tolist()
+
+    found = view(model, collected)
+    assert not found.note
+    feature, contexts = next(iter(found.contexts.items()))
+    ids = collected.activations.tokens
+    words = [f"f{i}" for i in range(10)] + [f"r{i}" for i in range(10)]
+    for context in contexts:
+        assert context.value > 0
+        line = ids[context.sequence].tolist()
+        assert context.token == words[line[context.position]]
+        assert context.before.split() == [words[i] for i in line[max(0, context.position - AROUND) : context.position]]
+        assert context.after.split() == [words[i] for i in line[context.position + 1 :][:AROUND]]
+    assert [c.value for c in contexts] == sorted((c.value for c in contexts), reverse=True)
+    assert contexts[0].value == pytest.approx(float(codes[:, feature].max()))
+
+
+def test_the_most_bound_features_come_first_and_no_feature_twice() -> None:
+    drawn = torch.Generator().manual_seed(1)
+    degree = dict(enumerate(torch.rand(200, generator=drawn).tolist()))
+    active = torch.rand(200, generator=drawn)
+    found = chosen(degree, active)
+    assert len(found) == len(set(found)) == SHOWN
+    assert found[: SHOWN // 2] == sorted(degree, key=lambda f: degree[f])[: -SHOWN // 2 - 1 : -1]
+    others = active[found[SHOWN // 2 :]]
+    assert torch.equal(others, others.sort(descending=True).values)
+    assert sorted(chosen({4: 0.1, 7: 0.9}, active)) == [4, 7]
+    assert chosen({}, active) == []
+
+
+def test_planted_states_have_no_text() -> None:
+    data = Planted(features=24, width=16, context=8)
+    found = view(autoencoder(16, 8, "none", data), data)
+    assert not found.contexts
+    assert "no text" in found.note
+    assert found.assigned is None
+    assert found.fvu[0] == found.fvu[1]
+    document = found.to_json()
+    assert document["frequent"] == len(found.fidelity)
+    assert all(bound["fidelity"] >= 0.5 for bound in document["bound"])
+
+
+def test_a_tokenizer_comes_without_its_model(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", llama())
+    os.remove(Path(folder) / "model.safetensors")
+    assert tokenizer_of(folder).decode([0, 11]) == "f0 r1"
+    with pytest.raises(UserError, match="not known"):
+        tokenizer_of("nothing")
