@@ -86,7 +86,7 @@ def test_a_reference_that_does_no_harm_gives_no_share(tmp_path: Path) -> None:
     ids = torch.randint(21, (8, 12), generator=torch.Generator().manual_seed(0))
     text = halves.read(ids)
     worst = halves.logits(halves.upper(text.states))[:, :-1].argmin(-1)
-    wrong = Text(torch.cat([ids[:, :1], worst], 1), text.states, text.special)
+    wrong = Text(torch.cat([ids[:, :1], worst], 1), text.states, text.special, text.sinks)
     found = recovered(halves, wrong, {"perfect": Basis(torch.eye(WIDTH))})["perfect"]
     assert found["zero"] < found["clean"]
     assert found["recovered"] is None

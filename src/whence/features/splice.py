@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from whence.errors import UserError
 from whence.features.dictionary import Dictionary
+from whence.features.sinks import sinks
 from whence.features.sources import module_of, states_after
 from whence.models.pretrained import longest, pretrained
 from whence.models.taps import blocks
@@ -34,8 +35,8 @@ BATCH = 16
 class Text:
     """Sequences, and their states at the cut.
 
-    The first position and special tokens are never edited, unless `everywhere`: attention rests on the first token,
-    whose state is many times longer than others and which no autoencoder is trained on. Exchanging it measures that.
+    The first position, special tokens and whatever else attention rests on (`sinks`) are never edited, unless
+    `everywhere`: no autoencoder is trained on them, and exchanging them measures that.
     """
 
     ids: Tensor
@@ -44,14 +45,16 @@ class Text:
     """(sequences, length, width)"""
     special: Tensor
     """bool (length,)"""
+    sinks: Tensor
+    """bool (sequences, length)"""
     everywhere: bool = False
 
     @property
     def editable(self) -> Tensor:
-        """bool (length,)"""
+        """bool (sequences, length)"""
         if self.everywhere:
-            return torch.ones_like(self.special)
-        return ~self.special & (torch.arange(len(self.special)) > 0)
+            return torch.ones_like(self.sinks)
+        return ~self.special & ~self.sinks & (torch.arange(len(self.special)) > 0)
 
     @property
     def positions(self) -> Tensor:
@@ -64,18 +67,18 @@ class Text:
         return (~self.special[1:]).expand(len(self.ids), -1)
 
     def __getitem__(self, rows: Tensor | slice) -> Text:
-        return replace(self, ids=self.ids[rows], states=self.states[rows])
+        return replace(self, ids=self.ids[rows], states=self.states[rows], sinks=self.sinks[rows])
 
     def edited(self, edit: Edit) -> Text:
         new = [edit(part.states, part.positions) for part in self._batches()]
-        return replace(self, states=torch.where(self.editable[:, None], torch.cat(new), self.states))
+        return replace(self, states=torch.where(self.editable[..., None], torch.cat(new), self.states))
 
     def _batches(self) -> Iterator[Text]:
         return (self[start : start + BATCH] for start in range(0, len(self.ids), BATCH))
 
     def flat(self) -> tuple[Tensor, Tensor]:
         """States (n, width) and positions (n,) of every token that may be edited."""
-        return self.states[:, self.editable].flatten(0, 1), self.positions[:, self.editable].flatten()
+        return self.states[self.editable], self.positions[self.editable]
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class Halves:
             [states_after(base, name, lambda some=some: base(input_ids=some)) for some in ids.split(BATCH)]
         )
         none = torch.zeros(ids.shape[1], dtype=torch.bool)
-        return Text(ids, states, none if special is None else special, everywhere)
+        return Text(ids, states, none if special is None else special, sinks(states.norm(dim=-1)), everywhere)
 
     @torch.no_grad()
     def predict(self, text: Text, places: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.features.activations import Activations, Split
 from whence.features.data.base import Data, States
+from whence.features.sinks import sinks
 from whence.runs.files import canonical, digest
 
 PART = 8192
@@ -21,7 +22,10 @@ PART = 8192
 
 
 class Stored(Data):
-    """Hidden states of a model, as `whence features collect` keeps them; special and first tokens are left out."""
+    """Hidden states of a model, as `whence features collect` keeps them.
+
+    Special and first tokens are left out, and states that attention rests on.
+    """
 
     usual_l0 = 16
 
@@ -65,7 +69,13 @@ class Stored(Data):
 
     @functools.cached_property
     def _places(self) -> dict[Split, Tensor]:
-        return {"train": self.activations.places("train"), "held out": self.activations.places("held out")}
+        splits: tuple[Split, ...] = ("train", "held out")
+        places = {split: self.activations.places(split) for split in splits}
+        lengths = {
+            split: torch.cat([self.activations.states(some).norm(dim=1) for some in those.split(PART)])
+            for split, those in places.items()
+        }
+        return {split: those[~sinks(lengths[split], lengths["train"])] for split, those in places.items()}
 
     def draw(self, generator: torch.Generator, count: int) -> States:
         places = self._places["train"]

@@ -1,0 +1,53 @@
+"""States that attention rests on are kept out of training, and never exchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from whence.features.activations import Activations
+from whence.features.collect import collect_from
+from whence.features.data.stored import Stored
+from whence.features.sinks import LONGER, sinks
+from whence.features.sources import of_module
+from whence.features.splice import Text
+from whence.runs.store import Store
+from whence.runs.streams import generator
+
+
+def test_by_the_median() -> None:
+    lengths = torch.tensor([1.0, 1.1, 0.9, LONGER + 0.5, 1.0])
+    assert sinks(lengths).tolist() == [False, False, False, True, False]
+    assert sinks(lengths, 2 * lengths).sum() == 0
+
+
+def test_they_are_neither_trained_on_nor_measured(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(50, 8), torch.nn.Identity())
+    model[0].weight.data[7] *= 1000  # one token, wherever it stands
+    ids = torch.randint(50, (40, 10))
+    store = Store(tmp_path)
+    store.prepare()
+    path = collect_from(of_module(model, "1", ids, width=8), store, "mine", {})
+    data = Stored(path=str(path))
+    states, positions = (torch.cat(parts) for parts in zip(*data.everything(), *data.held_out(), strict=True))
+    assert states.norm(dim=1).max() < 100
+    assert len(states) == (ids[:, 1:] != 7).sum()
+    assert positions.min() == 1
+    assert data.draw(generator("x"), 500)[0].norm(dim=1).max() < 100
+    assert len(Activations.at(path).places("train")) > len(states) * 0.9 - 40, "they are kept, all the same"
+
+
+def test_they_are_not_exchanged() -> None:
+    states = torch.ones(2, 5, 3)
+    states[1, 3] = 500
+    text = Text(
+        torch.zeros(2, 5, dtype=torch.long), states, torch.tensor([False] * 4 + [True]), sinks(states.norm(dim=-1))
+    )
+    changed = text.edited(lambda some, positions: torch.zeros_like(some)).states
+    assert changed[1, 3].eq(500).all()
+    assert changed[:, 0].eq(1).all()
+    assert changed[:, 4].eq(1).all()
+    assert not changed[0, 1:4].any()
+    assert len(text.flat()[0]) == 5
