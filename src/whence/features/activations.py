@@ -100,14 +100,14 @@ class Activations:
 
     def states(self, places: Tensor) -> Tensor:
         """(n, width) float32 at (n, 2) sequences and positions."""
-        found = torch.empty(len(places), self.width, dtype=torch.bfloat16)
-        shard = places[:, 0] // SHARD
-        for index in shard.unique().tolist():
-            here = (shard == index).nonzero().flatten()
-            rows = places[here]
-            inside = (rows[:, 0] % SHARD) * self.context + rows[:, 1]
-            found[here] = torch.from_numpy(self._mapped(index)[inside.numpy()]).view(torch.bfloat16)
-        return found.float()
+        shard = (places[:, 0] // SHARD).numpy()
+        inside = ((places[:, 0] % SHARD) * self.context + places[:, 1]).numpy()
+        found = np.empty((len(places), self.width), np.int16)
+        order = np.argsort(shard, kind="stable")
+        begins = np.flatnonzero(np.diff(shard[order], prepend=-1))
+        for here in np.split(order, begins[1:]) if len(order) else []:
+            found[here] = self._mapped(int(shard[here[0]]))[inside[here]]
+        return torch.from_numpy(found).view(torch.bfloat16).float()
 
     @functools.cached_property
     def _maps(self) -> dict[int, np.ndarray]:
