@@ -113,7 +113,7 @@ def test_a_wanted_number_of_active_features_is_reached(sparsity: str) -> None:
     states, positions = some_states(-1, 2000)
     with torch.no_grad():
         l0 = float((model.eval().codes(states, positions) > 0).sum(1).float().mean())
-    assert 3 < l0 < 5.5
+    assert 2.5 < l0 < 5.5
 
 
 def test_batch_topk_keeps_k_on_average_and_not_in_every_state() -> None:
@@ -137,16 +137,23 @@ def test_a_lifted_mask_is_not_there() -> None:
 @pytest.mark.parametrize("parts", [{"encoder": name} for name in ENCODERS.names()] + [{"mask": "gaussian"}], ids=str)
 def test_a_blind_twin_knows_no_positions(parts: dict[str, str]) -> None:
     model = built(**parts, blind=True, centre="position_mean")
+    assert model.assigned() is None
     states, positions = some_states()
     assert torch.equal(model.codes(states, positions), model.codes(states, positions.flip(0)))
     seeing = built(**parts, centre="position_mean")
     assert not torch.equal(seeing.codes(states, positions), seeing.codes(states, positions.flip(0)))
 
 
-def test_positions_beyond_the_context_count_as_its_last() -> None:
-    model = built(mask="gaussian", centre="position_mean")
-    states, _ = some_states()
-    last, beyond = torch.full((N,), CONTEXT - 1), torch.full((N,), CONTEXT + 99)
+def test_positions_beyond_those_trained_on_count_as_the_nearest() -> None:
+    """The last position of the context may be a special token's, which nothing is trained on."""
+    spec = AutoencoderSpec.read({"size": SIZE, "mask": "gaussian", "centre": "position_mean"})
+    model = spec.build(WIDTH, CONTEXT, 10, ends=(1, CONTEXT - 2))
+    initialise(model, 0)
+    states, positions = some_states()
+    model.fit([(states, positions)])
+    first, second = torch.zeros(N, dtype=torch.long), torch.ones(N, dtype=torch.long)
+    assert torch.equal(model.codes(states, first), model.codes(states, second))
+    last, beyond = torch.full((N,), CONTEXT - 2), torch.full((N,), CONTEXT + 99)
     assert torch.equal(model.codes(states, last), model.codes(states, beyond))
     codes = model.codes(states, last)
     assert torch.equal(model.decode(codes, last), model.decode(codes, beyond))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from whence.features.measures import FEW, fidelity, measure, recovery, retention, stability, tally
+from whence.features.parts import MASKS
 
 
 class Known:
@@ -34,8 +35,9 @@ def numbered(n: int) -> tuple[Tensor, Tensor]:
 
 def test_fvu_and_l0_in_one_go() -> None:
     states, positions = numbered(700)
-    codes = (torch.rand(700, 6) - 0.5).relu()
-    known = Known(codes, torch.randn(6, 4))
+    drawn = torch.Generator().manual_seed(4)
+    codes = (torch.rand(700, 6, generator=drawn) - 0.5).relu()
+    known = Known(codes, torch.randn(6, 4, generator=drawn))
     found = tally(known, [(states[:300], positions[:300]), (states[300:], positions[300:])])
     error = (states - codes @ known.directions).square().sum()
     variance = (states - states.mean(0)).square().sum()
@@ -81,6 +83,15 @@ def test_retention_is_agreement_with_ones_own_mask() -> None:
         assert low <= found["median"] <= high
         assert abs(found["chance"]) < 0.2
         assert found["features"] == 50
+
+
+def test_chance_is_about_nothing_for_masks_that_are_laid_out_in_order() -> None:
+    states, positions = numbered(6000)
+    for mask in ("gaussian", "hard:together=true", "static_slice"):
+        assigned = MASKS.choose(mask).build(context=16, size=64).table(0)
+        found = retention(tally(Known(assigned[positions], torch.zeros(64, 4)), [(states, positions)]), assigned)
+        assert found["median"] == pytest.approx(1.0, abs=1e-4)
+        assert abs(found["chance"]) < 0.4, mask
 
 
 def test_masks_are_lifted_where_there_are_masks() -> None:

@@ -10,9 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from whence.cli.options import Engine, Output, Stored, dispatch, elsewhere, parse, parse_options
 from whence.cli.output import duration, print_json, print_table, stderr
+from whence.errors import UserError
 
 if TYPE_CHECKING:
     from whence.features.table import Table
+    from whence.registry import Choice
 
 ACTIONS = {
     "collect": "hidden states of a model on text, each with its token, position and sequence",
@@ -160,7 +162,7 @@ def _train(arguments: list[str]) -> int:
     from whence.features.run import Run
 
     run, engine = parse(Run, OnStates, arguments, prog="whence features train", description=TRAIN, presets=COME_WITH)
-    run = run.model_copy(update=_chosen_data(engine))
+    run = run.model_copy(update=_chosen_data(engine, run.data))
     if engine.print_spec:
         print_json({"id": run.id, **run.document()})
         return 0
@@ -184,8 +186,8 @@ def _train(arguments: list[str]) -> int:
     return leave(outcome)
 
 
-def _chosen_data(engine: OnStates) -> dict[str, Any]:
-    """What --activations stands for."""
+def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
+    """What --activations stands for. asked: what --data says."""
     if not engine.activations:
         return {}
     from whence.features.activations import Activations
@@ -193,6 +195,8 @@ def _chosen_data(engine: OnStates) -> dict[str, Any]:
     from whence.runs.pinned import pinned
     from whence.runs.store import Store
 
+    if asked != DATA.preferred("planted")[0]:
+        raise UserError("activations: --data was given, too. Allowed: one of them.", field="activations")
     found = Activations.open(Store(engine.store), engine.activations)
     return {"data": pinned(DATA.choose({"name": "stored", "path": str(found.path)}))}
 
@@ -233,7 +237,7 @@ def _bench(arguments: list[str]) -> int:
     from whence.runs.store import Store
 
     spec, engine = parse(Comparison, OnStates, arguments, prog="whence features bench", description=BENCH)
-    spec = spec.model_copy(update=_chosen_data(engine))
+    spec = spec.model_copy(update=_chosen_data(engine, spec.data))
     plan = spec.plan()
     if engine.print_spec:
         print_json(spec.model_dump(mode="json"))

@@ -54,6 +54,7 @@ class Splicing(Stored):
 
     what: Literal["both", "recovered", "unlearning"] = Field(default="both", description="which evaluation")
     sequences: int = Field(default=32, ge=1, description="held-out sequences that cross-entropies are taken on")
+    lifted: bool = Field(default=False, description="cross-entropies with masks lifted")
 
 
 def probe(arguments: list[str]) -> int:
@@ -124,11 +125,11 @@ def splice(arguments: list[str]) -> int:
         if options.what != "unlearning":
             status.update("cross-entropies …")
             for name, known in recovered(
-                halves, held_out_text(halves, activations, options.sequences), dictionaries
+                halves, held_out_text(halves, activations, options.sequences), dictionaries, options.lifted
             ).items():
                 found[name]["recovered"] = known
         if options.what != "recovered":
-            asked = Unlearning()
+            asked = Unlearning(length=min(Unlearning().length, activations.context))
             status.update("reading what is to be forgotten, and what retained …")
             corpora = Corpora.read(halves, asked)
             for name, dictionary in dictionaries.items():
@@ -174,6 +175,7 @@ def _print_unlearning(found: dict[str, dict[str, Any]]) -> None:
 def _loaded(store: Store, words: list[str]) -> tuple[dict[str, Autoencoder], Activations]:
     """By id, and the states that all of them were trained on."""
     from whence.features.data.stored import Stored as StoredStates
+    from whence.features.sources import RUN
     from whence.features.stored import load
 
     if not words:
@@ -188,4 +190,7 @@ def _loaded(store: Store, words: list[str]) -> tuple[dict[str, Autoencoder], Act
         places[run.data] = data.activations
     if len(places) > 1:
         raise UserError("run: they are on different states. Allowed: runs on the same collection.", field="run")
-    return dictionaries, next(iter(places.values()))
+    found = next(iter(places.values()))
+    if "model" not in found.spec or found.spec["model"].startswith(RUN):
+        raise UserError("run: its states are of no model that reads text. Allowed: runs on such states.", field="run")
+    return dictionaries, found

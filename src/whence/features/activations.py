@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -77,7 +78,16 @@ class Activations:
 
     @functools.cached_property
     def _about(self) -> dict[str, Tensor]:
-        return load_file(self.path / "tokens.safetensors")
+        try:
+            return load_file(self.path / "tokens.safetensors")
+        except (OSError, SafetensorError) as damage:
+            raise self._damaged("tokens.safetensors", damage) from None
+
+    def _damaged(self, file: str, damage: Exception) -> UserError:
+        return UserError(
+            f"activations: {str(self.path / file)!r} cannot be read ({damage}). Remove it, and collect again.",
+            field="activations",
+        )
 
     @property
     def tokens(self) -> Tensor:
@@ -117,12 +127,15 @@ class Activations:
         """A shard as int16 (states, width), read from disk only where it is looked at."""
         if index not in self._maps:
             path = shard_path(self.path, index)
-            with path.open("rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                about = json.loads(file.read(length))["states"]
-            begin = 8 + length + about["data_offsets"][0]
-            count = about["shape"][0] * about["shape"][1]
-            self._maps[index] = np.memmap(path, np.int16, "r", begin, (count, self.width))
+            try:
+                with path.open("rb") as file:
+                    length = int.from_bytes(file.read(8), "little")
+                    about = json.loads(file.read(length))["states"]
+                begin = 8 + length + about["data_offsets"][0]
+                count = about["shape"][0] * about["shape"][1]
+                self._maps[index] = np.memmap(path, np.int16, "r", begin, (count, self.width))
+            except (OSError, ValueError, KeyError, MemoryError, OverflowError) as damage:
+                raise self._damaged(path.name, damage) from None
         return self._maps[index]
 
 

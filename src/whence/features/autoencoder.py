@@ -56,7 +56,7 @@ class AutoencoderSpec(Spec):
         default=SCHEDULES.preferred("constant")[0], description="how position comes in"
     )
     start: StartChoice = Field(default=STARTS.preferred("unit")[0], description="first directions")
-    blind: bool = Field(default=False, description="control: all states are said to stand at one position")
+    blind: bool = Field(default=False, description="control: nothing is masked, all states stand at one position")
 
     @property
     def knows_positions(self) -> bool:
@@ -64,8 +64,9 @@ class AutoencoderSpec(Spec):
         plain = AutoencoderSpec()
         return any(getattr(self, part) != getattr(plain, part) for part in ("centre", "encoder", "mask", "losses"))
 
-    def build(self, width: int, context: int, steps: int) -> Autoencoder:
-        return Autoencoder(self, width, context, steps)
+    def build(self, width: int, context: int, steps: int, ends: tuple[int, int] | None = None) -> Autoencoder:
+        """steps: of its training. ends: the first and the last position that states stand at."""
+        return Autoencoder(self, width, context, steps, ends or (0, context - 1))
 
 
 class Autoencoder(nn.Module):
@@ -74,9 +75,10 @@ class Autoencoder(nn.Module):
     scale: Tensor
     done: Tensor
 
-    def __init__(self, spec: AutoencoderSpec, width: int, context: int, steps: int) -> None:
+    def __init__(self, spec: AutoencoderSpec, width: int, context: int, steps: int, ends: tuple[int, int]) -> None:
         super().__init__()
-        self.spec, self.width, self.size, self.context, self.steps = spec, width, spec.size, context, steps
+        self.spec, self.width, self.size, self.context = spec, width, spec.size, context
+        self.steps, self.ends = steps, ends
         shape = {"width": width, "size": spec.size, "context": context}
         self.centre: Centre = spec.centre.build(**shape)
         self.encoder: Encoder = spec.encoder.build(**shape)
@@ -141,7 +143,7 @@ class Autoencoder(nn.Module):
 
         batch = Batch(x, positions, code, decoded, self.encoder.parts())
         total = (batch.error() * math.prod(loss.weights(positions) for loss in self._losses())).mean()
-        price = self.sparsity.penalty(code, self.decoder.norm(dim=1))
+        price = self.sparsity.penalty(code, self.decoder)
         total = total + self.schedule.penalty(self.progress) * price
         for loss in self._losses():
             total = total + loss.term(batch)
@@ -165,15 +167,17 @@ class Autoencoder(nn.Module):
 
     def assigned(self) -> Tensor | None:
         """(context, size): how far each feature may speak at each position; None: everywhere alike."""
+        if self.spec.blind:
+            return None
         strength = self.schedule.strength(self.progress)
         tables = [table for table in (self._masked(strength), self.encoder.scale(strength)) if table is not None]
         return torch.stack([table.expand(self.context, self.size) for table in tables]).prod(0) if tables else None
 
     def _seen(self, positions: Tensor) -> Tensor:
-        """Positions as the parts know them. What lies beyond the context counts as its last position."""
+        """Positions as the parts know them: what lies beyond those trained on counts as the nearest of them."""
         if self.spec.blind:
             return torch.full_like(positions, self.context // 2)
-        return positions.clamp(max=self.context - 1)
+        return positions.clamp(*self.ends)
 
     def _inside(self, states: Tensor, positions: Tensor) -> Tensor:
         return (states - self.centre(positions)) / self.scale
@@ -186,7 +190,7 @@ class Autoencoder(nn.Module):
         return None if table is None else toward(table, strength)
 
     def _encode(self, x: Tensor, positions: Tensor, lifted: bool = False) -> Code:
-        strength = self.schedule.strength(self.progress)
+        strength, lifted = self.schedule.strength(self.progress), lifted or self.spec.blind
         x = self.encoder.prepare(x, positions, strength)
         scale = None if lifted else self.encoder.scale(strength)
         shift = self.encoder.shift(strength)

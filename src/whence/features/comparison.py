@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pydantic
 from pydantic import Field
 
-from whence.errors import UserError
+from whence.errors import from_validation
+from whence.features.autoencoder import AutoencoderSpec
 from whence.features.data.base import Data
 from whence.features.parts import DATA, SPARSITY
 from whence.features.run import AnyData, FeatureTraining, Run, data_of
 from whence.features.sparsity.base import Sparsity
+from whence.registry import Choice
 from whence.runs.presets import Presets
 from whence.spec import Spec
 
@@ -18,7 +21,8 @@ PRESETS = Presets("whence.features", "whence features presets")
 ALL, OWN = "all", "own"
 BASELINE = "position_mean_topk"
 """What every positional mechanism has to beat."""
-PLAIN = "plain_topk"
+PLAIN = {"topk": "plain_topk", "l1": "plain_l1"}
+"""By sparsity, what nothing positional is in."""
 
 
 class Comparison(Spec):
@@ -29,7 +33,7 @@ class Comparison(Spec):
     first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
     data: AnyData = Field(default=DATA.preferred("planted")[0], description="states to learn features of")
     size: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
-    l0: float = Field(default=0, ge=0, description="active features that all are brought to; 0: as usual for the data")
+    l0: int = Field(default=0, ge=0, description="active features that all are brought to; 0: as usual for the data")
     sparsity: str = Field(default=OWN, description="own: each preset's; or one for all of them, as topk or l1")
     controls: bool = Field(
         default=False,
@@ -47,37 +51,42 @@ class Comparison(Spec):
 
     def plan(self) -> dict[str, list[Run]]:
         """By name, one run per seed."""
-        if self.sparsity != OWN and self.sparsity.split(":")[0] not in SPARSITY.names():
-            allowed = ", ".join([OWN, *SPARSITY.names()])
-            raise UserError(f"sparsity: {self.sparsity!r} is not known. Allowed: {allowed}.", field="sparsity")
         data = data_of(self.data)
-        names = PRESETS.names() if ALL in self.presets else list(dict.fromkeys(self.presets))
+        names = PRESETS.names() if self.presets == (ALL,) else list(dict.fromkeys(self.presets))
         plan = {name: self._runs(data, PRESETS.read(name)) for name in names}
         return {**plan, **self._controls(data, plan)} if self.controls else plan
 
     def _runs(self, data: Data, document: dict[str, Any]) -> list[Run]:
         model: dict[str, Any] = {"size": self.size or data.usual_size, **document["model"]}
-        sparsity = SPARSITY.choose(model["sparsity"] if self.sparsity == OWN else self.sparsity)
-        model["sparsity"] = sparsity.model_copy(
-            update=cast(type[Sparsity], sparsity.variant).at_l0(self.l0 or data.usual_l0)
-        )
+        wanted = min(self.l0 or data.usual_l0, model["size"])
+        model["sparsity"] = _at_l0(model["sparsity"] if self.sparsity == OWN else self.sparsity, wanted)
         training = {**self.training.model_dump(), **document.get("training", {})}
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         return [Run.read({"data": self.data, "model": model, "training": training, "seed": seed}) for seed in seeds]
 
     def _controls(self, data: Data, plan: dict[str, list[Run]]) -> dict[str, list[Run]]:
-        """Twins that are told nothing of positions, and plain autoencoders with as many parameters."""
+        """Twins that are told nothing of positions, and plain autoencoders with as many parameters, trained alike."""
         found: dict[str, list[Run]] = {}
-        width = data.width
         for name, runs in plan.items():
-            if runs[0].model.knows_positions:
-                twins = [run.model.model_copy(update={"blind": True}) for run in runs]
-                found[f"{name}, blind"] = [
-                    run.model_copy(update={"model": twin}) for run, twin in zip(runs, twins, strict=True)
-                ]
             model = runs[0].model
-            size = (runs[0].parameters() - width) // (2 * width + 1)
+            if model.knows_positions:
+                blind = model.model_copy(update={"blind": True})
+                found[f"{name}, blind"] = [run.model_copy(update={"model": blind}) for run in runs]
+            size = (runs[0].parameters() - data.width) // (2 * data.width + 1)
             if size > 1.05 * model.size:
-                plain = {"sparsity": str(model.sparsity), "centre": str(model.centre), "size": size}
-                found[f"{model.centre.name} centre, {size} features"] = self._runs(data, {"model": plain})
+                plain = AutoencoderSpec.read({"size": size, "sparsity": model.sparsity, "centre": model.centre})
+                found[f"{name}, plain of its size"] = [run.model_copy(update={"model": plain}) for run in runs]
         return found
+
+
+def _at_l0(sparsity: str, l0: int) -> Choice:
+    """With the options that give so many active features."""
+    try:
+        choice = SPARSITY.choose(sparsity)
+        return SPARSITY.choose({"name": choice.name, **choice.options(), **_kind(choice).at_l0(l0)})
+    except pydantic.ValidationError as error:
+        raise from_validation(error, lambda path: [OWN, *SPARSITY.names()]) from None
+
+
+def _kind(choice: Choice) -> type[Sparsity]:
+    return cast(type[Sparsity], choice.variant)

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 
 from whence.features.data.base import States, by_position, sum_of_squares
 from whence.features.dictionary import Dictionary
+from whence.runs.streams import generator
 
 BOUND = 0.5
 """A feature is position-bound where position explains at least so much of its variance."""
 FOUND = 0.9
 """A true direction counts as found where a learned one has at least this cosine with it."""
+DRAWS = 5
+"""Random assignments of masks to features, which chance is the mean over."""
 FEW = 20
 """A feature that was active less often than this says nothing about where it is active."""
 
@@ -65,11 +68,13 @@ def tally(dictionary: Dictionary, states: Iterable[States], lifted: bool = False
             context = int(positions.max()) + 1
             sums, counts = _longer(sums, (context, dictionary.size)), _longer(counts, (context,))
         codes = dictionary.codes(some, positions, lifted)
+        left = some - dictionary.decode(codes, positions)
+        some, positions, codes, left = some.cpu(), positions.cpu(), codes.cpu(), left.cpu()
         sums += by_position(codes, positions, context)
         counts += torch.bincount(positions, minlength=context)
         squares += codes.square().sum(0)
         active += (codes > 0).sum(0)
-        error += sum_of_squares(some - dictionary.decode(codes, positions))
+        error += sum_of_squares(left)
         total, whole, seen = total + some.sum(0), whole + sum_of_squares(some), seen + len(some)
     return Tally(counts, sums, squares, active, error, whole - float(total.square().sum()) / seen)
 
@@ -94,7 +99,7 @@ def measure(dictionary: Dictionary, states: Iterable[States], assigned: Tensor |
     found["lifted"] = {"fvu": lifted.fvu, "l0": lifted.l0, "fidelity": told(fidelity(lifted))}
     found["fidelity"] = told(fidelity(used))
     if assigned is not None:
-        found["lifted"]["retention"] = retention(lifted, assigned)
+        found["lifted"]["retention"] = retention(lifted, assigned.cpu())
     return found
 
 
@@ -137,7 +142,7 @@ def told(values: Tensor) -> dict[str, float]:
 def retention(lifted: Tally, assigned: Tensor) -> dict[str, float]:
     """Correlation over positions of where a feature may speak and where it does once the mask is lifted.
 
-    Its median, and that with another feature's mask, which is chance.
+    Its median, and that with other features' masks, which is chance.
     """
     rows = torch.arange(len(lifted.counts)).clamp(max=len(assigned) - 1)[lifted.counts > 0]
     table = assigned.double()[rows]
@@ -145,10 +150,11 @@ def retention(lifted: Tally, assigned: Tensor) -> dict[str, float]:
     if not own.any() or len(rows) < 3:
         return {"features": 0, "median": 0.0, "chance": 0.0}
     profile, table = lifted.profile[:, own], table[:, own]
+    orders = [torch.randperm(table.shape[1], generator=generator("retention", draw)) for draw in range(DRAWS)]
     return {
         "features": int(own.sum()),
         "median": float(_correlation(profile, table).median()),
-        "chance": float(_correlation(profile, table.roll(table.shape[1] // 2 or 1, 1)).median()),
+        "chance": float(torch.stack([_correlation(profile, table[:, order]).median() for order in orders]).mean()),
     }
 
 

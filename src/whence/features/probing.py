@@ -96,4 +96,4 @@ def _balanced(labels: Tensor, label: int, usable: Tensor, seed: int) -> Tensor:
     turns = itertools.chain.from_iterable(itertools.zip_longest(*by_class))
     others = [row for row in turns if row is not None]
     count = min(len(own), len(others))
-    return torch.tensor(own[:count] + others[:count])
+    return torch.tensor(own[:count] + others[:count], dtype=torch.long)

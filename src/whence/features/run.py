@@ -52,7 +52,7 @@ class FeatureTraining(Training):
         default=10.0, gt=0, description="learning rate of what is about position, in terms of lr"
     )
     warmup: int = Field(default=30, ge=0, description="steps of linear warm-up")
-    weight_decay: float = Field(default=0.0, ge=0, description="of the weights")
+    weight_decay: float = Field(default=0.0, ge=0, description="of all parameters")
     clip: float = Field(default=1000.0, gt=0, description="largest norm of the gradient")
     evaluations: int = Field(default=5, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
@@ -98,7 +98,7 @@ class Run(RunSpec):
     def build_model(self, device: torch.device | str) -> Autoencoder:
         data: Data = self.data.build()
         with torch.device(device):
-            return self.model.build(data.width, data.context, self.training.steps)
+            return self.model.build(data.width, data.context, self.training.steps, data.ends)
 
     def job(self) -> FeatureJob:
         return FeatureJob(self)
@@ -138,6 +138,10 @@ class FeatureJob(Job):
 
     def evaluate(self, streams: Streams) -> dict[str, Any]:
         """Little while training goes on, everything at its end."""
+        with torch.autocast(self.device.type, enabled=False):
+            return self._measured()
+
+    def _measured(self) -> dict[str, Any]:
         model = self.autoencoder
         held = ((states.to(self.device), places.to(self.device)) for states, places in self.data.held_out())
         if int(model.done) < self.run.training.steps:

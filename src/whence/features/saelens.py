@@ -182,8 +182,9 @@ def _about(model: Autoencoder, run: Run, hook: str) -> dict[str, Any]:
     data = run.data.build()
     if isinstance(data, Stored):
         spec = data.activations.spec
-        found |= {"model_name": Path(spec["model"]).name, "dataset_path": Path(spec["text"]).name}
-        found |= {"hook_layer": max(0, spec["layer"] - 1), "blocks_below": spec["layer"]}
+        if "model" in spec:  # states of any module come with whatever their collector said of them
+            found |= {"model_name": Path(spec["model"]).name, "dataset_path": Path(spec["text"]).name}
+            found |= {"hook_layer": max(0, spec["layer"] - 1), "blocks_below": spec["layer"]}
     return found
 
 

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from whence.errors import UserError, not_allowed
 from whence.features.activations import SHARD, flags_of
 from whence.features.text import HELD_OUT, PROBES, checksum, documents, held_out
-from whence.models.pretrained import between_ends, ends_of, longest, pretrained
+from whence.models.pretrained import PACKAGED, between_ends, ends_of, longest, pretrained
 from whence.models.taps import blocks, first_tensor
 from whence.runs.checkpoint import weights_of
+from whence.runs.files import digest, file_digest
 from whence.runs.store import Store
 from whence.runs.stored import stored
 from whence.runs.streams import generator
@@ -63,10 +64,18 @@ def of_text(spec: Collection) -> Source:
     return Source(
         Path(spec.model).name,
         model.config.hidden_size,
-        {"checksum": checksum(spec.text)},
+        {"checksum": checksum(spec.text), **_weights(spec.model)},
         lambda: _sequences(tokenizer, spec),
         lambda ids: states_of(model, layer, ids, spec.precision),
     )
+
+
+def _weights(name: str) -> dict[str, str]:
+    """Of a user's directory, whose model may be trained on; packaged ones are what their packages are."""
+    if name in PACKAGED:
+        return {}
+    digests = [file_digest(path) for path in sorted(Path(name).glob("*.safetensors"))]
+    return {"weights": digest(" ".join(digests).encode())[:16]}
 
 
 def of_module(

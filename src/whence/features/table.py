@@ -18,6 +18,10 @@ from whence.runs.outcomes import latest
 from whence.runs.store import Store
 from whence.stats.pairs import half_widths
 
+NEAR = 0.05
+"""How far from the wanted number of active features still counts as that."""
+MATCHABLE = 4096
+"""Features, above which matching the directions of two seeds would take longer than training them."""
 Metric = Callable[[Mapping[str, Any]], float | None]
 
 COLUMNS: dict[str, Metric] = {
@@ -47,6 +51,9 @@ class Row:
     failed: Mapping[str, str]
     parameters: int
     size: int
+    sparsity: str
+    wanted: float
+    """Active features per state that were asked for; 0: no number"""
     alike: float | None
     """Mean cosine of the directions that two seeds learn, matched one to one"""
 
@@ -65,9 +72,10 @@ class Row:
         half = half_widths(values, 1 - stats.ALPHA) if len(values) else None
         return None if half is None else (float(values.mean() - half[0]), float(values.mean() + half[0]))
 
-    def spread(self, column: str) -> float:
-        values = list(self.values(column).values())
-        return max(values) - min(values) if values else 0.0
+    @property
+    def matched(self) -> bool:
+        """Whether it has about the number of active features that was wanted."""
+        return not self.wanted or abs((self.mean("L0") or 0) / self.wanted - 1) <= NEAR
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -97,9 +105,13 @@ class Table:
     @property
     def findings(self) -> list[str]:
         lines = [f"Failed, in no average: {row.name} ({len(row.failed)})." for row in self.rows if row.failed]
-        for name in (BASELINE, PLAIN):
+        missed = [row for row in self.rows if row.metrics and not row.matched]
+        if missed:
+            told = ", ".join(f"{row.name} ({row.mean('L0'):.1f} of {row.wanted:g})" for row in missed)
+            lines.append(f"Not at the wanted number of active features, and not compared: {told}.")
+        for name in (BASELINE, *PLAIN.values()):
             found = next((row for row in self.rows if row.name == name and row.metrics), None)
-            if found is not None:
+            if found is not None and name in (BASELINE, PLAIN.get(found.sparsity)):
                 lines += self._against(found)
         return [*lines, *filter(None, [self.exploratory])]
 
@@ -113,21 +125,22 @@ class Table:
         return f"{seeds} paired seeds: exploratory; {needed} are needed to decide even between two."
 
     def _against(self, base: Row) -> list[str]:
-        """Who explains more at the same number of active features, by more than seeds differ."""
-        better = []
+        """Who explains more with the same kind and number of active features, by more than seeds differ."""
+        better, rivals = [], 0
         for row in self.rows:
             shared = row.values("FVU").keys() & base.values("FVU").keys()
-            if row is base or not shared:
+            if row is base or not shared or row.sparsity != base.sparsity or not row.matched:
                 continue
+            rivals += 1
             ahead = [base.values("FVU")[seed] - row.values("FVU")[seed] for seed in shared]
-            beyond = min(base.values("FVU").values()) > max(row.values("FVU").values())
-            # a code with more active features explains more: that would be no merit
-            fair = (row.mean("L0") or 0) <= 1.02 * (base.mean("L0") or 0)
-            if min(ahead) > 0 and beyond and fair:
+            if min(ahead) > 0 and min(base.values("FVU").values()) > max(row.values("FVU").values()):
                 better.append(f"{row.name} ({-100 * stats.mean(ahead) / (base.mean('FVU') or 1):+.1f} %)")
+        if not rivals:
+            return []
+        against = f"{base.name} (of {rivals} with {base.sparsity})"
         if not better:
-            return [f"None leaves less variance unexplained than {base.name} by more than seeds differ."]
-        return [f"Less variance unexplained than {base.name}, by more than seeds differ: {', '.join(better)}."]
+            return [f"None leaves less variance unexplained than {against} by more than seeds differ."]
+        return [f"Less variance unexplained than {against}, by more than seeds differ: {', '.join(better)}."]
 
     def to_json(self) -> dict[str, Any]:
         return {"title": self.title, "findings": self.findings, "rows": [row.to_json() for row in self.rows]}
@@ -151,7 +164,8 @@ def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: 
 def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
     metrics, failed = latest(store, runs, ends)
     done = [run.id for run in runs if run.seed in metrics]
-    learned = [load(store, run)[0].directions.detach() for run in done[:2]]
+    model = runs[0].model
+    learned = [load(store, run)[0].directions.detach() for run in done[:2]] if model.size <= MATCHABLE else []
     alike = [stability(one, other) for one, other in itertools.combinations(learned, 2)]
     return Row(
         name,
@@ -159,6 +173,8 @@ def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) 
         metrics,
         failed,
         runs[0].parameters(),
-        runs[0].model.size,
+        model.size,
+        model.sparsity.name,
+        model.sparsity.options().get("k") or model.sparsity.options().get("l0", 0),
         stats.mean(alike) if alike else None,
     )

@@ -127,7 +127,7 @@ def _contexts(model: Autoencoder, data: Data, features: list[int]) -> tuple[dict
     if not isinstance(data, Stored):
         return {}, "These states are made, not collected: there is no text that they belong to."
     try:
-        tokenizer = tokenizer_of(data.activations.spec["model"])
+        tokenizer = tokenizer_of(data.activations.spec.get("model", ""))
     except UserError as problem:
         return {}, f"The text cannot be shown: {problem}"
     values, places = top_places(model, data, features)

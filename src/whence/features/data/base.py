@@ -15,7 +15,7 @@ States = tuple[Tensor, Tensor]
 
 def by_position(rows: Tensor, positions: Tensor, context: int) -> Tensor:
     """(context, m) double: sums of the rows (n, m) at each position."""
-    where = torch.nn.functional.one_hot(positions, context).to(rows.dtype)
+    where = (positions[:, None] == torch.arange(context, device=positions.device)).to(rows.dtype)
     return (where.mT @ rows).double()  # a product is many times faster than adding row by row
 
 
@@ -28,6 +28,8 @@ class Data(Variant):
 
     width: int
     context: int
+    ends: tuple[int, int]
+    """The first and the last position that states stand at"""
     usual_size: int
     """Features of a dictionary, where nobody asks for another number"""
     usual_l0: int

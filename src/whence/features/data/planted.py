@@ -40,6 +40,7 @@ class Planted(Data):
             raise ValueError("rate: bound features cannot be as frequent as that in their window")
         self.width, self.context, self.windows = width, context, windows
         self.features, self.rate, self.noise, self.world = features, rate, noise, world
+        self.ends = (0, context - 1)
         self.inside = rate * windows if regime == "equal" else rate
 
     @functools.cached_property

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.features.activations import Activations, Split
+from whence.features.activations import CONTENT, Activations, Split
 from whence.features.data.base import Data, States
 from whence.features.sinks import sinks
 from whence.runs.files import canonical, digest
@@ -64,13 +64,18 @@ class Stored(Data):
         return self.activations.context
 
     @property
+    def ends(self) -> tuple[int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        content = (self.activations.flags == CONTENT).nonzero().flatten()
+        return int(content[0]), int(content[-1])
+
+    @property
     def usual_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.usual_l0 * self.context  # so that a group of features for every position can fill a code
 
     @functools.cached_property
     def _places(self) -> dict[Split, Tensor]:
         splits: tuple[Split, ...] = ("train", "held out")
-        places = {split: self.activations.places(split) for split in splits}
+        places: dict[Split, Tensor] = {split: self.activations.places(split) for split in splits}
         lengths = {
             split: torch.cat([self.activations.states(some).norm(dim=1) for some in those.split(PART)])
             for split, those in places.items()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from whence.kernels.sparse_code import ByFeature, gathered
+from whence.kernels.sparse_code import ByFeature, gathered, scores
 from whence.registry import Variant
 
 
@@ -42,8 +42,10 @@ class Encoder(Variant, nn.Module):
         return x
 
     def linear(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(n, size)"""
-        return nn.functional.linear(x, self.weight, self.bias)
+        """(n, size); without gradients in memory that the next call uses again."""
+        if torch.is_grad_enabled():
+            return nn.functional.linear(x, self.weight, self.bias)
+        return scores(x, self.weight, self.bias)
 
     def linear_at(self, x: Tensor, positions: Tensor, named: ByFeature, known: Tensor) -> Tensor:
         """(n, k): the same at some features only. known: all of them, computed without gradients."""

@@ -57,4 +57,4 @@ class Hierarchical(Encoder):
         return torch.cat([gates[:, :1].expand(-1, self.everywhere), bound], 1)
 
     def parts(self) -> Tensor:
-        return (torch.arange(self.size) >= self.everywhere).long()
+        return (torch.arange(self.size, device=self.weight.device) >= self.everywhere).long()

@@ -50,4 +50,4 @@ class MultiScale(Encoder):
 
     def parts(self) -> Tensor:
         """0 local, 1 medium, 2 global"""
-        return torch.arange(self.size) * 3 // self.size
+        return torch.arange(self.size, device=self.weight.device) * 3 // self.size

@@ -20,7 +20,7 @@ class Gaussian(Mask):
         context: int,
         size: int,
         *,
-        sigma: Annotated[float, Field(gt=0, description="width of a bell, as a share of the context")] = 0.125,
+        sigma: Annotated[float, Field(ge=1e-3, description="width of a bell, as a share of the context")] = 0.125,
     ) -> None:
         super().__init__(context, size)
         bells = windows(context, spread_centres(context, size), sigma * context)

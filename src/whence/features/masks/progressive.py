@@ -22,7 +22,7 @@ class Progressive(Bells):
         context: int,
         size: int,
         *,
-        sigma: Annotated[float, Field(gt=0, description="width of a bell, as a share of the context")] = 0.125,
+        sigma: Annotated[float, Field(ge=1e-3, description="width of a bell, as a share of the context")] = 0.125,
     ) -> None:
         super().__init__(context, size, sigma=sigma)
         self.logit = nn.Parameter(torch.zeros(()))

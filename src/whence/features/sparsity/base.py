@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 from torch import Tensor, nn
 
 from whence.features.coded import Code
@@ -32,14 +34,19 @@ class Sparsity(Variant, nn.Module):
         """What is left of the codes of the features chosen, masks applied."""
         return codes
 
-    def penalty(self, code: Code, lengths: Tensor) -> Tensor | float:
-        """What being active costs. lengths: (size,), of the features' directions."""
+    def penalty(self, code: Code, decoder: Tensor) -> Tensor | float:
+        """What being active costs. decoder: (size, width), the features' directions."""
         return 0.0
 
     @classmethod
-    def at_l0(cls, l0: float) -> dict[str, float]:
+    def at_l0(cls, l0: int) -> dict[str, float]:
         """The options that give so many active features."""
         raise NotImplementedError
+
+
+def threshold_for(l0: float, size: int) -> float:
+    """Above which about l0 of so many numbers of variance 1 lie."""
+    return NormalDist().inv_cdf(1 - min(l0, size / 2) / size)
 
 
 def active_ones(activations: Tensor) -> Tensor:

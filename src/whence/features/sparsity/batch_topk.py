@@ -10,7 +10,7 @@ from torch import Tensor
 
 from whence.features.sparsity.base import Sparsity, active_ones
 
-MEMORY = 0.99
+MEMORY = 0.9
 """How much of the threshold is kept from step to step."""
 
 
@@ -42,5 +42,5 @@ class BatchTopK(Sparsity):
         return torch.where(codes >= self.least, codes, 0.0)
 
     @classmethod
-    def at_l0(cls, l0: float) -> dict[str, float]:
-        return {"k": round(l0)}
+    def at_l0(cls, l0: int) -> dict[str, float]:
+        return {"k": l0}

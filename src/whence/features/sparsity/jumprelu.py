@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import torch
@@ -9,10 +10,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.features.coded import Code
-from whence.features.sparsity.base import Sparsity
+from whence.features.sparsity.base import Sparsity, threshold_for
 
-START, BANDWIDTH = 0.5, 0.5
-"""The first threshold, and how near to it a pre-activation must be to move it."""
+BANDWIDTH = 0.5
+"""How near to its threshold a pre-activation must be to move it."""
 
 
 class JumpReLU(Sparsity):
@@ -25,7 +26,7 @@ class JumpReLU(Sparsity):
         self,
         size: int,
         *,
-        l0: Annotated[float, Field(gt=0, description="active features that are wanted")] = 16,
+        l0: Annotated[int, Field(ge=1, description="active features that are wanted")] = 16,
         coefficient: Annotated[float, Field(gt=0, description="of the penalty on missing them")] = 1.0,
     ) -> None:
         super().__init__()
@@ -34,18 +35,21 @@ class JumpReLU(Sparsity):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.constant_(self.log_threshold, torch.tensor(START).log().item())
+        """About as many features as wanted are active from the first step on."""
+        start = threshold_for(self.l0, len(self.log_threshold))
+        nn.init.constant_(self.log_threshold, math.log(max(start, 0.01)))
 
     def activate(self, pre: Tensor) -> Tensor:
         self.pre = pre
         return _Jump.apply(pre, self.log_threshold.exp())  # pyright: ignore[reportReturnType]
 
-    def penalty(self, code: Code, lengths: Tensor) -> Tensor:
+    def penalty(self, code: Code, decoder: Tensor) -> Tensor:
         active: Any = _Step.apply(self.pre, self.log_threshold.exp())
-        return self.coefficient * (active.sum(1).mean() / self.l0 - 1).square()
+        heard = (code.values > 0) | (code.raw <= 0)  # what a mask silences is not active
+        return self.coefficient * ((active * heard).sum(1).mean() / self.l0 - 1).square()
 
     @classmethod
-    def at_l0(cls, l0: float) -> dict[str, float]:
+    def at_l0(cls, l0: int) -> dict[str, float]:
         return {"l0": l0}
 
 

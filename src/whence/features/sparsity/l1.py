@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.features.coded import Code
-from whence.features.sparsity.base import Sparsity, active_ones
+from whence.features.sparsity.base import Sparsity, active_ones, threshold_for
 
 RATE = 0.02
 """How fast the coefficient follows, per step and unit of log(L0 / wanted)."""
@@ -36,9 +36,7 @@ class L1(Sparsity):
         on: Annotated[
             Literal["masked", "raw"], Field(description="activations after the mask, or before it")
         ] = "masked",
-        l0: Annotated[
-            float, Field(ge=0, description="active features that the coefficient is steered to; 0: none")
-        ] = 0,
+        l0: Annotated[int, Field(ge=0, description="active features that the coefficient is steered to; 0: none")] = 0,
     ) -> None:
         super().__init__()
         self.width, self.on, self.l0 = width, on, l0
@@ -49,13 +47,16 @@ class L1(Sparsity):
         penalty alone would take most of training."""
         if not self.l0:
             return 0.0
-        return -float(torch.special.ndtri(torch.tensor(1 - min(self.l0, size / 2) / size)))
+        return -threshold_for(self.l0, size)
 
     def chosen(self, raw: Tensor, masked: Tensor) -> Tensor | None:
+        if raw.device.type != "cpu":  # only there it is faster
+            return None
         found = active_ones(raw if self.on == "raw" else masked)
         return found if found.shape[1] * SPARSE <= raw.shape[1] else None
 
-    def penalty(self, code: Code, lengths: Tensor) -> Tensor:
+    def penalty(self, code: Code, decoder: Tensor) -> Tensor:
+        lengths = decoder.norm(dim=1)
         priced = code.raw if self.on == "raw" else code.values
         summed = (priced * (lengths if code.indices is None else lengths[code.indices])).sum(1).mean()
         price = self.log_coefficient.exp() * summed / self.width
@@ -67,5 +68,5 @@ class L1(Sparsity):
         return price
 
     @classmethod
-    def at_l0(cls, l0: float) -> dict[str, float]:
+    def at_l0(cls, l0: int) -> dict[str, float]:
         return {"l0": l0, "coefficient": STEERED}

@@ -24,5 +24,5 @@ class TopK(Sparsity):
         return top_k(masked, min(self.k, masked.shape[1]))
 
     @classmethod
-    def at_l0(cls, l0: float) -> dict[str, float]:
-        return {"k": round(l0)}
+    def at_l0(cls, l0: int) -> dict[str, float]:
+        return {"k": l0}
