@@ -26,7 +26,7 @@ class JumpReLU(Sparsity):
         self,
         size: int,
         *,
-        l0: Annotated[int, Field(ge=1, description="active features that are wanted")] = 16,
+        l0: Annotated[float, Field(gt=0, description="active features that are wanted")] = 16,
         coefficient: Annotated[float, Field(gt=0, description="of the penalty on missing them")] = 1.0,
     ) -> None:
         super().__init__()
