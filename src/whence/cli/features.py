@@ -70,6 +70,10 @@ trivial, so that position-bound features are counted with masks lifted. What eve
 position_mean_topk. Ctrl-C stops cleanly, and the same command goes on."""
 
 
+PRINTED = ("FVU", "L0", "dead", "FVU lifted", "bound", "retention", "free found", "bound found")
+"""Columns that a terminal has room for; the report and --json have all."""
+
+
 class Collecting(Stored):
     """Where states are kept."""
 
@@ -266,18 +270,15 @@ def _bench(arguments: list[str]) -> int:
 def print_comparison(table: Table) -> None:
     from whence.features.table import cell
 
+    columns = [column for column in PRINTED if column in table.columns]
     rows = []
     for row in table.rows:
-        cells = [cell(row.mean(column), column) for column in table.columns]
+        cells = {column: cell(row.mean(column), column) for column in columns}
         between = row.interval("FVU")
-        cells[0] += f" [{between[0]:.4f}, {between[1]:.4f}]" if between else ""
-        alike = "–" if row.alike is None else f"{row.alike:.2f}"
-        rows.append([row.name, *cells, alike, f"{row.parameters:,}", str(len(row.metrics))])
-    print_table(
-        f"On states never trained on: {table.title}",
-        ["preset", *table.columns, "seeds alike", "parameters", "seeds"],
-        rows,
-    )
+        if between:
+            cells["FVU"] += f" [{between[0]:.4f}, {between[1]:.4f}]"
+        rows.append([row.name, *cells.values(), str(len(row.metrics))])
+    print_table(f"On states never trained on: {table.title}", ["preset", *columns, "seeds"], rows)
     for line in table.findings:
         print(f"  {line}")
     print()

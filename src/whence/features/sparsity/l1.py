@@ -36,7 +36,9 @@ class L1(Sparsity):
         on: Annotated[
             Literal["masked", "raw"], Field(description="activations after the mask, or before it")
         ] = "masked",
-        l0: Annotated[float, Field(ge=0, description="active features that the coefficient is steered to; 0: none")] = 0,
+        l0: Annotated[
+            float, Field(ge=0, description="active features that the coefficient is steered to; 0: none")
+        ] = 0,
     ) -> None:
         super().__init__()
         self.width, self.on, self.l0 = width, on, l0
