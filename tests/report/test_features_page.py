@@ -17,10 +17,10 @@ from whence.report.feature_scores import STRICT
 from whence.report.features import comparison_page, run_page, seen
 
 RECORDS: list[dict[str, Any]] = [
-    {"step": 0, "metrics": {"fvu": 1.0}},
+    {"step": 0, "metrics": {"fvu": 1.0, "curve": 1.0}},
     {"step": 10, "loss": 0.5},
     {"step": 20, "loss": 0.25, "lr": 0.0},
-    {"step": 20, "metrics": {"fvu": 0.3}},
+    {"step": 20, "metrics": {"fvu": 0.3, "curve": 0.3}},
 ]
 
 
@@ -93,6 +93,8 @@ def compared(*names: str) -> tuple[Table, dict[str, Curves]]:
             {} if place else {f"{place:011x}b": "loss is <i>NaN</i>"},
             1000,
             64,
+            "topk",
+            8.0,
             None,
         )
         for place, name in enumerate(names)

@@ -39,7 +39,10 @@ def curves_of(table: Table, store: Store) -> dict[str, Curves]:
         records = {run: store.folder(run).metrics() for run in done}
         found[row.name] = Curves(
             {run: {r["step"]: r["loss"] for r in those if "loss" in r} for run, those in records.items()},
-            {run: {r["step"]: r["metrics"]["fvu"] for r in those if "metrics" in r} for run, those in records.items()},
+            {
+                run: {r["step"]: r["metrics"]["curve"] for r in those if "metrics" in r}
+                for run, those in records.items()
+            },
         )
     return found
 

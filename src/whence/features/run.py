@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, cast
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from whence.errors import UserError
 from whence.features.autoencoder import Autoencoder, AutoencoderSpec
-from whence.features.data.base import Data
+from whence.features.data.base import Data, States
 from whence.features.measures import measure, recovery, tally
 from whence.features.parts import DATA, DataChoice
 from whence.models.init import initialise
@@ -142,14 +143,22 @@ class FeatureJob(Job):
             return self._measured()
 
     def _measured(self) -> dict[str, Any]:
+        """The first part of what is held out makes the learning curve, all of it the result."""
         model = self.autoencoder
-        held = ((states.to(self.device), places.to(self.device)) for states, places in self.data.held_out())
-        if int(model.done) < self.run.training.steps:
-            found = tally(model, itertools.islice(held, 1))
-            metrics: dict[str, Any] = {"fvu": found.fvu, "l0": found.l0}
-        else:
+        held = [(states.to(self.device), places.to(self.device)) for states, places in self._held_out()]
+        first = tally(model, held[:1])
+        metrics: dict[str, Any] = {"fvu": first.fvu, "l0": first.l0}
+        if self._at_the_end:
             metrics = measure(model, held, model.assigned())
             truth = self.data.truth()
             if truth:
                 metrics["recovery"] = recovery(model.directions.detach().cpu(), truth)
-        return {"headline": {"FVU": metrics["fvu"], "L0 (features)": metrics["l0"]}, **metrics}
+        headline = {"FVU": metrics["fvu"], "L0 (features)": metrics["l0"]}
+        return {"headline": headline, **metrics, "curve": first.fvu}
+
+    @property
+    def _at_the_end(self) -> bool:
+        return int(self.autoencoder.done) >= self.run.training.steps
+
+    def _held_out(self) -> Iterator[States]:
+        return itertools.islice(self.data.held_out(), None if self._at_the_end else 1)

@@ -85,7 +85,7 @@ def _learning(records: Sequence[Mapping[str, Any]]) -> go.Figure:
     )
     figure.add_scatter(
         x=[r["step"] for r in checks],
-        y=[r["metrics"]["fvu"] for r in checks],
+        y=[r["metrics"]["curve"] for r in checks],
         name="FVU on states never trained on",
         mode="lines+markers",
         line={"color": COLOURS[0]},
