@@ -126,7 +126,7 @@ def test_masks_are_set_side_by_side_only_where_there_are_two() -> None:
 
 
 def test_a_comparison_without_any_result_is_still_a_page() -> None:
-    row = Row("plain_topk", ("0" * 12,), {}, {"0" * 12: "gone"}, 10, 4, None)
+    row = Row("plain_topk", ("0" * 12,), {}, {"0" * 12: "gone"}, 10, 4, "topk", 8.0, None)
     page = comparison_page(Table("nothing", (row,)), {"plain_topk": Curves({}, {})}, {}, "again")
     assert b"gone" in page
 
