@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whence.features.autoencoder import AutoencoderSpec
 from whence.kernels.sparse_code import ByFeature, decode, gathered, scores, top_k
 
 WIDTH, K, BATCH = 576, 32, 4096
@@ -72,6 +73,15 @@ def whence(weights: Weights) -> Side:
         return F.mse_loss(reconstruction, x, reduction="sum") / len(x)
 
     return _side(loss, weights, **own)
+
+
+def autoencoder(weights: Weights) -> Side:
+    """What `whence features train` runs. Its bias is not taken off the input, so that gradients are checked elsewhere
+    (tests/features/test_autoencoder.py)."""
+    model = AutoencoderSpec.read({"size": len(weights.bias), "sparsity": f"topk:k={K}"}).build(WIDTH, 128, 1).train()
+    own = {"encoder": model.encoder.weight, "bias": model.encoder.bias, "decoder": model.decoder, "centre": model.bias}
+    positions = torch.arange(BATCH) % 128
+    return _side(lambda x: model.loss(x, positions), weights, **own)
 
 
 def sae_lens(weights: Weights, sparse: bool = False) -> Side:

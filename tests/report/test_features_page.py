@@ -92,7 +92,6 @@ def compared(*names: str) -> tuple[Table, dict[str, Curves]]:
             {0: metrics(0.2 + place / 100), 1: metrics(0.25)} if place else {0: metrics(0.2)},
             {} if place else {f"{place:011x}b": "loss is <i>NaN</i>"},
             1000,
-            64,
             "topk",
             8.0,
             None,
@@ -126,7 +125,7 @@ def test_masks_are_set_side_by_side_only_where_there_are_two() -> None:
 
 
 def test_a_comparison_without_any_result_is_still_a_page() -> None:
-    row = Row("plain_topk", ("0" * 12,), {}, {"0" * 12: "gone"}, 10, 4, "topk", 8.0, None)
+    row = Row("plain_topk", ("0" * 12,), {}, {"0" * 12: "gone"}, 10, "topk", 8.0, None)
     page = comparison_page(Table("nothing", (row,)), {"plain_topk": Curves({}, {})}, {}, "again")
     assert b"gone" in page
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from whence.cli.options import Engine, Output, Stored, dispatch, elsewhere, parse, parse_options
-from whence.cli.output import duration, print_json, print_table, stderr
+from whence.cli.output import print_json, print_table, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ COLLECT = """Collect hidden states with their positions. Ctrl-C stops cleanly, a
   whence features collect --model run:7c1e --layer 2 --tokens 50000        a run of the arena, on its own task
 
 The forward pass ends at the layer. Documents follow each other in sequences of --context tokens; one document in ten
-is held out, and makes sequences of its own. Special tokens and the first position are flagged, and can be left out."""
+is held out, and makes sequences of its own. Special tokens and the first position are flagged, and left out of
+training."""
 
 PRESETS = """Autoencoders that come with whence: every run of the two sources, and the baselines.
 
@@ -56,8 +57,8 @@ TRAIN = """Train one sparse autoencoder on collected states, or on planted ones,
   whence features train --mask gaussian:sigma=0.25 --sparsity topk:k=32 --activations minilm-3
   whence features train --preset plain_topk --data planted:regime=equal
 
-An autoencoder is a composition: centre, encoder, norm, mask, sparsity, losses, schedule, start. Scored are states of
-documents never trained on. Ctrl-C stops cleanly, and the same command goes on."""
+An autoencoder is a composition: centre, encoder, norm, mask, sparsity, losses, position_schedule, start. Scored are
+states of documents never trained on. Ctrl-C stops cleanly, and the same command goes on."""
 
 BENCH = """Compare presets on the same states, at the same number of active features, over paired seeds.
 
@@ -161,7 +162,8 @@ def _presets(arguments: list[str]) -> int:
 
 
 def _train(arguments: list[str]) -> int:
-    from whence.cli.sweep import leave, run_specs
+    from whence.cli.features_measure import print_quality
+    from whence.cli.sweep import train_one
     from whence.features.comparison import PRESETS as COME_WITH
     from whence.features.run import Run
 
@@ -170,24 +172,7 @@ def _train(arguments: list[str]) -> int:
     if engine.print_spec:
         print_json({"id": run.id, **run.document()})
         return 0
-    store, outcome = run_specs([run], engine)
-    folder = store.folder(run.id)
-    try:
-        status = folder.status()
-    except FileNotFoundError:  # stopped before it could begin
-        return leave(outcome)
-    if engine.json_:
-        print_json({"path": str(folder.path), **status})
-        return leave(outcome)
-    if status["state"] == "finished":
-        print_quality(status["latest"])
-    print(
-        f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {duration(status['seconds'])}"
-        f"  {folder.path}"
-    )
-    if "error" in status:
-        print(f"  {status['error']['message']}")
-    return leave(outcome)
+    return train_one(run, engine, lambda store, status: print_quality(status["latest"]))
 
 
 def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
@@ -203,28 +188,6 @@ def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
         raise UserError("activations: --data was given, too. Allowed: one of them.", field="activations")
     found = Activations.open(Store(engine.store), engine.activations)
     return {"data": pinned(DATA.choose({"name": "stored", "path": str(found.path)}))}
-
-
-def print_quality(found: dict[str, Any]) -> None:
-    lifted = found["lifted"]
-    print(
-        f"  FVU {found['fvu']:.4f} with {found['l0']:.1f} active features; {100 * found['dead']:.1f} % never active on "
-        f"{found['states']:,} states of documents never trained on"
-    )
-    bound = lifted["fidelity"]
-    masked = f" (masks lifted: FVU {lifted['fvu']:.4f}, {lifted['l0']:.1f} active)" if "retention" in lifted else ""
-    print(
-        f"  position-bound: {bound['bound']} of {bound['features']} features; median of what position explains "
-        f"{bound['median']:.4f}{masked}"
-    )
-    if lifted.get("retention", {}).get("features"):
-        kept = lifted["retention"]
-        print(
-            f"  where features may speak and where they do, masks lifted: median correlation {kept['median']:.2f}; "
-            f"with another feature's mask {kept['chance']:.2f}"
-        )
-    for kind, known in found.get("recovery", {}).items():
-        print(f"  {kind} features recovered: cosine {known['matched']:.3f}, {100 * known['found']:.0f} % above .9")
 
 
 # --- bench

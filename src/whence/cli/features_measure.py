@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from whence.cli.features import print_quality
 from whence.cli.options import Stored, parse_options
-from whence.cli.output import print_json
+from whence.cli.output import print_json, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ MEASURE = """Measure an autoencoder on held-out states: one trained here, or a f
   whence features measure my-sae --activations smollm2-15
 
 A folder holds cfg.json and sae_weights.safetensors, as SAELens 6 and 'whence features export' write them; ReLU, top-k
-and JumpReLU are read. A run keeps its own idea of position: what lies beyond the context it was trained on counts as
-the last position of it."""
+and JumpReLU are read. A run keeps its own idea of position: what lies beyond the positions it was trained on counts as
+the nearest of them."""
 
 
 class Measuring(Stored):
@@ -51,7 +50,8 @@ def measure(arguments: list[str]) -> int:
             "Allowed: states of the model and the layer that it was trained on.",
             field="activations",
         )
-    found = measures.measure(dictionary, data.held_out(), assigned)
+    with stderr.status("measuring …"):
+        found = measures.measure(dictionary, data.held_out(), assigned)
     if options.json_:
         print_json({"of": words[0], "activations": options.activations, **found})
     else:
@@ -75,3 +75,25 @@ def _opened(store: Store, word: str, name: str) -> tuple[Dictionary, Tensor | No
     if data is None:
         raise UserError("activations: a folder needs states. Allowed: --activations NAME.", field="activations")
     return imported(Path(word)), None, data
+
+
+def print_quality(found: dict[str, Any]) -> None:
+    lifted = found["lifted"]
+    print(
+        f"  FVU {found['fvu']:.4f} with {found['l0']:.1f} active features; {100 * found['dead']:.1f} % never active on "
+        f"{found['states']:,} states of documents never trained on"
+    )
+    bound = lifted["fidelity"]
+    masked = f" (masks lifted: FVU {lifted['fvu']:.4f}, {lifted['l0']:.1f} active)" if "retention" in lifted else ""
+    print(
+        f"  position-bound: {bound['bound']} of {bound['features']} features; median of what position explains "
+        f"{bound['median']:.4f}{masked}"
+    )
+    if lifted.get("retention", {}).get("features"):
+        kept = lifted["retention"]
+        print(
+            f"  where features may speak and where they do, masks lifted: median correlation {kept['median']:.2f}; "
+            f"with masks of others {kept['chance']:.2f}"
+        )
+    for kind, known in found.get("recovery", {}).items():
+        print(f"  {kind} features recovered: cosine {known['matched']:.3f}, {100 * known['found']:.0f} % above .9")

@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(arguments: list[str]) -> int:
-    from whence.cli.sweep import leave, run_specs
+    from whence.cli.sweep import train_one
     from whence.fields.pace import for_minutes
     from whence.fields.pictures import need_pillow
     from whence.fields.run import Run
@@ -114,25 +114,12 @@ def _train(arguments: list[str]) -> int:
     if engine.print_spec:
         print_json({"id": run.id, **run.document()})
         return 0
-    store, outcome = run_specs([run], engine)
-    folder = store.folder(run.id)
-    try:
-        status = folder.status()
-    except FileNotFoundError:  # stopped before it could begin
-        return leave(outcome)
-    if engine.json_:
-        print_json({"path": str(folder.path), **status})
-        return leave(outcome)
-    if status["state"] == "finished":
+
+    def tell(store: Store, status: dict[str, Any]) -> None:
         print_quality(status)
         print(f"report  {_report(run, store, shlex.join(['whence', 'fields', 'train', *arguments]))}")
-    print(
-        f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {duration(status['seconds'])}"
-        f"  {folder.path}"
-    )
-    if "error" in status:
-        print(f"  {status['error']['message']}")
-    return leave(outcome)
+
+    return train_one(run, engine, tell)
 
 
 def _report(run: Run, store: Any, again: str) -> Path:

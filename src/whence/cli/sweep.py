@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from whence.cli.live import Watcher
 from whence.cli.options import Engine
-from whence.cli.output import stderr
+from whence.cli.output import duration, print_json, stderr
 from whence.device import resolve_device
 from whence.errors import UserError
 from whence.runs.engines.local import Outcome, run_all, share
@@ -53,6 +54,28 @@ def _check_memory(parameters: int, workers: int) -> None:
             f"Allowed: what fits in {there / 2**30:.0f} GiB.",
             field="model",
         )
+
+
+def train_one(run: RunSpec, engine: Engine, tell: Callable[[Store, dict[str, Any]], None]) -> int:
+    """Run it and say how it ended. tell: what it came to, from its store and its status, if it finished."""
+    store, outcome = run_specs([run], engine)
+    folder = store.folder(run.id)
+    try:
+        status = folder.status()
+    except FileNotFoundError:  # stopped before it could begin
+        return leave(outcome)
+    if engine.json_:
+        print_json({"path": str(folder.path), **status})
+        return leave(outcome)
+    if status["state"] == "finished":
+        tell(store, status)
+    print(
+        f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {duration(status['seconds'])}"
+        f"  {folder.path}"
+    )
+    if "error" in status:
+        print(f"  {status['error']['message']}")
+    return leave(outcome)
 
 
 def leave(outcome: Outcome) -> int:

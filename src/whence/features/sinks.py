@@ -1,7 +1,7 @@
 """States that attention rests on: a few tokens, the first as a rule, with states a hundred times longer than others.
 
-Two in ten thousand of them hold most of all squares. An autoencoder that sees them learns little else, and one that did
-not cannot stand in for them.
+Few as they are, they hold most of all squares. An autoencoder that sees them learns little else, and one that did not
+cannot stand in for them.
 """
 
 from __future__ import annotations

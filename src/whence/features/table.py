@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from whence import stats
 from whence.features.comparison import BASELINE, PLAIN
 from whence.features.measures import stability
@@ -16,7 +14,6 @@ from whence.features.run import Run
 from whence.features.stored import load
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
-from whence.stats.pairs import half_widths
 
 NEAR = 0.05
 """How far from the wanted number of active features still counts as that."""
@@ -50,7 +47,6 @@ class Row:
     """By seed: what the last evaluation found"""
     failed: Mapping[str, str]
     parameters: int
-    size: int
     sparsity: str
     wanted: float
     """Active features per state that were asked for; 0: no number"""
@@ -68,9 +64,7 @@ class Row:
 
     def interval(self, column: str) -> tuple[float, float] | None:
         """95 %, over seeds."""
-        values = np.array([[value] for value in self.values(column).values()])
-        half = half_widths(values, 1 - stats.ALPHA) if len(values) else None
-        return None if half is None else (float(values.mean() - half[0]), float(values.mean() + half[0]))
+        return stats.mean_interval(list(self.values(column).values()))
 
     @property
     def matched(self) -> bool:
@@ -173,7 +167,6 @@ def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) 
         metrics,
         failed,
         runs[0].parameters(),
-        model.size,
         model.sparsity.name,
         model.sparsity.options().get("k") or model.sparsity.options().get("l0", 0),
         stats.mean(alike) if alike else None,

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from whence import stats
 from whence.fields.cost import encoding_peak, milliseconds
 from whence.fields.run import Run
 from whence.fields.stored import load
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
-from whence.stats.pairs import half_widths
 
 TIE = 0.2
 """Decibels within which two variants count as equal."""
@@ -44,9 +41,7 @@ class Row:
 
     def interval(self, scale: str) -> tuple[float, float] | None:
         """95 %, over seeds."""
-        values = np.array([[value] for value in self.quality(scale).values()])
-        half = half_widths(values, 1 - stats.ALPHA) if len(values) else None
-        return None if half is None else (float(values.mean() - half[0]), float(values.mean() + half[0]))
+        return stats.mean_interval(list(self.quality(scale).values()))
 
     def to_json(self) -> dict[str, Any]:
         return {

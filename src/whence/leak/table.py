@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from whence import stats
 from whence.leak import RATIOS
 from whence.leak.run import Run
@@ -16,7 +14,6 @@ from whence.leak.verdict import DEAD, judged, leaks
 from whence.leak.words import number, percent, share
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
-from whence.stats.pairs import half_widths
 
 SHOWN = tuple(f"{ratio:g}" for ratio in RATIOS)
 COLUMNS = [
@@ -139,13 +136,9 @@ class Table:
         shared = sorted(set(row.metrics) & set(reference.metrics))
         if not shared:
             return None
-        logs = np.array(
-            [[math.log(row.metrics[s][ratio]["error"] / reference.metrics[s][ratio]["error"])] for s in shared]
-        )
-        half = half_widths(logs, 1 - stats.ALPHA)
-        mean = float(logs.mean())
-        between = None if half is None else (math.exp(mean - float(half[0])), math.exp(mean + float(half[0])))
-        return math.exp(mean), between
+        logs = [math.log(row.metrics[s][ratio]["error"] / reference.metrics[s][ratio]["error"]) for s in shared]
+        between = stats.mean_interval(logs)
+        return math.exp(stats.mean(logs)), None if between is None else (math.exp(between[0]), math.exp(between[1]))
 
     @property
     def findings(self) -> list[str]:

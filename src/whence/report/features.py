@@ -22,7 +22,7 @@ LEGEND = (
     "FVU: fraction of variance unexplained. L0: active features per state. dead: never active. lifted: with masks "
     "taken away. bound: position-bound features, masks lifted. fidelity: share of a feature's variance that position "
     "explains, median. retention: correlation of where a feature may speak and where it does, masks lifted; chance: "
-    "with another feature's mask. free, bound found: cosine with the true directions. In brackets: 95 % over seeds."
+    "with masks of others. free, bound found: cosine with the true directions. In brackets: 95 % over seeds."
 )
 
 

@@ -28,7 +28,16 @@ from whence.stats.cells import (
     verdict,
     wilson,
 )
-from whence.stats.pairs import TIE_MARGIN, Comparison, Outcome, compare, seeds_needed, share_alpha, together
+from whence.stats.pairs import (
+    TIE_MARGIN,
+    Comparison,
+    Outcome,
+    compare,
+    mean_interval,
+    seeds_needed,
+    share_alpha,
+    together,
+)
 from whence.stats.words import heading, sentence
 
 __all__ = [
@@ -47,6 +56,7 @@ __all__ = [
     "holm",
     "iqm",
     "mean",
+    "mean_interval",
     "normalised",
     "over_seeds",
     "p_above",

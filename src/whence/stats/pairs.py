@@ -117,6 +117,13 @@ def half_widths(differences: np.ndarray, confidence: float) -> np.ndarray | None
     return special.stdtrit(n - 1, (1 + confidence) / 2) * differences.std(axis=0, ddof=1) / math.sqrt(n)
 
 
+def mean_interval(values: Sequence[float], confidence: float = 1 - ALPHA) -> tuple[float, float] | None:
+    """Of the mean over seeds; none from a single one."""
+    column = np.array(values, dtype=float)[:, None]
+    half = half_widths(column, confidence)
+    return None if half is None else (float(column.mean() - half[0]), float(column.mean() + half[0]))
+
+
 def together(pairs: Sequence[Comparison]) -> list[Comparison]:
     """Pairs that were compared one by one, judged as one family (Holm)."""
     adjusted = holm([pair.p if pair.p is not None else 1.0 for pair in pairs])
