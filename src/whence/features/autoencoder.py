@@ -214,8 +214,7 @@ class Autoencoder(nn.Module):
         indices = None
         if torch.is_grad_enabled() or self.sparsity.selects:
             with torch.no_grad():
-                raw = self.sparsity.activate(pre)
-                indices = self.sparsity.chosen(raw, masked(raw, None))
+                indices = self.sparsity.chosen(pre, masked(pre, None))
         named = None if indices is None else ByFeature(indices, self.size)
         if whole:
             pre = pre if indices is None else pre.gather(1, indices)

@@ -21,8 +21,8 @@ class Sparsity(Variant, nn.Module):
         """Of all pre-activations, where training starts."""
         return 0.0
 
-    def chosen(self, raw: Tensor, masked: Tensor) -> Tensor | None:
-        """(n, k): all features that will be active or priced, and perhaps more, from (n, size) activations without
+    def chosen(self, pre: Tensor, masked: Tensor) -> Tensor | None:
+        """(n, k): all features that will be active or priced, and perhaps more, from (n, size) pre-activations without
         gradient, before masks and after them. None: they are too many to be named."""
         return None
 

@@ -28,10 +28,10 @@ class BatchTopK(Sparsity):
         self.k = k
         self.register_buffer("threshold", torch.tensor(-1.0))
 
-    def chosen(self, raw: Tensor, masked: Tensor) -> Tensor:
+    def chosen(self, pre: Tensor, masked: Tensor) -> Tensor:
         if self.training:
             kept = min(self.k * len(masked), masked.numel())
-            least = masked.flatten().kthvalue(masked.numel() - kept + 1).values
+            least = masked.flatten().kthvalue(masked.numel() - kept + 1).values.clamp(min=0)
             self.threshold.copy_(least if self.threshold < 0 else MEMORY * self.threshold + (1 - MEMORY) * least)
             self.least = least
         else:

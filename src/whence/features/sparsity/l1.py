@@ -51,11 +51,11 @@ class L1(Sparsity):
             return 0.0
         return -threshold_for(self.l0, size)
 
-    def chosen(self, raw: Tensor, masked: Tensor) -> Tensor | None:
-        if raw.device.type != "cpu":  # only there it is faster
+    def chosen(self, pre: Tensor, masked: Tensor) -> Tensor | None:
+        if pre.device.type != "cpu":  # only there it is faster
             return None
-        found = active_ones(raw if self.on == "raw" else masked)
-        return found if found.shape[1] * SPARSE <= raw.shape[1] else None
+        found = active_ones(pre if self.on == "raw" else masked)
+        return found if found.shape[1] * SPARSE <= pre.shape[1] else None
 
     def penalty(self, code: Code, decoder: Tensor) -> Tensor:
         lengths = decoder.norm(dim=1)

@@ -20,7 +20,7 @@ class TopK(Sparsity):
         super().__init__()
         self.k = k
 
-    def chosen(self, raw: Tensor, masked: Tensor) -> Tensor:
+    def chosen(self, pre: Tensor, masked: Tensor) -> Tensor:
         return top_k(masked, min(self.k, masked.shape[1]))
 
     @classmethod
