@@ -16,6 +16,7 @@ VERBS = {
     "leak": "does a masked model predict from content or from position, and what stops it?",
     "features": "which learned features are about position? sparse autoencoders that know where",
     "fields": "a picture, a sound or a volume at any resolution, from learnable position tokens",
+    "app": "the lab in a browser",
     "train": "train one model: one task, one encoding, one seed",
     "report": "a page, picture or table of stored runs and comparisons",
     "compare": "two stored comparisons: what was changed, and what changed with it",

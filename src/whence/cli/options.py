@@ -11,14 +11,14 @@ import dataclasses
 import io
 import json
 import re
-import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args
 
 import tyro
 from pydantic import BaseModel, Field
 
+from whence.cli.leaves import as_set, is_group, is_list, leaves, metavar, written
 from whence.device import Device
 from whence.errors import UserError, nearest, not_allowed
 from whence.runs.presets import Presets
@@ -139,7 +139,7 @@ def _ask_tyro(
         raise UserError(f"options: {' '.join(words)}", field="options") from None
     for unknown in rest:
         if unknown.startswith("-"):
-            match = nearest(unknown, _flags(spec) + _flags(options))
+            match = nearest(unknown, [leaf.flag for part in (spec, options) for leaf in leaves(part)])
             hint = f" Did you mean {match!r}?" if match else ""
             raise UserError(f"{unknown}: no such option. See '{prog} --help'.{hint}", field=unknown)
     return values, getattr(values, group), rest
@@ -193,18 +193,18 @@ def _twin(spec: BaseModel, *groups: tuple[str, Any]) -> Any:
     """
     fields: list[tuple[str, Any, Any]] = []
     for name, info in type(spec).model_fields.items():
-        value, flag, about = _as_set(spec, name), name.rstrip("_"), info.description or ""
-        if _is_group(value):
+        value, flag, about = as_set(spec, name), name.rstrip("_"), info.description or ""
+        if is_group(value):
             inner = _twin(value)
             fields.append((flag, type(inner), dataclasses.field(default=inner)))
             continue
         if isinstance(value, bool):
-            kind, default = Annotated[bool, tyro.conf.arg(help=about)], value
-        elif _is_list(info.annotation):
-            kind = Annotated[tuple[str, ...], tyro.conf.arg(help=about, metavar=_metavar(info.annotation) + " …")]
-            default = tuple(map(_text, value or ()))  # none and an empty list look the same here
+            kind = Annotated[bool, tyro.conf.arg(help=about)]
+        elif is_list(info.annotation):
+            kind = Annotated[tuple[str, ...], tyro.conf.arg(help=about, metavar=metavar(info.annotation) + " …")]
         else:
-            kind, default = Annotated[str, tyro.conf.arg(help=about, metavar=_metavar(info.annotation))], _text(value)
+            kind = Annotated[str, tyro.conf.arg(help=about, metavar=metavar(info.annotation))]
+        default = written(value, info.annotation)
         fields.append((flag, kind, dataclasses.field(default=default)))
     fields += [(name, type(group), dataclasses.field(default=group)) for name, group in groups]
     twin = dataclasses.make_dataclass(type(spec).__name__, fields, frozen=True)
@@ -216,48 +216,12 @@ def _untwin(values: Any, spec: BaseModel) -> dict[str, Any]:
     """What was set, by a file or by a flag; the rest stays open."""
     document, untouched = {}, _twin(spec)
     for name, info in type(spec).model_fields.items():
-        flag, before = name.rstrip("_"), _as_set(spec, name)
+        flag, before = name.rstrip("_"), as_set(spec, name)
         value, optional = getattr(values, flag), type(None) in get_args(info.annotation)
-        if _is_group(before):
+        if is_group(before):
             document[name] = _untwin(value, before)
         elif value != getattr(untouched, flag):
             document[name] = None if optional and value in ("none", ("none",), ()) else value
         elif name in spec.model_fields_set:
             document[name] = before  # an empty list is not none, though their texts are alike
     return document
-
-
-def _as_set(spec: BaseModel, name: str) -> Any:
-    """A field's value if a file has set it, else its default."""
-    return getattr(spec, name) if name in spec.model_fields_set else type(spec).model_fields[name].get_default()
-
-
-def _is_group(value: Any) -> bool:
-    """A nested spec, unless a user writes it as one word (`rope:base=500`)."""
-    return isinstance(value, Spec) and type(value).__str__ is BaseModel.__str__
-
-
-def _is_list(annotation: Any) -> bool:
-    return tuple in (get_origin(annotation), *map(get_origin, get_args(annotation)))
-
-
-def _text(value: Any) -> str:
-    return "none" if value is None else str(value)
-
-
-def _metavar(kind: Any) -> str:
-    if get_origin(kind) in (Union, types.UnionType):
-        kind = next(part for part in get_args(kind) if part is not type(None))
-    if get_origin(kind) is tuple:
-        kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        return "{" + ",".join(map(str, get_args(kind))) + "}"
-    return {int: "INT", float: "NUMBER", str: "TEXT"}.get(kind, "NAME[:OPTION=VALUE,…]")
-
-
-def _flags(spec: BaseModel) -> list[str]:
-    flags = []
-    for name in type(spec).model_fields:
-        value = getattr(spec, name)
-        flags += _flags(value) if _is_group(value) else ["--" + name.rstrip("_").replace("_", "-")]
-    return flags

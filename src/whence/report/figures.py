@@ -25,6 +25,11 @@ def line_style(encoding: str) -> dict[str, str]:
     return {"color": COLOURS[place], "dash": DASHES[dash]}
 
 
+def swatch(encoding: str) -> str:
+    """Its colour, as a dot of HTML."""
+    return f'<span class=swatch style="background:{line_style(encoding)["color"]}"></span>'
+
+
 def _hash(text: str) -> int:
     return hashlib.sha256(text.encode()).digest()[0]
 

@@ -12,7 +12,8 @@ from whence.arena.attention import Maps, maps_of
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.report.attention import MAP_SCRIPT, attention_section
-from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style
+from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style, swatch
+from whence.report.badges import badge
 from whence.report.shell import plot, regenerate, shell, write
 from whence.runs.files import digest
 from whence.runs.store import Store
@@ -57,7 +58,7 @@ class Page:
         if not across:
             return []
         rows = "".join(
-            f"<tr><td>{_swatch(encoding)}{html.escape(encoding)}<td class=n>{value:.3f}<td class=n>{count}</tr>"
+            f"<tr><td>{swatch(encoding)}{html.escape(encoding)}<td class=n>{value:.3f}<td class=n>{count}</tr>"
             for encoding, (value, count) in across.items()
         )
         return [
@@ -69,10 +70,6 @@ class Page:
 
     def _section(self, table: Table, *, with_script: bool) -> list[str]:
         run = table.run
-        beyond = ", ".join(map(str, run.test_lengths))
-        where = f"Trained on lengths up to {run.train_length}; " + (
-            f"beyond training scored at {beyond}, on what lies beyond alone." if beyond else "nothing scored beyond it."
-        )
         found = "".join(f"<li>{html.escape(line)}</li>" for line in table.findings)
         figures = {
             "Learning curves": learning_curves(table),
@@ -89,11 +86,8 @@ class Page:
             f"<h2>{html.escape(table.title)}</h2>",
             f"<p class=note>{html.escape(table.heading)}</p>",
             f"<ul class=findings>{found}</ul>",
-            f"<p>{where} {html.escape(_floors(table))}</p>",
-            "<div class=scroll><table><tr><th>encoding<th>within (%)<th>verdict<th>beyond (%)<th>verdict"
-            "<th>gap<th>exact (%)<th>solved by<th>loss<th>each seed, 0–100 %<th>cost</tr>",
-            *(_table_row(row) for row in table.rows),
-            "</table></div>",
+            f"<p>{html.escape(scored_where(table))}</p>",
+            summary(table),
             *(
                 f"<h3>{name}</h3>" + plot(figure, f"{digest(table.title + name)[:8]}", with_script and number == 0)
                 for number, (name, figure) in enumerate(drawn)
@@ -103,6 +97,25 @@ class Page:
             + "<br>".join(f"{html.escape(row.encoding)}: <code>{' '.join(row.runs)}</code>" for row in table.rows)
             + "</p></details>",
         ]
+
+
+def summary(table: Table) -> str:
+    """The table itself, a row per encoding."""
+    return (
+        "<div class=scroll><table><tr><th>encoding<th>within (%)<th>verdict<th>beyond (%)<th>verdict"
+        "<th>gap<th>exact (%)<th>solved by<th>loss<th>each seed, 0–100 %<th>cost</tr>"
+        f"{''.join(_table_row(row) for row in table.rows)}</table></div>"
+    )
+
+
+def scored_where(table: Table) -> str:
+    """On which lengths, and what needs no skill."""
+    run = table.run
+    beyond = ", ".join(map(str, run.test_lengths))
+    where = f"Trained on lengths up to {run.train_length}; " + (
+        f"beyond training scored at {beyond}, on what lies beyond alone." if beyond else "nothing scored beyond it."
+    )
+    return f"{where} {_floors(table)}"
 
 
 def _floors(table: Table) -> str:
@@ -127,8 +140,8 @@ def _table_row(row: Row) -> str:
     exact = "" if share is None else f"{100 * share:.1f}"
     speed = f"{row.seconds:.0f} s · {row.tokens / row.seconds / 1000:.1f}k tokens/s" if row.seconds else ""
     return (
-        f"<tr><td>{_swatch(row.encoding)}{html.escape(row.encoding)}{chosen}"
-        f"<td class=n>{within}<td>{_badge(row.verdict)}{failed}<td class=n>{beyond}<td>{_badge(row.beyond_verdict)}"
+        f"<tr><td>{swatch(row.encoding)}{html.escape(row.encoding)}{chosen}"
+        f"<td class=n>{within}<td>{badge(row.verdict)}{failed}<td class=n>{beyond}<td>{badge(row.beyond_verdict)}"
         f"<td class=n>{'' if row.gap is None else f'{100 * row.gap:.1f}'}<td class=n>{exact}"
         f"<td class=n>{f'{row.within.solved} of {row.finished}' if row.within else ''}"
         f"<td class=n>{f'{row.within.loss:.3f}' if row.within else ''}<td>{_dots(row)}<td class=cost>{speed}</tr>"
@@ -154,15 +167,6 @@ def _dots(row: Row) -> str:
         f'<line x1="6" x2="134" y1="13" y2="13" stroke="#ddd"/><line x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="24" '
         f'stroke="#888" stroke-dasharray="2 2"/>{marks}</svg>'
     )
-
-
-def _swatch(encoding: str) -> str:
-    return f'<span class=swatch style="background:{line_style(encoding)["color"]}"></span>'
-
-
-def _badge(verdict: str) -> str:
-    kind = {"solved": " solved", "at chance": " chance", "not learned": " chance"}.get(verdict, "")
-    return f'<span class="badge{kind}">{verdict}</span>' if verdict else ""
 
 
 def _scored(score: Score) -> str:

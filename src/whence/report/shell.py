@@ -22,7 +22,8 @@ th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px so
 td.n { font-variant-numeric: tabular-nums; white-space: nowrap } td.cost { min-width: 6rem } .note { color: #555 }
 .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
 .badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
-.badge.solved { border-color: #009E73; color: #00654a } .badge.chance { color: #777; border-style: dashed }
+.badge.good { border-color: #009E73; color: #00654a } .badge.bad { border-color: #D55E00; color: #a04400 }
+.badge.unsure { color: #777; border-style: dashed }
 pre, code { font: 13px/1.45 ui-monospace, monospace; background: #f5f5f5 } pre { padding: .8rem; overflow-x: auto }
 code { overflow-wrap: anywhere } ul.findings li { margin: .2rem 0 } 
 canvas { image-rendering: pixelated; max-width: 100%; border: 1px solid #ccc }

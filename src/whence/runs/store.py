@@ -61,6 +61,10 @@ class RunFolder:
             status = {**status, "state": "interrupted"}
         return status
 
+    def stamp(self) -> list[int]:
+        """Changes whenever its status does."""
+        return _stamp(self.path / "status.json")
+
     def metrics(self) -> list[dict[str, Any]]:
         """Every record; `Corrupt` if any is damaged or, once the run rests, missing."""
         path = self.path / "metrics.jsonl"

@@ -1,0 +1,163 @@
+"""Forms made from specs: a widget per field, the spec's own words as help, and its own judgement of what was typed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import streamlit as st
+import yaml
+
+from whence.app.parts import plain
+from whence.cli.leaves import NONE, Leaf, command, leaves, variants
+from whence.errors import UserError
+from whence.runs.presets import Presets
+from whence.spec import Spec
+
+S = TypeVar("S", bound=Spec)
+OWN = "no preset"
+
+
+@dataclass(frozen=True)
+class Filled(Generic[S]):
+    """What a form holds now."""
+
+    document: dict[str, Any]
+    """What differs from the defaults."""
+    spec: S | None
+    """None, where the document is not valid; the form has said why."""
+
+
+def form(
+    spec_class: type[S],
+    key: str,
+    words: Sequence[str],
+    *,
+    first: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+    presets: Presets | None = None,
+    start: Mapping[str, Any] | None = None,
+    plan: str = "",
+) -> Filled[S]:
+    """words: the command that takes this spec. first: the fields most people set; others are folded away by group.
+
+    start: what it begins with, where that is not the defaults. plan: a method of the spec that refuses what is valid
+    field by field and impossible together.
+    """
+    usual = spec_class.read(dict(start or {}))
+    if f"{key}:made" not in st.session_state:
+        st.session_state[f"{key}:made"] = True
+        _fill(key, usual)
+    if presets:
+        st.selectbox(
+            "Start from",
+            [OWN, *presets.names()],
+            key=f"{key}:preset",
+            help="A comparison that comes with whence fills in the form; everything can still be changed.",
+            on_change=_take_preset,
+            args=(key, spec_class, presets, usual),
+            persist_state="session",
+        )
+        if (chosen := st.session_state.get(f"{key}:preset", OWN)) != OWN:
+            st.caption(plain(presets.about(chosen)))
+    shown = [leaf for leaf in leaves(spec_class()) if leaf.path[0] not in left_out and leaf.name not in left_out]
+    values: dict[tuple[str, ...], Any] = {}
+    complaints: dict[str, Any] = {}
+    in_front = [leaf for name in first for leaf in shown if leaf.name == name]
+    for leaf in in_front:
+        values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
+    groups: dict[tuple[str, ...], list[Leaf]] = {}
+    for leaf in shown:
+        if leaf not in in_front:
+            groups.setdefault(leaf.path[:-1], []).append(leaf)
+    for path, members in groups.items():
+        with st.expander(_title(spec_class, path)):
+            columns = st.columns(2)
+            for number, leaf in enumerate(members):
+                with columns[number % 2]:
+                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
+    document = _document({leaf.path: leaf for leaf in shown}, values)
+    spec = _judged(spec_class, document, plan, complaints)
+    with st.expander("Copy as a command or as YAML"):
+        st.code(command(words, spec_class, document), language="bash", wrap_lines=True)
+        st.code(yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n", language="yaml")
+    return Filled(document, spec)
+
+
+def _judged(spec_class: type[S], document: dict[str, Any], plan: str, complaints: Mapping[str, Any]) -> S | None:
+    """Said at the field that is to blame, else below the form."""
+    try:
+        spec = spec_class.read(document)
+        if plan:
+            getattr(spec, plan)()
+        return spec
+    except UserError as error:
+        blamed = [part for part in (error.field or "").split(".") if part in complaints]
+        place = complaints[blamed[-1]] if blamed else st
+        place.error(plain(str(error)), icon=":material/error:")
+        return None
+
+
+def _widget(leaf: Leaf, key: str) -> Any:
+    name, label = _key(key, leaf), leaf.name.replace("_", " ")
+    keep: dict[str, Any] = {"key": name, "help": plain(leaf.about), "persist_state": "session"}
+    if isinstance(leaf.value, bool):
+        return st.checkbox(label, **keep)
+    if isinstance(leaf.value, tuple):
+        options = list(dict.fromkeys([*variants(leaf.annotation), *st.session_state.get(name, ())]))
+        return st.multiselect(label, options, accept_new_options=True, **keep)
+    if leaf.words:
+        return st.selectbox(label, [*leaf.words, *([NONE] if leaf.optional else [])], **keep)
+    if found := variants(leaf.annotation):
+        options = [*([NONE] if leaf.optional else []), *found]
+        options = list(dict.fromkeys([*options, str(st.session_state.get(name, options[0]))]))
+        return st.selectbox(label, options, accept_new_options=True, **keep)
+    if leaf.whole_number:
+        least, most = leaf.limits
+        return st.number_input(label, min_value=least, max_value=most, step=1, **keep)
+    return st.text_input(label, **keep)
+
+
+def _key(key: str, leaf: Leaf) -> str:
+    return f"{key}:{'.'.join(leaf.path)}"
+
+
+def _fill(key: str, spec: Spec) -> None:
+    for leaf in leaves(spec):
+        value: Any = leaf.value
+        if isinstance(value, tuple):
+            value = list(value)
+        elif leaf.whole_number:
+            value = int(leaf.value)
+        st.session_state[_key(key, leaf)] = value
+
+
+def _take_preset(key: str, spec_class: type[Spec], presets: Presets, usual: Spec) -> None:
+    name = st.session_state[f"{key}:preset"]
+    _fill(key, usual if name == OWN else spec_class.read(presets.read(name)))
+
+
+def _document(known: Mapping[tuple[str, ...], Leaf], values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for path, leaf in known.items():
+        value = values[path]
+        value = tuple(value) if isinstance(value, list) else value
+        if (value if isinstance(value, bool | tuple) else str(value)) == leaf.value:
+            continue
+        inner = document
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        given = leaf.given(value)
+        inner[path[-1]] = list(given) if isinstance(given, tuple) else given
+    return document
+
+
+@functools.cache
+def _title(spec_class: type[Spec], path: tuple[str, ...]) -> str:
+    found: Any = spec_class
+    for part in path:
+        found = type(found.model_fields[part].get_default())
+    return inspect.cleandoc(found.__doc__ or "").split("\n")[0] if path else "More"

@@ -1,0 +1,68 @@
+"""The process of one job: `python -m whence.app.job FOLDER`. It runs a command of whence as a terminal would."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from whence.app.jobs import Job
+from whence.runs.files import write_sealed
+from whence.runs.store import Busy
+
+
+def main(folder: Path) -> None:
+    job = Job(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have ignored it
+    try:
+        with job.lock.lock():
+            _redirect(1, folder / "out.json")
+            _redirect(2, folder / "err.txt")
+            code = _run(job)
+            write_sealed(folder / "end.json", {"code": code, "time": time.time()})
+    except Busy:
+        return  # somebody else has just started it
+
+
+def _run(job: Job) -> int:
+    asked = job.asked()
+    started = {"process": os.getpid(), "time": time.time()}
+    arguments = [*asked["words"], "--store", asked["store"], "--json"]
+    if asked["config"] is not None:
+        arguments += ["--config", str(job.path / "config.json")]
+    sys.argv = ["whence", *arguments]
+    try:
+        if asked["trains"]:
+            write_sealed(job.path / "started.json", started)
+            _wait_for_turn(job.path.parent / "turn")
+        write_sealed(job.path / "started.json", {**started, "begun": time.time()})
+        from whence.cli import run
+
+        return run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    except Exception:
+        traceback.print_exc()
+        return 1
+
+
+def _wait_for_turn(path: Path) -> None:
+    """Held until this process ends: nobody has to give it back."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _redirect(handle: int, path: Path) -> None:
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    os.dup2(target, handle)
+    os.close(target)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,166 @@
+"""What the app has asked for: a command of whence in a process of its own, which outlives the tab and the app.
+
+<store>/jobs/<id>/job.json     sealed   the command, its config, a title
+                  config.json           the spec, where the command takes one
+                  started.json sealed   process and time of the latest start; whether it waits for its turn
+                  end.json     sealed   its exit code, once it has ended
+                  out.json              the JSON document that it printed
+                  err.txt               what it said meanwhile
+                  lock         empty    held while its process lives, however that ends
+<store>/jobs/turn              empty    held by the one job that trains: two at once would only slow each other down
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from whence.errors import UserError
+from whence.runs.files import Corrupt, canonical, digest, read_document, read_sealed, write_atomically, write_sealed
+from whence.runs.store import ID, RunFolder, Store
+
+State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
+ALIVE: tuple[State, ...] = ("waiting", "running")
+LONGEST_ERROR = 4000
+
+
+@dataclass(frozen=True)
+class Job:
+    """One of them, in its folder."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def lock(self) -> RunFolder:
+        """A job is locked as a run is."""
+        return RunFolder(self.path)
+
+    @property
+    def alive(self) -> bool:
+        return self.lock.is_locked()
+
+    def asked(self) -> dict[str, Any]:
+        return read_sealed(self.path / "job.json")
+
+    def started(self) -> dict[str, Any]:
+        return _read(self.path / "started.json")
+
+    @property
+    def state(self) -> State:
+        if self.alive:
+            return "running" if self.started().get("begun") else "waiting"
+        code = _read(self.path / "end.json").get("code")
+        ends: dict[Any, State] = {None: "interrupted", 0: "finished", 130: "stopped", 2: "refused"}
+        return ends.get(code, "failed")
+
+    def result(self) -> dict[str, Any] | None:
+        """What the command printed, if it came to that."""
+        try:
+            return json.loads(read_document(self.path / "out.json"))
+        except (OSError, ValueError, RecursionError, Corrupt):
+            return None
+
+    def said(self) -> str:
+        """The last of what it said on standard error."""
+        try:
+            return (self.path / "err.txt").read_text(errors="replace")[-LONGEST_ERROR:]
+        except OSError:
+            return ""
+
+    def start(self) -> None:
+        """Its process begins, or goes on where it stopped. Returns when it is there."""
+        if self.alive:
+            raise UserError("job: this is running already.", field="job")
+        (self.path / "end.json").unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "whence.app.job", str(self.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what is meant for the app does not reach it
+        )
+        threading.Thread(target=process.wait, daemon=True).start()
+        deadline = time.monotonic() + 10
+        while not self.alive and not (self.path / "end.json").exists() and process.poll() is None:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """As Ctrl-C does: what runs writes a checkpoint first."""
+        if self.alive and (process := self.started().get("process")):
+            os.kill(process, signal.SIGINT)
+
+
+def submit(
+    store: Store,
+    words: Sequence[str],
+    config: Mapping[str, Any] | None = None,
+    *,
+    title: str,
+    about: str = "",
+    trains: bool = True,
+) -> Job:
+    """Start `whence WORDS --config … --store … --json`, unless just that is running. The same again goes on.
+
+    about: by what name it is found again, beside its id. trains: it waits until no other job is training.
+    """
+    store.prepare()
+    asked = {"words": list(words), "config": dict(config) if config is not None else None}
+    job = Job(_folder(store) / digest(canonical(asked))[:12])
+    job.path.mkdir(parents=True, exist_ok=True)
+    if config is not None:
+        write_atomically(job.path / "config.json", json.dumps(config, indent=1).encode())
+    where = {"store": str(store.root.absolute())}
+    write_sealed(job.path / "job.json", {**asked, **where, "title": title, "about": about, "trains": trains})
+    job.start()
+    return job
+
+
+def find(store: Store, job_id: str) -> Job:
+    if not ID.fullmatch(job_id) or not (_folder(store) / job_id / "job.json").is_file():
+        raise UserError(f"job: {job_id!r} is not known in this store.", field="job")
+    return Job(_folder(store) / job_id)
+
+
+def jobs(store: Store, *words: str) -> list[Job]:
+    """Those whose command begins with these words, the latest start first."""
+    found: list[tuple[float, Job]] = []
+    folder = _folder(store)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        job = Job(path)
+        try:
+            if ID.fullmatch(job.id) and job.asked()["words"][: len(words)] == list(words):
+                found.append((job.started().get("time", 0.0), job))
+        except (OSError, Corrupt):
+            continue
+    return [job for _, job in sorted(found, key=lambda item: -item[0])]
+
+
+def job_about(store: Store, about: str) -> Job | None:
+    """The latest that goes by this name."""
+    return next((job for job in jobs(store) if job.asked()["about"] == about), None)
+
+
+def _folder(store: Store) -> Path:
+    return store.root / "jobs"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_sealed(path)
+    except (OSError, Corrupt):
+        return {}

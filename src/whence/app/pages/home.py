@@ -1,0 +1,42 @@
+"""Where one arrives: what is running, what was found lately, where to go."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import streamlit as st
+
+from whence.app.jobs import ALIVE, jobs
+from whence.app.navigation import ASKED, PAGES, link
+from whence.app.parts import empty, live, plain, the_store
+
+
+def show() -> None:
+    st.title("Whence does a model know where?")
+    st.caption("A laboratory for positional information in sequence models.")
+    live(3)(_now)()
+    st.subheader("Instruments")
+    columns = st.columns(2)
+    for number, (name, question) in enumerate(ASKED.items()):
+        with columns[number % 2].container(border=True):
+            link(name, f"**{PAGES[name][0]}**")
+            st.caption(question)
+
+
+def _now() -> None:
+    store = the_store()
+    runs = store.summaries()
+    if not runs:
+        empty(
+            "Nothing has been run here yet.",
+            "A first comparison takes a few minutes: open Arena, keep what the form says, press Start.",
+            f"Store: {store.root}",
+        )
+        return
+    by_state = Counter(run["state"] for run in runs)
+    shown = [state for state in ("running", "finished", "failed", "interrupted", "corrupt") if by_state[state]]
+    for column, state in zip(st.columns(max(4, len(shown))), shown, strict=False):
+        column.metric(state, f"{by_state[state]:,}")
+    for job in [job for job in jobs(store) if job.state in ALIVE]:
+        st.info(plain(f"{job.state}: {job.asked()['title']}"), icon=":material/hourglass_top:")
+    st.caption(plain(f"Store: {store.root}"))

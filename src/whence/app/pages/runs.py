@@ -1,0 +1,7 @@
+"""To come."""
+
+import streamlit as st
+
+
+def show() -> None:
+    st.title("runs")

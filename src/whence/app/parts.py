@@ -1,0 +1,90 @@
+"""What pages are made of: states that are designed rather than left over, tables, badges, the store."""
+
+from __future__ import annotations
+
+import functools
+import html
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import streamlit as st
+
+from whence.errors import UserError
+from whence.runs.files import Corrupt
+from whence.runs.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
+    """Whatever goes wrong in a part of a page becomes a message in its place: never a traceback, never a blank page."""
+
+    @functools.wraps(part)
+    def shown(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return part(*args, **kwargs)
+        except UserError as error:
+            st.error(plain(str(error)), icon=":material/error:")
+        except Corrupt as damage:
+            st.error(plain(f"A file is damaged: {damage}. 'whence runs verify' says more."), icon=":material/error:")
+        except Exception:
+            logging.getLogger(__name__).exception("a part of a page failed")
+            st.error("This part of the page could not be made. The terminal of the app says why.", icon=":material/error:")
+        return None
+
+    return shown
+
+
+def live(seconds: float) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+    """A part that is made anew every few seconds while somebody looks."""
+    return lambda part: st.fragment(guarded(part), run_every=seconds)
+
+
+def the_store() -> Store:
+    """The one that `whence app` was started with."""
+    return Store()
+
+
+def plain(text: str) -> str:
+    """For places that would read Markdown: shown as written."""
+    return "".join("\\" + letter if letter in "\\`*_{}[]()<>#+-.!|$~:^" else letter for letter in text)
+
+
+def empty(title: str, *lines: str) -> None:
+    """Nothing here yet, and what would change that."""
+    told = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    st.html(f'<div class="whence empty" role="status"><strong>{html.escape(title)}</strong>{told}</div>')
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str) -> None:
+    """Cells are HTML: whoever makes them escapes them."""
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    st.html(
+        f'<div class="whence scroll" tabindex="0" role="region" aria-label="{html.escape(label)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def markup(body: str) -> None:
+    """HTML of ours, as reports have it."""
+    st.html(f'<div class="whence">{body}</div>')
+
+
+def findings(lines: Iterable[str]) -> None:
+    """Key findings, in words."""
+    listed = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    if listed:
+        markup(f"<ul>{listed}</ul>")
+
+
+def draw(figure: Any, alt: str, key: str | None = None) -> None:
+    """A figure in the colours of the page, light or dark. alt: what it shows, for those who do not see it."""
+    figure.update_layout(template=None, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
+    st.plotly_chart(figure, theme="streamlit", alt=alt, key=key, config={"displaylogo": False, "responsive": True})
+
+
+def query(name: str) -> str:
+    """A parameter of the address; whoever uses it checks it."""
+    return str(st.query_params.get(name, ""))

@@ -1,0 +1,129 @@
+"""Runs as they run, read from the store: whoever started them, and whether or not anybody looked before."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from whence.app.jobs import ALIVE, Job
+from whence.app.parts import plain, table
+from whence.cli.output import duration, scored
+from whence.report.badges import badge
+from whence.runs.files import Corrupt
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+
+SHOWN_AT_ONCE = 12
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a planned run stands."""
+
+    run: RunSpec
+    status: dict[str, Any]
+
+    @property
+    def state(self) -> str:
+        return str(self.status.get("state", "not begun"))
+
+    @property
+    def done(self) -> int:
+        return self.run.training.steps if self.state == "finished" else int(self.status.get("step", 0))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of a running one, at the pace it had so far."""
+        step = self.status.get("step", 0)
+        return self.status["seconds"] / step * (self.run.training.steps - step) if step else None
+
+
+def standings(runs: Sequence[RunSpec], store: Store) -> list[Standing]:
+    found = []
+    for run in runs:
+        try:
+            status = store.folder(run.id).status()
+        except FileNotFoundError:
+            status = {}
+        except (OSError, Corrupt) as damage:
+            status = {"state": "corrupt", "error": {"message": str(damage)}}
+        found.append(Standing(run, status))
+    return found
+
+
+def is_running(found: Sequence[Standing]) -> bool:
+    return any(one.state == "running" for one in found)
+
+
+def show_progress(found: Sequence[Standing], job: Job | None) -> None:
+    """A bar for all, and a line for each that is running or has gone wrong."""
+    total = sum(one.run.training.steps for one in found)
+    done = sum(one.done for one in found)
+    counts = [one.state for one in found]
+    told = " · ".join(f"{counts.count(state)} {state}" for state in dict.fromkeys(counts))
+    st.progress(done / total if total else 0.0, text=plain(f"{told}{_left(found, done, total, job)}"))
+    shown = [one for one in found if one.state in ("running", "failed", "corrupt")]
+    if shown:
+        table(
+            ["run", "", "step", "loss", "so far", "left"],
+            [_line(one) for one in shown[:SHOWN_AT_ONCE]],
+            label="runs in progress",
+        )
+
+
+def controls(job: Job | None, key: str) -> None:
+    """Stop what the app has started, or go on with it."""
+    if job is None:
+        return
+    state = job.state
+    if state in ALIVE:
+        if state == "waiting":
+            st.caption("Waiting for its turn: another job of the app is training.")
+        if st.button("Stop", key=f"{key}:stop", icon=":material/stop:", help="Writes checkpoints first; nothing is lost."):
+            job.stop()
+            st.toast("Stopping: each run finishes its step and writes a checkpoint.")
+    elif state in ("stopped", "interrupted"):
+        st.warning("Stopped. Nothing is lost.", icon=":material/pause_circle:")
+        if st.button("Resume", key=f"{key}:resume", icon=":material/play_arrow:", type="primary"):
+            job.start()
+            st.rerun()
+    elif state in ("failed", "refused"):
+        result = job.result() or {}
+        said = (result.get("error") or {}).get("message") or _last_line(job.said())
+        st.error(plain(f"The command {'was refused' if state == 'refused' else 'failed'}. {said}"), icon=":material/error:")
+        if st.button("Try again", key=f"{key}:again", icon=":material/refresh:"):
+            job.start()
+            st.rerun()
+
+
+def _last_line(said: str) -> str:
+    return next((line for line in reversed(said.splitlines()) if line.strip()), "It said nothing.")
+
+
+def _left(found: Sequence[Standing], done: int, total: int, job: Job | None) -> str:
+    begun = job.started().get("begun") if job and job.alive else None
+    if begun is None or not is_running(found):
+        return ""
+    elapsed = time.time() - begun
+    before = sum(one.done for one in found if one.status.get("updated", begun) < begun)
+    rate = (done - before) / elapsed if elapsed > 0 else 0.0
+    left = f" · about {duration((total - done) / rate)} left" if rate > 0 and done < total else ""
+    return f" · {duration(elapsed)}{left}"
+
+
+def _line(one: Standing) -> list[str]:
+    status, steps = one.status, one.run.training.steps
+    what = html.escape(" · ".join([*one.run.labels().values(), f"seed {one.run.seed}"]))
+    if one.state != "running":
+        why = html.escape((status.get("error") or {}).get("message", ""))
+        return [what, badge(one.state), f"{status.get('step', 0)}/{steps}", "", why, ""]
+    bar = f'<progress value="{one.done}" max="{steps}" aria-label="steps of {what}"></progress>'
+    loss = status.get("loss")
+    numbers = html.escape(" · ".join(f"{name} {scored(name, value)}" for name, value in status["headline"].items()))
+    left = "" if one.seconds_left is None else duration(one.seconds_left)
+    return [what, bar, f"{one.done}/{steps}", "" if loss is None else f"{loss:.3f}", numbers, left]

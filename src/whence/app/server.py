@@ -1,0 +1,87 @@
+"""The server: Streamlit on this machine's own address, told to keep to itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from whence.errors import UserError
+from whence.runs.store import Store
+
+ADDRESS = "127.0.0.1"
+PORT = 8501
+UPLOAD_MIB = 32
+PATIENCE_SECONDS = 60
+
+OPTIONS = {
+    "server.address": ADDRESS,
+    "server.headless": "true",  # the browser is opened by whence, when the page is there
+    "server.fileWatcherType": "none",
+    "server.maxUploadSize": str(UPLOAD_MIB),
+    "server.enableXsrfProtection": "true",
+    "server.enableCORS": "true",
+    "server.showEmailPrompt": "false",
+    "browser.gatherUsageStats": "false",
+    "browser.serverAddress": ADDRESS,
+    "client.toolbarMode": "minimal",
+    "client.showErrorDetails": "none",
+    "client.showErrorLinks": "false",
+    "global.showWarningOnDirectExecution": "false",
+    "logger.level": "warning",
+    "theme.light.primaryColor": "#0072B2",
+    "theme.light.linkColor": "#005A8D",
+    "theme.dark.primaryColor": "#56B4E9",
+    "theme.dark.linkColor": "#7CC5EF",
+    "theme.font": "system-ui, sans-serif",
+    "theme.headingFont": "system-ui, sans-serif",
+    "theme.codeFont": "ui-monospace, monospace",
+}
+
+
+def free_port(wanted: int | None) -> int:
+    """The wanted one, which must be free; else the usual one, or the next that is."""
+    if wanted is not None:
+        if not _is_free(wanted):
+            raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.", field="port")
+        return wanted
+    for port in range(PORT, PORT + 100):
+        if _is_free(port):
+            return port
+    raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Allowed: another (--port).", field="port")
+
+
+def start(store: Store, port: int) -> subprocess.Popen[bytes]:
+    main = Path(__file__).with_name("main.py")
+    options = [f"--{name}={value}" for name, value in {**OPTIONS, "server.port": str(port)}.items()]
+    environment = {**os.environ, "WHENCE_STORE": str(store.root.absolute())}
+    command = [sys.executable, "-P", "-m", "streamlit", "run", *options, str(main)]
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def wait_until_there(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise UserError(f"app: the server ended with code {process.returncode} before it was there.", field="app")
+        try:
+            with urllib.request.urlopen(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.05)
+    raise UserError(f"app: the server did not answer within {PATIENCE_SECONDS} s.", field="app")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,131 @@
+"""Comparisons of many runs, as every instrument has them: start one, watch it, find it again, stop it, go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import streamlit as st
+
+from whence.app.forms import form
+from whence.app.jobs import ALIVE, Job, job_about, submit
+from whence.app.parts import empty, guarded, live, plain, query
+from whence.app.progress import controls, is_running, show_progress, standings
+from whence.errors import UserError
+from whence.runs.kept import keep, kept
+from whence.runs.presets import Presets
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+from whence.spec import Spec
+
+S = TypeVar("S", bound=Spec)
+EVERY_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Sweep(Generic[S]):
+    """What an instrument says about its comparisons."""
+
+    name: str
+    """The instrument; what the store keeps begins with it."""
+    words: Sequence[str]
+    """The command."""
+    spec: type[S]
+    first: Sequence[str]
+    """The fields most people set."""
+    title: Callable[[S], str]
+    results: Callable[[S, list[Any], Store], None]
+    """Draws what the stored runs say; called when one has finished, with all that are planned."""
+    planned: Callable[[S, Store], list[Any]] = lambda spec, store: runs_of(spec)
+    presets: Presets | None = None
+    start: dict[str, Any] | None = None
+
+
+def runs_of(spec: Any) -> list[RunSpec]:
+    """What a spec plans, in one list."""
+    plan = spec.plan()
+    return [run for runs in plan.values() for run in runs] if isinstance(plan, dict) else list(plan)
+
+
+def new(sweep: Sweep[S], store: Store) -> None:
+    """The form, and the button that starts it."""
+    filled = form(
+        sweep.spec, sweep.name, sweep.words, first=sweep.first, presets=sweep.presets, plan="plan", start=sweep.start
+    )
+    if filled.spec is not None:
+        count = len(runs_of(filled.spec))
+        st.caption(f"{count} run{'s' * (count != 1)}. What the store has already is not run again.")
+    if st.button("Start", type="primary", disabled=filled.spec is None, icon=":material/play_arrow:") and filled.spec:
+        store.prepare()
+        name = keep(sweep.name, filled.spec, store).stem
+        submit(store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name)
+        st.query_params["comparison"] = name
+        st.rerun()
+
+
+def stored(sweep: Sweep[S], store: Store) -> None:
+    """One of those that the store keeps, chosen by the reader or by the address."""
+    paths = {path.stem: path for path in kept(sweep.name, store)}
+    if not paths:
+        empty("No comparison has been started in this store yet.", "Fill in the form under “New” and press Start.")
+        return
+    wanted = query("comparison")
+    if wanted and wanted not in paths:
+        st.error(plain(f"This store keeps no comparison {wanted[:80]!r}. Here is the latest."), icon=":material/error:")
+    names = list(paths)
+    chosen = st.selectbox(
+        "Comparison",
+        names,
+        index=names.index(wanted) if wanted in paths else 0,
+        format_func=lambda name: _label(sweep, paths[name]),
+    )
+    if chosen != wanted:
+        st.query_params["comparison"] = chosen
+    spec = _read(sweep.spec, paths[chosen])
+    runs = sweep.planned(spec, store)
+    job = job_about(store, chosen)
+    alive = _watch_once(runs, store, job)
+    finished = [one for one in standings(runs, store) if one.state == "finished"]
+    live(EVERY_SECONDS if alive else None)(_watch)(runs, store, job, chosen, alive, len(finished))
+    if finished:
+        guarded(sweep.results)(spec, runs, store)
+    elif not alive:
+        empty("None of its runs has finished.", "Start it again under “New”, or resume it above.")
+    with st.expander("What was asked for"):
+        st.json(json.loads(paths[chosen].read_text()), expanded=1)
+
+
+def _watch(runs: list[Any], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:
+    """Made anew while something runs; the whole page, when a run has ended or everything has."""
+    found = standings(runs, store)
+    now_alive = _watch_once(runs, store, job)
+    if now_alive or any(one.state != "finished" for one in found):
+        show_progress(found, job)
+    controls(job, name)
+    if now_alive != alive or sum(one.state == "finished" for one in found) != finished:
+        st.rerun()
+
+
+def _watch_once(runs: list[Any], store: Store, job: Job | None) -> bool:
+    return (job is not None and job.state in ALIVE) or is_running(standings(runs, store))
+
+
+def _label(sweep: Sweep[Any], path: Path) -> str:
+    when = datetime.fromtimestamp(path.stat().st_mtime).strftime("%d %b %H:%M")
+    try:
+        return f"{sweep.title(_read(sweep.spec, path))} · {when}"
+    except UserError:
+        return f"{path.stem} · {when} · cannot be read"
+
+
+@st.cache_resource(show_spinner=False, max_entries=256)
+def _read(spec_class: type[S], path: Path) -> S:
+    """Kept under the checksum of what it says: never another one under the same name."""
+    try:
+        return spec_class.read(json.loads(path.read_text()))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"comparison: {path.name!r} cannot be read ({type(error).__name__}).", field="comparison") from None

@@ -1,0 +1,62 @@
+"""`whence app`."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import subprocess
+import webbrowser
+
+from pydantic import Field
+
+from whence.cli.options import Stored, parse_options
+from whence.cli.output import print_json
+from whence.errors import UserError
+
+DESCRIPTION = """The lab in a browser: all four instruments, and the runs of a store.
+
+  whence app                                    opens a browser on this machine; Ctrl-C ends the app
+  whence app --port 8600 --no-browser           for a tunnel, or another browser
+  whence app --store ~/lab                      another store
+
+Nothing is trained in the app's own process. What it starts goes on when a tab or the app is closed, and is found
+again. It listens on 127.0.0.1 alone and asks the network for nothing."""
+
+
+class Showing(Stored):
+    """Where to show what."""
+
+    port: int | None = Field(default=None, ge=1, le=65535, description="none: 8501, or the next that is free")
+    no_browser: bool = Field(default=False, description="only say the address")
+
+
+def main(arguments: list[str]) -> int:
+    options, _ = parse_options(Showing, arguments, prog="whence app", description=DESCRIPTION)
+    if importlib.util.find_spec("streamlit") is None:
+        raise UserError("app: the app needs Streamlit. Install it with: pip install 'whence[app]'", field="app")
+    from whence.app.server import ADDRESS, free_port, start, wait_until_there
+    from whence.runs.store import Store
+
+    store = Store(options.store)
+    store.prepare()
+    port = free_port(options.port)
+    address = f"http://{ADDRESS}:{port}"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    process = start(store, port)
+    try:
+        wait_until_there(process, port)
+        if options.json_:
+            print_json({"address": address, "store": str(store.root), "process": process.pid})
+        else:
+            print(f"whence app: {address}   store {store.root}   (Ctrl-C ends the app, not what it has started)", flush=True)
+        if not options.no_browser:
+            webbrowser.open(address)
+        return process.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -1,0 +1,144 @@
+"""A spec as text, field by field: what the command line and the app's forms have in common."""
+
+from __future__ import annotations
+
+import shlex
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from whence.registry import Choice
+from whence.spec import Spec
+
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One field that a user can set."""
+
+    path: tuple[str, ...]
+    annotation: Any
+    about: str
+    value: bool | str | tuple[str, ...]
+    """As a user would write it; what nobody has set, as it is by default."""
+    limits: tuple[Any, Any] = (None, None)
+
+    @property
+    def name(self) -> str:
+        return self.path[-1].rstrip("_")
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def optional(self) -> bool:
+        return type(None) in get_args(self.annotation)
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """What may be chosen, where that is a closed list."""
+        kind = without_none(self.annotation)
+        return tuple(map(str, get_args(kind))) if get_origin(kind) is Literal else None
+
+    @property
+    def whole_number(self) -> bool:
+        return self.annotation is int
+
+    def given(self, value: bool | str | Sequence[str]) -> Any:
+        """What the spec is to read, of what a user has written."""
+        text = tuple(value) if isinstance(value, list) else value
+        return None if self.optional and text in (NONE, (NONE,), (), "") else text
+
+
+def leaves(spec: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
+    """All of them, those of nested specs after their group."""
+    for name, info in type(spec).model_fields.items():
+        value = as_set(spec, name)
+        if is_group(value):
+            yield from leaves(value, (*path, name))
+        else:
+            yield Leaf((*path, name), info.annotation, info.description or "", written(value, info.annotation), limits(info))
+
+
+def written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    if is_list(annotation):
+        return tuple(map(text, value or ()))  # none and an empty list look the same here
+    return text(value)
+
+
+def limits(info: Any) -> tuple[Any, Any]:
+    """The least and the most that a number may be, as far as the spec says it."""
+    found = {name: getattr(m, name) for m in info.metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
+    return found.get("ge"), found.get("le")
+
+
+def command(words: Sequence[str], spec_class: type[Spec], document: Mapping[str, Any]) -> str:
+    """The line that a terminal wants for a document that holds what was set."""
+    line = ["whence", *words]
+    for leaf in leaves(spec_class()):
+        value: Any = document
+        for part in leaf.path:
+            value = value.get(part, _UNSET) if isinstance(value, Mapping) else _UNSET
+        if value is _UNSET:
+            continue
+        if isinstance(value, bool):
+            line += [leaf.flag] if value else []
+        elif isinstance(value, list | tuple):
+            line += [leaf.flag, *map(text, value)]
+        else:
+            line += [leaf.flag, text(value)]
+    return shlex.join(line)
+
+
+_UNSET = object()
+
+
+def as_set(spec: BaseModel, name: str) -> Any:
+    """A field's value if a file has set it, else its default."""
+    return getattr(spec, name) if name in spec.model_fields_set else type(spec).model_fields[name].get_default()
+
+
+def is_group(value: Any) -> bool:
+    """A nested spec, unless a user writes it as one word (`rope:base=500`)."""
+    return isinstance(value, Spec) and type(value).__str__ is BaseModel.__str__
+
+
+def is_list(annotation: Any) -> bool:
+    return tuple in (get_origin(annotation), *map(get_origin, get_args(annotation)))
+
+
+def text(value: Any) -> str:
+    return NONE if value is None else str(value)
+
+
+def without_none(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(part for part in get_args(annotation) if part is not type(None))
+    return annotation
+
+
+def metavar(kind: Any) -> str:
+    kind = without_none(kind)
+    if get_origin(kind) is tuple:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, get_args(kind))) + "}"
+    return {int: "INT", float: "NUMBER", str: "TEXT"}.get(kind, "NAME[:OPTION=VALUE,…]")
+
+
+def variants(annotation: Any) -> list[str]:
+    """The names that a field of a registry, or a list of such, may begin with."""
+    if isinstance(annotation, type) and issubclass(annotation, Choice):
+        return [str(annotation.model_fields["name"].default)]
+    if isinstance(annotation, type) and issubclass(annotation, Spec):  # written as one word, its first field first
+        return variants(next(iter(annotation.model_fields.values())).annotation)
+    if get_origin(annotation) is Annotated:
+        return variants(get_args(annotation)[0])
+    return sorted({name for part in get_args(annotation) for name in variants(part)})

@@ -1,0 +1,127 @@
+"""A running app and a person in front of it: real server, real Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from whence.runs.store import Store
+
+PATIENCE_MS = 60_000
+"""The machine may be busy with other tests, and some pages start by importing torch."""
+
+
+class App:
+    """`whence app` on a store."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = Store(root)
+        self.store.prepare()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment.pop("WHENCE_STORE", None)
+        options = ["--no-browser", "--json", "--port", str(self.port), "--store", str(self.store.root)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "whence", "app", *options],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        lines = ""
+        while True:  # one JSON document, over several lines
+            line = self.process.stdout.readline()
+            assert line, "the app ended before it was there"
+            lines += line
+            if line.rstrip() == "}":
+                break
+        assert json.loads(lines)["address"] == self.address
+
+    def kill(self) -> None:
+        """Everything of the app, without a word of warning. What it has started is in sessions of its own."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(20)
+
+
+class Visitor:
+    """One tab. Remembers every request that would have left the machine, and every error of the page's own scripts."""
+
+    def __init__(self, browser: Browser, app: App, width: int = 1280, scheme: Any = "light") -> None:
+        self.app = app
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.outside: list[str] = []
+        self.errors: list[str] = []
+        self.context.on("request", lambda request: self._note(request.url))
+        self.page.on("websocket", lambda socket: self._note(socket.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def _note(self, url: str) -> None:
+        if not re.match(rf"(https?|wss?)://127\.0\.0\.1:{self.app.port}/|data:|blob:|about:", url):
+            self.outside.append(url)
+
+    def open(self, path: str = "") -> None:
+        self.page.goto(f"{self.app.address}/{path}")
+        self.settled()
+
+    def settled(self) -> None:
+        """The page has been made to its end."""
+        expect(self.page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible(
+            timeout=PATIENCE_MS
+        )
+        expect(self.page.locator('[data-testid="stAppSkeleton"]')).to_have_count(0, timeout=PATIENCE_MS)
+
+    def sees(self, text: str | re.Pattern[str]) -> Locator:
+        found = self.page.get_by_text(text).first
+        expect(found).to_be_visible(timeout=PATIENCE_MS)
+        return found
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).first.click()
+        self.settled()
+
+    def choose(self, label: str, option: str) -> None:
+        """In a box with a list."""
+        box = self.page.get_by_role("combobox", name=label).first
+        box.click()
+        self.page.get_by_role("option", name=option, exact=True).first.click()
+        self.settled()
+
+    def write(self, label: str, text: str) -> None:
+        """Into a field, leaving it afterwards."""
+        field = self.page.get_by_label(label, exact=True).first
+        field.fill(text)
+        field.press("Enter")
+        self.settled()
+
+    def leave(self) -> None:
+        self.context.close()
+        assert not self.outside, f"requests left the machine: {self.outside}"
+        assert not self.errors, f"scripts of the page failed: {self.errors}"

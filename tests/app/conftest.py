@@ -1,0 +1,42 @@
+"""A browser for all tests of the app, an app and a store per file, a tab per test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.app.browse import App, Visitor
+from whence.report.export import BROWSERS
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("no Chromium was found: install one, the app must be used in a browser before it is shipped")
+        pytest.skip("no Chromium was found; the app is not tested in a browser")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """On an empty store, which tests of this file fill."""
+    app = App(tmp_path_factory.mktemp("app") / "store")
+    yield app
+    app.end()
+
+
+@pytest.fixture
+def visitor(browser: object, app: App) -> Iterator[Visitor]:
+    visitor = Visitor(browser, app)  # type: ignore[arg-type]
+    yield visitor
+    visitor.leave()
