@@ -44,7 +44,7 @@ def go(name: str, where: Mapping[str, str]) -> None:
 def _shows(name: str) -> Callable[[], None]:
     @guarded
     def show() -> None:
-        importlib.import_module(f"whence.app.pages.{name}").show()
+        importlib.import_module(f"whence.app.views.{name}").show()
 
     show.__name__ = show.__qualname__ = name
     return show
