@@ -56,15 +56,20 @@ class App:
                 break
         assert json.loads(lines)["address"] == self.address
 
+    def _gone(self) -> None:
+        self.process.wait(20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
     def kill(self) -> None:
         """Everything of the app, without a word of warning. What it has started is in sessions of its own."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self._gone()
 
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(20)
+            self._gone()
 
 
 class Visitor:
@@ -113,6 +118,19 @@ class Visitor:
         box.click()
         self.page.get_by_role("option", name=option, exact=True).first.click()
         self.settled()
+
+    def pick(self, label: str, *values: str) -> None:
+        """In a box that holds several: what was there goes, these come, chosen or typed."""
+        box = self.page.get_by_role("combobox", name=label, exact=True)
+        there = self.page.get_by_role("group").filter(has=box).last.get_by_role("button", name="Clear all")
+        if there.count():
+            there.click()
+            self.settled()
+        for value in values:
+            box.fill(value)
+            box.press("Enter")
+            box.press("Escape")  # the open list hides all else from those who cannot see
+            self.settled()
 
     def write(self, label: str, text: str) -> None:
         """Into a field, leaving it afterwards."""

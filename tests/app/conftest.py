@@ -40,3 +40,14 @@ def visitor(browser: object, app: App) -> Iterator[Visitor]:
     visitor = Visitor(browser, app)  # type: ignore[arg-type]
     yield visitor
     visitor.leave()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Of a test that failed, the last thing its visitor saw."""
+    report = (yield).get_result()
+    visitor = getattr(item, "funcargs", {}).get("visitor")
+    if report.when == "call" and report.failed and visitor is not None:
+        seen = f"{item.name}.png"
+        visitor.page.screenshot(path=visitor.app.store.root.parent / seen)
+        report.sections.append(("what the visitor saw", str(visitor.app.store.root.parent / seen)))

@@ -11,15 +11,8 @@ from tests.app.browse import PATIENCE_MS, App, Visitor
 
 def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app: App) -> None:
     visitor.open("arena")
-    visitor.page.get_by_role("button", name="Clear all").first.click()
-    visitor.settled()
-    visitor.page.get_by_role("combobox", name="tasks").fill("k_back_recall:k=1,symbols=4")
-    visitor.page.keyboard.press("Enter")
-    visitor.settled()
-    for encoding in ("rope", "none"):
-        visitor.page.get_by_role("combobox", name="encodings").fill(encoding)
-        visitor.page.keyboard.press("Enter")
-        visitor.settled()
+    visitor.pick("tasks", "k_back_recall:k=1,symbols=4")
+    visitor.pick("encodings", "rope", "none")
     visitor.write("seeds", "1")
     visitor.write("steps", "60")
     visitor.sees("2 runs. What the store has already is not run again.")
@@ -27,7 +20,7 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     visitor.sees(re.compile("Within training"))
     expect(visitor.page.get_by_text("exploratory").first).to_be_visible(timeout=PATIENCE_MS)
     assert [run["state"] for run in app.store.summaries()] == ["finished", "finished"]
-    visitor.page.get_by_role("tab", name="Attention").click()
+    visitor.page.get_by_role("tab", name="Attention", exact=True).click()
     before = visitor.sees(re.compile(r"head 1 looks")).inner_text()
     visitor.choose("Head", "2")
     assert visitor.sees(re.compile(r"head 2 looks")).inner_text() != before
