@@ -1,12 +1,13 @@
 """What Streamlit's own style leaves open. Pieces of reports are shown in the app as well: the classes are theirs."""
 
 STYLE = """<style>
-.block-container { padding-top: 3.5rem; max-width: 80rem }
+[data-testid="stMainBlockContainer"] { padding: 3.2rem clamp(1rem, 3vw, 2.5rem) 4rem; max-width: 84rem }
+[data-testid="stSidebar"] { width: 13rem !important; min-width: 0 }
 .whence { font-size: .95rem }
 .whence table { border-collapse: collapse; width: 100% } .whence .scroll, .whence.scroll { overflow-x: auto }
 .whence th, .whence td { text-align: left; padding: .4rem .8rem .4rem 0; vertical-align: top; border: 0;
   border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent) }
-.whence td.n { font-variant-numeric: tabular-nums; white-space: nowrap } .whence .note { opacity: .72 }
+.whence th, .whence td.cost, .whence td:first-child { white-space: nowrap } .whence td.n { font-variant-numeric: tabular-nums; white-space: nowrap } .whence .note { opacity: .72 }
 .whence .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
 .whence .badge { border: 1px solid currentColor; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
 .whence .badge.good { color: light-dark(#00654a, #4fd8a8) } .whence .badge.bad { color: light-dark(#a04400, #ffa36b) }

@@ -45,6 +45,10 @@ class Sweep(Generic[S]):
     start: dict[str, Any] | None = None
 
 
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def runs_of(spec: Any) -> list[RunSpec]:
     """What a spec plans, in one list."""
     plan = spec.plan()
@@ -57,8 +61,7 @@ def new(sweep: Sweep[S], store: Store) -> None:
         sweep.spec, sweep.name, sweep.words, first=sweep.first, presets=sweep.presets, plan="plan", start=sweep.start
     )
     if filled.spec is not None:
-        count = len(runs_of(filled.spec))
-        st.caption(f"{count} run{'s' * (count != 1)}. What the store has already is not run again.")
+        st.caption(f"{counted(len(runs_of(filled.spec)), 'run')}. What the store has already is not run again.")
     if st.button("Start", type="primary", disabled=filled.spec is None, icon=":material/play_arrow:") and filled.spec:
         store.prepare()
         name = keep(sweep.name, filled.spec, store).stem

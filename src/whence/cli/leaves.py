@@ -89,7 +89,7 @@ def command(words: Sequence[str], spec_class: type[Spec], document: Mapping[str,
         if value is _UNSET:
             continue
         if isinstance(value, bool):
-            line += [leaf.flag] if value else []
+            line += [] if value == leaf.value else [leaf.flag if value else leaf.flag.replace("--", "--no-", 1)]
         elif isinstance(value, list | tuple):
             line += [leaf.flag, *map(text, value)]
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def show() -> None:
 
 
 def _title(spec: ArenaSpec) -> str:
-    return f"{', '.join(map(str, spec.tasks))}: {', '.join(map(str, spec.encodings))}, {spec.seeds} seeds"
+    return f"{', '.join(map(str, spec.tasks))}: {', '.join(map(str, spec.encodings))}, {sweeps.counted(spec.seeds, 'seed')}"
 
 
 def _results(spec: ArenaSpec, runs: list[Any], store: Store) -> None:
@@ -63,7 +64,7 @@ def _table(table: Table, store: Store) -> None:
         empty("No run of this table has finished yet.")
         return
     head = badge("exploratory") if table.seeds < SEEDS_TO_DECIDE else ""
-    markup(f"{head} <span class=note>{table.heading}</span>")
+    markup(f"{head} <span class=note>{html.escape(table.heading.removeprefix('exploratory, '))}</span>")
     findings(table.findings)
     st.caption(plain(scored_where(table)))
     markup(summary(table))

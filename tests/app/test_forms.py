@@ -1,0 +1,79 @@
+"""What a form holds is what the command line would have said: the copied command and the form give the same spec."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from whence.arena.kept import PRESETS as ARENA
+from whence.arena.spec import ArenaSpec
+from whence.cli.leaves import command, leaves, variants
+from whence.cli.options import Engine, parse
+from whence.encodings import ENCODINGS
+from whence.features.comparison import Comparison
+from whence.features.run import Run as FeatureRun
+from whence.fields.ablation import Ablation
+from whence.fields.run import Run as FieldRun
+from whence.leak.spec import LeakSpec
+from whence.spec import Spec
+from whence.tasks import TASKS
+
+SPECS: list[type[Spec]] = [ArenaSpec, LeakSpec, Comparison, FeatureRun, Ablation, FieldRun]
+
+
+def read_back(spec_class: type[Spec], document: dict[str, Any]) -> Spec:
+    line = shlex.split(command(["x"], spec_class, document))
+    assert line[:2] == ["whence", "x"]
+    return parse(spec_class, Engine, line[2:], prog="x", description="x")[0]
+
+
+@pytest.mark.parametrize("spec_class", SPECS)
+def test_a_command_without_changes_has_no_flags(spec_class: type[Spec]) -> None:
+    assert command(["x"], spec_class, {}) == "whence x"
+    assert read_back(spec_class, {}) == spec_class()
+
+
+@pytest.mark.parametrize("spec_class", SPECS)
+def test_every_field_reaches_the_command_line(spec_class: type[Spec]) -> None:
+    """One field after the other, with a value that is not its default where one is easily found."""
+    tried = 0
+    for leaf in leaves(spec_class()):
+        value: Any
+        if isinstance(leaf.value, bool):
+            value = not leaf.value
+        elif leaf.words:
+            value = next((word for word in leaf.words if word != leaf.value), leaf.value)
+        elif leaf.whole_number:
+            value = int(leaf.value) + 1
+        else:
+            continue
+        document: dict[str, Any] = {leaf.path[-1]: value}
+        for part in reversed(leaf.path[:-1]):
+            document = {part: document}
+        try:
+            expected = spec_class.read(document)
+        except Exception:  # impossible together with the other defaults
+            continue
+        assert read_back(spec_class, document) == expected, leaf.path
+        tried += 1
+    assert tried >= 4
+
+
+@pytest.mark.parametrize("name", ARENA.names())
+def test_presets_survive_the_way_through_a_command(name: str) -> None:
+    document = ARENA.read(name)
+    assert read_back(ArenaSpec, document).model_dump() == ArenaSpec.read(document).model_dump()
+
+
+def test_choices_come_from_the_registries() -> None:
+    fields = {leaf.name: leaf for leaf in leaves(ArenaSpec())}
+    assert variants(fields["tasks"].annotation) == TASKS.names()
+    assert variants(fields["encodings"].annotation) == ENCODINGS.names()
+    assert "bimamba" in variants(fields["mixer"].annotation)
+    assert fields["attention"].words is not None
+    assert "causal" in fields["attention"].words
+    assert fields["seeds"].limits == (1, 1000)
+    assert fields["test_lengths"].given([]) is None
+    assert fields["test_lengths"].given(["64"]) == ("64",)
