@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo test test-slow lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots test test-slow lint format bench bench-features interop clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -31,7 +31,7 @@ browser:
 ifeq ($(BROWSER),)
 	-@test "$$(id -u)" = 0 && command -v apt-get > /dev/null && echo "installing Chromium …" && \
 		{ apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } > /dev/null 2>&1 \
-		|| echo "no Chromium: the tests that need a browser are skipped"
+		|| echo "no Chromium: the tests that need a browser are skipped, or fail in CI"
 endif
 
 EMOJI := $(wildcard /usr/share/fonts/*/noto/NotoColorEmoji.ttf /usr/share/fonts/*/NotoColorEmoji.ttf)
@@ -44,6 +44,13 @@ endif
 
 demo: $(VENV)/installed
 	$(BIN)/whence arena --tasks k_back_recall --encodings rope learned none --seeds 2 --steps 150
+
+app: $(VENV)/installed
+	$(BIN)/whence app
+
+# Every page of the app, light, dark and narrow; the README's pictures are among them.
+screenshots: $(VENV)/installed browser
+	$(BIN)/python -m tests.app.screenshots
 
 test: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,15 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from whence.runs.store import Store
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 """The machine may be busy with other tests, and some pages start by importing torch."""
+
+
+def until(holds: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
 
 
 class App:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.app.browse import PATIENCE_MS, App, Visitor
+from tests.app.browse import PATIENCE_MS, App, Visitor, until
 
 
 def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app: App) -> None:
@@ -19,8 +20,104 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     visitor.press("Start")
     visitor.sees(re.compile("Within training"))
     expect(visitor.page.get_by_text("exploratory").first).to_be_visible(timeout=PATIENCE_MS)
-    assert [run["state"] for run in app.store.summaries()] == ["finished", "finished"]
+    until(lambda: [run["state"] for run in app.store.summaries()] == ["finished", "finished"])
     visitor.page.get_by_role("tab", name="Attention", exact=True).click()
     before = visitor.sees(re.compile(r"head 1 looks")).inner_text()
     visitor.choose("Head", "2")
     assert visitor.sees(re.compile(r"head 2 looks")).inner_text() != before
+
+
+def start_a_long_one(visitor: Visitor) -> None:
+    visitor.open("arena")
+    visitor.pick("tasks", "k_back_recall:k=1,symbols=4")
+    visitor.pick("encodings", "rope")
+    visitor.write("seeds", "1")
+    visitor.write("steps", "200000")
+    visitor.press("Start")
+
+
+def steps(app: App) -> int:
+    return max((run.get("step", 0) for run in app.store.summaries()), default=0)
+
+
+def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> None:
+    start_a_long_one(visitor)
+    until(lambda: steps(app) > 0)
+    visitor.sees(re.compile("1 running"))
+    before = steps(app)
+    app.kill()
+    until(lambda: steps(app) > before)
+    app.start()
+    visitor.open("arena?" + visitor.page.url.partition("?")[2])
+    visitor.sees(re.compile("1 running"))
+    before = steps(app)
+    until(lambda: steps(app) > before)
+    visitor.press("Stop")
+    visitor.sees("Stopped. Nothing is lost.")
+    at_rest = steps(app)
+    visitor.press("Resume")
+    until(lambda: steps(app) > at_rest)
+    visitor.press("Stop")
+    visitor.sees("Stopped. Nothing is lost.")
+
+
+def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor, browser: Browser, app: App) -> None:
+    other = Visitor(browser, app)
+    other.open("arena")
+    other.write("steps", "77")
+    start_a_long_one(visitor)
+    visitor.sees("Stop")
+    expect(other.page.get_by_label("steps", exact=True)).to_have_value("77")
+    start_a_long_one(other)  # the very same: it is running already
+    other.sees(re.compile("running already"))
+    other.leave()
+    visitor.press("Stop")
+    visitor.sees("Stopped. Nothing is lost.")
+
+
+def test_what_cannot_be_is_said_at_its_field_and_cannot_be_started(visitor: Visitor) -> None:
+    visitor.open("arena")
+    visitor.page.get_by_text("How a model is trained.").click()
+    visitor.write("lr", "quick")
+    visitor.sees(re.compile("'quick' is not valid. Allowed: a valid number"))
+    expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
+    visitor.write("lr", "0.001")
+    visitor.pick("encodings", "rope", "rope:bas=500")
+    visitor.sees(re.compile("no such field.*Did you mean 'base'"))
+    visitor.pick("encodings", "rope")
+    expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
+    visitor.page.get_by_text("Copy as a command or as YAML").click()
+    visitor.sees("whence arena --encodings rope --lr 0.001")
+
+
+TAMPERED = [
+    "../../../../etc/passwd",
+    "arena-../../x",
+    "<script>document.title='taken'</script>",
+    "%00",
+    "arena-" + "f" * 4000,
+    "[a](javascript:alert(1))",
+]
+
+
+def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
+    places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs)
+    before = [sorted(place.iterdir()) for place in places]
+    for value in TAMPERED:
+        visitor.open(f"arena?comparison={quote(value)}")
+        expect(visitor.page.get_by_role("heading", name="Arena")).to_be_visible()
+        expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+        assert visitor.page.title() != "taken"
+    assert [sorted(place.iterdir()) for place in places] == before
+
+
+def test_by_keyboard_and_on_a_telephone(browser: Browser, app: App) -> None:
+    small = Visitor(browser, app, width=390, scheme="dark")
+    small.open("arena")
+    assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    small.page.get_by_label("steps", exact=True).focus()
+    small.page.keyboard.press("ArrowUp")
+    small.page.keyboard.press("Tab")
+    small.settled()
+    expect(small.page.get_by_label("steps", exact=True)).to_have_value("301")
+    small.leave()

@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.app.browse import until
 from whence.app.jobs import ALIVE, Job, find, job_about, jobs, submit
 from whence.errors import UserError
 from whence.runs.store import Store
@@ -23,13 +22,6 @@ ENDLESS = {
     "lengths": {"train_length": 8, "test_lengths": [16], "test_sequences": 16},
     "training": {"steps": 1_000_000, "batch_size": 8, "evaluations": 2},
 }
-
-
-def until(holds: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 def listing(store: Store) -> Job:
