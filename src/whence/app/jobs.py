@@ -112,11 +112,13 @@ def submit(
     *,
     title: str,
     about: str = "",
+    where: Mapping[str, str] | None = None,
     trains: bool = True,
 ) -> Job:
     """Start `whence WORDS --config … --store … --json`, unless just that is running. The same again goes on.
 
-    about: by what name it is found again, beside its id. trains: it waits until no other job is training.
+    about: by what name it is found again, beside its id. where: it is shown, on the page of its instrument, as
+    parameters of an address. trains: it waits until no other job is training.
     """
     store.prepare()
     asked = {"words": list(words), "config": dict(config) if config is not None else None}
@@ -124,8 +126,8 @@ def submit(
     job.path.mkdir(parents=True, exist_ok=True)
     if config is not None:
         write_atomically(job.path / "config.json", json.dumps(config, indent=1).encode())
-    where = {"store": str(store.root.absolute())}
-    write_sealed(job.path / "job.json", {**asked, **where, "title": title, "about": about, "trains": trains})
+    facts = {"title": title, "about": about, "where": dict(where or {}), "trains": trains}
+    write_sealed(job.path / "job.json", {**asked, **facts, "store": str(store.root.absolute())})
     job.start()
     return job
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -35,10 +35,6 @@ def page(name: str) -> Any:
 def link(name: str, label: str, **where: str) -> None:
     """To a page, and to something on it."""
     st.page_link(page(name), label=label, icon=PAGES[name][1], query_params=where or None)
-
-
-def go(name: str, where: Mapping[str, str]) -> None:
-    st.switch_page(page(name), query_params=dict(where))
 
 
 def _shows(name: str) -> Callable[[], None]:

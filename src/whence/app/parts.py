@@ -36,7 +36,7 @@ def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
     return shown
 
 
-def live(seconds: float) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+def live(seconds: float | None) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
     """A part that is made anew every few seconds while somebody looks."""
     return lambda part: st.fragment(guarded(part), run_every=seconds)
 

@@ -65,7 +65,7 @@ def new(sweep: Sweep[S], store: Store) -> None:
     if st.button("Start", type="primary", disabled=filled.spec is None, icon=":material/play_arrow:") and filled.spec:
         store.prepare()
         name = keep(sweep.name, filled.spec, store).stem
-        submit(store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name)
+        submit(store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name, where={"comparison": name})
         st.query_params["comparison"] = name
         st.rerun()
 

@@ -6,9 +6,13 @@ from collections import Counter
 
 import streamlit as st
 
-from whence.app.jobs import ALIVE, jobs
+from whence.app.jobs import jobs
 from whence.app.navigation import ASKED, PAGES, link
-from whence.app.parts import empty, live, plain, the_store
+from whence.app.parts import empty, live, markup, plain, the_store
+from whence.report.badges import badge
+
+LATELY = 6
+"""Jobs of the app that are shown."""
 
 
 def show() -> None:
@@ -37,6 +41,12 @@ def _now() -> None:
     shown = [state for state in ("running", "finished", "failed", "interrupted", "corrupt") if by_state[state]]
     for column, state in zip(st.columns(max(4, len(shown))), shown, strict=False):
         column.metric(state, f"{by_state[state]:,}")
-    for job in [job for job in jobs(store) if job.state in ALIVE]:
-        st.info(plain(f"{job.state}: {job.asked()['title']}"), icon=":material/hourglass_top:")
+    for job in jobs(store)[:LATELY]:
+        asked = job.asked()
+        with st.container(horizontal=True, vertical_alignment="center"):
+            markup(badge(job.state))
+            if asked["words"][0] in PAGES:
+                link(asked["words"][0], plain(asked["title"]), **asked["where"])
+            else:
+                st.write(plain(asked["title"]))
     st.caption(plain(f"Store: {store.root}"))
