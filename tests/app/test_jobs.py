@@ -14,6 +14,7 @@ import pytest
 from tests.app.browse import until
 from whence.app.jobs import ALIVE, Job, find, job_about, jobs, submit
 from whence.errors import UserError
+from whence.runs.files import write_sealed
 from whence.runs.store import Store
 
 ENDLESS = {
@@ -58,7 +59,8 @@ def test_what_a_command_refuses_is_told(store: Store) -> None:
 
 def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store: Store) -> None:
     code = (
-        "import json, os, sys; from whence.app.jobs import submit; from whence.runs.store import Store\n"
+        "import json, os, sys; from whence.app.jobs import submit; from whence.runs.files import write_sealed
+from whence.runs.store import Store\n"
         "submit(Store(sys.argv[1]), ['train'], json.loads(sys.argv[2]), title='x', about='orphan')\n"
         "os.kill(os.getpid(), 9)"
     )
@@ -108,3 +110,25 @@ def test_links_are_not_followed(store: Store, tmp_path: Path) -> None:
     job.start()
     until(lambda: job.state not in ALIVE)
     assert target.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["leak", "audit", "--model=evil.py:build"],
+        ["leak", "audit", "--model", "evil.py:build"],
+        ["runs", "rm", "--yes", "beef"],
+        ["app"],
+        ["leak"],
+        [],
+    ],
+)
+def test_a_store_from_elsewhere_cannot_make_a_job_of_anything(store: Store, words: list[str]) -> None:
+    with pytest.raises(UserError, match="from a terminal only"):
+        submit(store, words, title="x", trains=False)
+    job = listing(store)
+    write_sealed(job.path / "job.json", {**job.asked(), "words": words})
+    with pytest.raises(UserError, match="from a terminal only"):
+        job.start()
+    subprocess.run([sys.executable, "-m", "whence.app.job", str(job.path)], check=True)
+    assert job.state == "failed"

@@ -83,7 +83,9 @@ def form(
     spec = _judged(spec_class, document, plan, complaints)
     with st.expander("Copy as a command or as YAML"):
         st.code(command(words, spec_class, document), language="bash", wrap_lines=True)
-        st.code(yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n", language="yaml")
+        st.code(
+            yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n", language="yaml"
+        )
     return Filled(document, spec)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import sys
@@ -10,8 +11,8 @@ import time
 import traceback
 from pathlib import Path
 
-from whence.app.jobs import Job
-from whence.runs.files import write_sealed
+from whence.app.jobs import Job, check
+from whence.runs.files import write_atomically, write_sealed
 from whence.runs.store import Busy
 
 
@@ -31,11 +32,13 @@ def main(folder: Path) -> None:
 def _run(job: Job) -> int:
     asked = job.asked()
     started = {"process": os.getpid(), "time": time.time()}
-    arguments = [*asked["words"], "--store", asked["store"], "--json"]
+    arguments = [*asked["words"], "--store", str(job.path.parents[1]), "--json"]
     if asked["config"] is not None:
+        write_atomically(job.path / "config.json", json.dumps(asked["config"], indent=1).encode())
         arguments += ["--config", str(job.path / "config.json")]
     sys.argv = ["whence", *arguments]
     try:
+        check(asked["words"])
         if asked["trains"]:
             write_sealed(job.path / "started.json", started)
             _wait_for_turn(job.path.parent / "turn")
@@ -47,7 +50,7 @@ def _run(job: Job) -> int:
         return 130
     except SystemExit as leaving:
         return int(leaving.code or 0)
-    except Exception:
+    except Exception:  # also a job that the app would not have made
         traceback.print_exc()
         return 1
 

@@ -1,7 +1,7 @@
 """What the app has asked for: a command of whence in a process of its own, which outlives the tab and the app.
 
 <store>/jobs/<id>/job.json     sealed   the command, its config, a title
-                  config.json           the spec, where the command takes one
+                  config.json           the spec, as the command reads it
                   started.json sealed   process and time of the latest start; whether it waits for its turn
                   end.json     sealed   its exit code, once it has ended
                   out.json              the JSON document that it printed
@@ -20,15 +20,30 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from whence.errors import UserError
-from whence.runs.files import Corrupt, canonical, digest, read_document, read_sealed, write_atomically, write_sealed
+from whence.runs.files import Corrupt, canonical, digest, read_document, read_sealed, write_sealed
 from whence.runs.store import ID, RunFolder, Store
 
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
+COMMANDS = {
+    ("arena",),
+    ("train",),
+    ("leak", "audit"),
+    ("leak", "cure"),
+    ("features", "collect"),
+    ("features", "bench"),
+    ("features", "train"),
+    ("fields", "train"),
+    ("fields", "ablate"),
+    ("runs", "list"),
+    ("runs", "resume"),
+}
+"""What a job may be. A store may come from elsewhere, and nothing in it may make this machine run what it likes."""
 ALIVE: tuple[State, ...] = ("waiting", "running")
 LONGEST_ERROR = 4000
 
@@ -84,7 +99,9 @@ class Job:
         """Its process begins, or goes on where it stopped. Returns when it is there."""
         if self.alive:
             raise UserError("job: this is running already.", field="job")
-        (self.path / "end.json").unlink(missing_ok=True)
+        check(self.asked()["words"])
+        for stale in ("end.json", "started.json"):
+            (self.path / stale).unlink(missing_ok=True)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "whence.app.job", str(self.path)],
             stdin=subprocess.DEVNULL,
@@ -102,7 +119,8 @@ class Job:
     def stop(self) -> None:
         """As Ctrl-C does: what runs writes a checkpoint first."""
         if self.alive and (process := self.started().get("process")):
-            os.kill(process, signal.SIGINT)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGINT)
 
 
 def submit(
@@ -120,16 +138,22 @@ def submit(
     about: by what name it is found again, beside its id. where: it is shown, on the page of its instrument, as
     parameters of an address. trains: it waits until no other job is training.
     """
+    check(words)
     store.prepare()
     asked = {"words": list(words), "config": dict(config) if config is not None else None}
     job = Job(_folder(store) / digest(canonical(asked))[:12])
     job.path.mkdir(parents=True, exist_ok=True)
-    if config is not None:
-        write_atomically(job.path / "config.json", json.dumps(config, indent=1).encode())
     facts = {"title": title, "about": about, "where": dict(where or {}), "trains": trains}
-    write_sealed(job.path / "job.json", {**asked, **facts, "store": str(store.root.absolute())})
+    write_sealed(job.path / "job.json", {**asked, **facts})
     job.start()
     return job
+
+
+def check(words: Sequence[str]) -> None:
+    """Commands of the list above, and no model that is code."""
+    known = any(tuple(words[: len(command)]) == command for command in COMMANDS)
+    if not known or any(".py:" in word for word in words):
+        raise UserError(f"job: 'whence {' '.join(words)}' can be run from a terminal only.", field="job")
 
 
 def find(store: Store, job_id: str) -> Job:

@@ -29,7 +29,9 @@ ASKED = {
 
 def page(name: str) -> Any:
     title, icon = PAGES[name]
-    return st.Page(_shows(name), title=title, icon=icon, url_path="" if name == "home" else name, default=name == "home")
+    return st.Page(
+        _shows(name), title=title, icon=icon, url_path="" if name == "home" else name, default=name == "home"
+    )
 
 
 def link(name: str, label: str, **where: str) -> None:

@@ -17,6 +17,7 @@ from whence.runs.store import Store
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
 def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
     """Whatever goes wrong in a part of a page becomes a message in its place: never a traceback, never a blank page."""
 
@@ -30,7 +31,9 @@ def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
             st.error(plain(f"A file is damaged: {damage}. 'whence runs verify' says more."), icon=":material/error:")
         except Exception:
             logging.getLogger(__name__).exception("a part of a page failed")
-            st.error("This part of the page could not be made. The terminal of the app says why.", icon=":material/error:")
+            st.error(
+                "This part of the page could not be made. The terminal of the app says why.", icon=":material/error:"
+            )
         return None
 
     return shown

@@ -84,7 +84,9 @@ def controls(job: Job | None, key: str) -> None:
     if state in ALIVE:
         if state == "waiting":
             st.caption("Waiting for its turn: another job of the app is training.")
-        if st.button("Stop", key=f"{key}:stop", icon=":material/stop:", help="Writes checkpoints first; nothing is lost."):
+        if st.button(
+            "Stop", key=f"{key}:stop", icon=":material/stop:", help="Writes checkpoints first; nothing is lost."
+        ):
             job.stop()
             st.toast("Stopping: each run finishes its step and writes a checkpoint.")
     elif state in ("stopped", "interrupted"):
@@ -95,7 +97,9 @@ def controls(job: Job | None, key: str) -> None:
     elif state in ("failed", "refused"):
         result = job.result() or {}
         said = (result.get("error") or {}).get("message") or _last_line(job.said())
-        st.error(plain(f"The command {'was refused' if state == 'refused' else 'failed'}. {said}"), icon=":material/error:")
+        st.error(
+            plain(f"The command {'was refused' if state == 'refused' else 'failed'}. {said}"), icon=":material/error:"
+        )
         if st.button("Try again", key=f"{key}:again", icon=":material/refresh:"):
             job.start()
             st.rerun()

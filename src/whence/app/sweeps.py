@@ -65,7 +65,9 @@ def new(sweep: Sweep[S], store: Store) -> None:
     if st.button("Start", type="primary", disabled=filled.spec is None, icon=":material/play_arrow:") and filled.spec:
         store.prepare()
         name = keep(sweep.name, filled.spec, store).stem
-        submit(store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name, where={"comparison": name})
+        submit(
+            store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name, where={"comparison": name}
+        )
         st.query_params["comparison"] = name
         st.rerun()
 
@@ -131,4 +133,6 @@ def _read(spec_class: type[S], path: Path) -> S:
     try:
         return spec_class.read(json.loads(path.read_text()))
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"comparison: {path.name!r} cannot be read ({type(error).__name__}).", field="comparison") from None
+        raise UserError(
+            f"comparison: {path.name!r} cannot be read ({type(error).__name__}).", field="comparison"
+        ) from None

@@ -48,7 +48,10 @@ def main(arguments: list[str]) -> int:
         if options.json_:
             print_json({"address": address, "store": str(store.root), "process": process.pid})
         else:
-            print(f"whence app: {address}   store {store.root}   (Ctrl-C ends the app, not what it has started)", flush=True)
+            print(
+                f"whence app: {address}   store {store.root}   (Ctrl-C ends the app, not what it has started)",
+                flush=True,
+            )
         if not options.no_browser:
             webbrowser.open(address)
         return process.wait()

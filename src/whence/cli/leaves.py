@@ -62,7 +62,9 @@ def leaves(spec: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
         if is_group(value):
             yield from leaves(value, (*path, name))
         else:
-            yield Leaf((*path, name), info.annotation, info.description or "", written(value, info.annotation), limits(info))
+            yield Leaf(
+                (*path, name), info.annotation, info.description or "", written(value, info.annotation), limits(info)
+            )
 
 
 def written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:

@@ -114,9 +114,7 @@ def _attention(table: Table, store: Store) -> None:
 def _map(maps: Maps, layer: int, head: int, example: int) -> go.Figure:
     weights, tokens = maps.weights[layer, example, head], maps.inputs[example].tolist()
     places = list(range(len(tokens)))
-    said = [
-        [f"place {q} (symbol {tokens[q]}) looks at place {k} (symbol {tokens[k]})" for k in places] for q in places
-    ]
+    said = [[f"place {q} (symbol {tokens[q]}) looks at place {k} (symbol {tokens[k]})" for k in places] for q in places]
     figure = go.Figure()
     figure.add_heatmap(
         z=(100 * weights).tolist(),
