@@ -51,7 +51,7 @@ def test_a_job_runs_its_command_and_says_what_came_of_it(store: Store) -> None:
 
 
 def test_what_a_command_refuses_is_told(store: Store) -> None:
-    job = submit(store, ["runs", "show", "beef"], title="impossible", trains=False)
+    job = submit(store, ["runs", "resume", "beef"], title="impossible", trains=False)
     until(lambda: job.state not in ALIVE)
     assert job.state == "refused"
     assert "no run 'beef'" in (job.result() or {})["error"]["message"]
@@ -59,8 +59,7 @@ def test_what_a_command_refuses_is_told(store: Store) -> None:
 
 def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store: Store) -> None:
     code = (
-        "import json, os, sys; from whence.app.jobs import submit; from whence.runs.files import write_sealed
-from whence.runs.store import Store\n"
+        "import json, os, sys; from whence.app.jobs import submit; from whence.runs.store import Store\n"
         "submit(Store(sys.argv[1]), ['train'], json.loads(sys.argv[2]), title='x', about='orphan')\n"
         "os.kill(os.getpid(), 9)"
     )
