@@ -77,7 +77,7 @@ def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor,
 
 def test_what_cannot_be_is_said_at_its_field_and_cannot_be_started(visitor: Visitor) -> None:
     visitor.open("arena")
-    visitor.page.get_by_text("How a model is trained.").click()
+    visitor.page.get_by_text("How a model is trained").click()
     visitor.write("lr", "quick")
     visitor.sees(re.compile("'quick' is not valid. Allowed: a valid number"))
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()

@@ -67,18 +67,22 @@ def form(
     values: dict[tuple[str, ...], Any] = {}
     complaints: dict[str, Any] = {}
     in_front = [leaf for name in first for leaf in shown if leaf.name == name]
-    for leaf in in_front:
-        values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
+
+    def place(members: Sequence[Leaf], across: int) -> None:
+        for row in _rows(members, across):
+            wide = isinstance(row[0].value, tuple)
+            for leaf, cell in zip(row, [st.container()] if wide else st.columns(across), strict=False):
+                with cell:
+                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
+
+    place(in_front, across=3)
     groups: dict[tuple[str, ...], list[Leaf]] = {}
     for leaf in shown:
         if leaf not in in_front:
             groups.setdefault(leaf.path[:-1], []).append(leaf)
     for path, members in groups.items():
         with st.expander(_title(spec_class, path)):
-            columns = st.columns(2)
-            for number, leaf in enumerate(members):
-                with columns[number % 2]:
-                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
+            place(members, across=2)
     document = _document({leaf.path: leaf for leaf in shown}, values)
     spec = _judged(spec_class, document, plan, complaints)
     with st.expander("Copy as a command or as YAML"):
@@ -103,6 +107,16 @@ def _judged(spec_class: type[S], document: dict[str, Any], plan: str, complaints
         return None
 
 
+def _rows(members: Sequence[Leaf], across: int) -> list[list[Leaf]]:
+    """Lists have a line of their own, others share one."""
+    rows: list[list[Leaf]] = []
+    for leaf in members:
+        if isinstance(leaf.value, tuple) or not rows or isinstance(rows[-1][0].value, tuple) or len(rows[-1]) == across:
+            rows.append([])
+        rows[-1].append(leaf)
+    return rows
+
+
 def _widget(leaf: Leaf, key: str) -> Any:
     name, label = _key(key, leaf), leaf.name.replace("_", " ")
     keep: dict[str, Any] = {"key": name, "help": plain(leaf.about), "persist_state": "session"}
@@ -110,7 +124,8 @@ def _widget(leaf: Leaf, key: str) -> Any:
         return st.checkbox(label, **keep)
     if isinstance(leaf.value, tuple):
         options = list(dict.fromkeys([*variants(leaf.annotation), *st.session_state.get(name, ())]))
-        return st.multiselect(label, options, accept_new_options=True, **keep)
+        placeholder = None if leaf.value else "as usual"
+        return st.multiselect(label, options, accept_new_options=True, placeholder=placeholder, **keep)
     if leaf.words:
         return st.selectbox(label, [*leaf.words, *([NONE] if leaf.optional else [])], **keep)
     if found := variants(leaf.annotation):
@@ -133,7 +148,7 @@ def _fill(key: str, spec: Spec) -> None:
         if isinstance(value, tuple):
             value = list(value)
         elif leaf.whole_number:
-            value = int(leaf.value)
+            value = int(str(leaf.value))
         st.session_state[_key(key, leaf)] = value
 
 
@@ -162,4 +177,4 @@ def _title(spec_class: type[Spec], path: tuple[str, ...]) -> str:
     found: Any = spec_class
     for part in path:
         found = type(found.model_fields[part].get_default())
-    return inspect.cleandoc(found.__doc__ or "").split("\n")[0] if path else "More"
+    return inspect.cleandoc(found.__doc__ or "").split("\n")[0].rstrip(".") if path else "More"

@@ -54,6 +54,10 @@ def plain(text: str) -> str:
     return "".join("\\" + letter if letter in "\\`*_{}[]()<>#+-.!|$~:^" else letter for letter in text)
 
 
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def empty(title: str, *lines: str) -> None:
     """Nothing here yet, and what would change that."""
     told = "".join(f"<p>{html.escape(line)}</p>" for line in lines)

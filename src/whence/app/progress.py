@@ -12,9 +12,10 @@ import streamlit as st
 
 from whence.app.jobs import ALIVE, Job
 from whence.app.parts import plain, table
-from whence.cli.output import duration, scored
+from whence.cli.output import duration
 from whence.report.badges import badge
 from whence.runs.files import Corrupt
+from whence.runs.headline import scored
 from whence.runs.spec import RunSpec
 from whence.runs.store import Store
 

@@ -36,7 +36,7 @@ OPTIONS = {
     "logger.level": "warning",
     "theme.light.primaryColor": "#0072B2",
     "theme.light.linkColor": "#005A8D",
-    "theme.dark.primaryColor": "#56B4E9",
+    "theme.dark.primaryColor": "#2880BD",
     "theme.dark.linkColor": "#7CC5EF",
     "theme.font": "system-ui, sans-serif",
     "theme.headingFont": "system-ui, sans-serif",

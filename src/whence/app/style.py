@@ -7,13 +7,16 @@ STYLE = """<style>
 .whence table { border-collapse: collapse; width: 100% } .whence .scroll, .whence.scroll { overflow-x: auto }
 .whence th, .whence td { text-align: left; padding: .4rem .8rem .4rem 0; vertical-align: top; border: 0;
   border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent) }
-.whence th, .whence td.cost, .whence td:first-child { white-space: nowrap } .whence td.n { font-variant-numeric: tabular-nums; white-space: nowrap } .whence .note { opacity: .72 }
+.whence th, .whence td.cost, .whence td:first-child { white-space: nowrap }
+.whence td.n { font-variant-numeric: tabular-nums; white-space: nowrap } .whence .note { opacity: .72 }
 .whence .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
-.whence .badge { border: 1px solid currentColor; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
+.whence .badge { border: 1px solid currentColor; border-radius: 1em; padding: .05em .6em; font-size: .85em }
+.whence .badge { white-space: nowrap }
 .whence .badge.good { color: light-dark(#00654a, #4fd8a8) } .whence .badge.bad { color: light-dark(#a04400, #ffa36b) }
 .whence .badge.unsure { border-style: dashed; opacity: .8 }
 .whence progress { width: 8rem; accent-color: light-dark(#0072B2, #56B4E9) }
-.whence.empty { border: 1px dashed color-mix(in srgb, currentColor 35%, transparent); border-radius: .8rem; padding: 1.4rem }
+.whence.empty { border: 1px dashed color-mix(in srgb, currentColor 35%, transparent); border-radius: .8rem }
+.whence.empty { padding: 1.4rem }
 .whence.empty p { margin: .3rem 0 0; opacity: .8 }
 .whence mark { color: inherit; border-radius: .2em; padding: 0 .1em }
 </style>"""

@@ -13,7 +13,7 @@ import streamlit as st
 
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, Job, job_about, submit
-from whence.app.parts import empty, guarded, live, plain, query
+from whence.app.parts import counted, empty, guarded, live, plain, query
 from whence.app.progress import controls, is_running, show_progress, standings
 from whence.errors import UserError
 from whence.runs.kept import keep, kept
@@ -43,10 +43,6 @@ class Sweep(Generic[S]):
     planned: Callable[[S, Store], list[Any]] = lambda spec, store: runs_of(spec)
     presets: Presets | None = None
     start: dict[str, Any] | None = None
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def runs_of(spec: Any) -> list[RunSpec]:

@@ -14,8 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whence.cli.output import duration, scored, stderr
+from whence.cli.output import duration, stderr
 from whence.runs.execute import Event
+from whence.runs.headline import scored
 from whence.runs.spec import RunSpec
 
 ENDED = {

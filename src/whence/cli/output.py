@@ -40,11 +40,6 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def scored(name: str, value: float) -> str:
-    """A number of a headline: a share, in percent, unless its name ends with a unit in brackets."""
-    return f"{value:.3g}" if name.endswith(")") else percent(value)
-
-
 def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"

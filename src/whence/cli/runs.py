@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 import time
@@ -12,9 +10,11 @@ from typing import Any
 from pydantic import Field
 
 from whence.cli.options import Engine, Stored, dispatch, parse_options
-from whence.cli.output import duration, print_json, print_lines, print_table, scored, stderr
+from whence.cli.output import duration, print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
-from whence.runs.files import Corrupt, flat
+from whence.runs.exported import as_csv, evaluated
+from whence.runs.files import Corrupt
+from whence.runs.headline import scored
 from whence.runs.store import Busy, RunFolder, Store
 
 ACTIONS = {
@@ -152,27 +152,11 @@ def _export(arguments: list[str]) -> int:
     store = _store(options)
     if options.json_ and options.csv:
         raise UserError("csv: one form at a time. Allowed: --csv or --json.", field="csv")
-    rows: list[dict[str, Any]] = []
-    code = 0
-    for row in _chosen(store, options):
-        common = {"id": row["id"], "state": row["state"], **row["labels"], "seed": row.get("seed")}
-        try:
-            evaluations = store.folder(row["id"]).evaluations()
-        except (OSError, Corrupt) as damage:
-            _left_out(row["id"], damage)
-            code = 1
-            continue
-        rows += [{**common, "step": e["step"], **flat(e["metrics"])} for e in evaluations]
-    if options.json_:
-        print_json(rows)
-        return code
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns)
-    writer.writeheader()
-    writer.writerows(rows)
-    sys.stdout.write(text.getvalue())
-    return code
+    rows, left_out = evaluated(store, _chosen(store, options))
+    for run_id, damage in left_out.items():
+        _left_out(run_id, damage)
+    print_json(rows) if options.json_ else sys.stdout.write(as_csv(rows))
+    return 1 if left_out else 0
 
 
 def _resume(arguments: list[str]) -> int:

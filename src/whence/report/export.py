@@ -82,25 +82,34 @@ def write_markdown(page: Page, path: Path) -> None:
 
 
 def write_png(page: Page, path: Path) -> None:
-    """The page as a browser shows it, from top to bottom."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
+    write_atomically(path, picture_of(page.render()))
+
+
+def browser() -> str | None:
+    """The program that draws pages, where there is one."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def picture_of(page: bytes) -> bytes:
+    """A page as a browser shows it, from top to bottom: PNG."""
+    program = browser()
+    if program is None:
         raise UserError(
-            f"out: {str(path)!r} needs a browser to draw it, and none was found. Allowed: install Chromium, or choose "
+            "out: a picture needs a browser to draw it, and none was found. Allowed: install Chromium, or choose "
             ".html, .csv, .md, .json.",
             field="out",
         )
     with tempfile.TemporaryDirectory() as folder:
         source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
         measure = b"<script>document.documentElement.dataset.height = document.documentElement.scrollHeight</script>"
-        source.write_bytes(page.render().replace(b"</body>", measure + b"</body>"))
-        shown = _browse(browser, folder, source, "--dump-dom", f"--window-size={WIDTH},1000").stdout
+        source.write_bytes(page.replace(b"</body>", measure + b"</body>"))
+        shown = _browse(program, folder, source, "--dump-dom", f"--window-size={WIDTH},1000").stdout
         height = re.search(r'data-height="(\d+)"', shown)
         tall = min(int(height[1]) if height else 2000, 16_000)
-        _browse(browser, folder, source, f"--screenshot={picture}", f"--window-size={WIDTH},{tall}")
+        _browse(program, folder, source, f"--screenshot={picture}", f"--window-size={WIDTH},{tall}")
         if not picture.is_file():
-            raise UserError(f"out: {browser} did not draw the page. Allowed: .html, .csv, .md, .json.", field="out")
-        write_atomically(path, picture.read_bytes())
+            raise UserError(f"out: {program} did not draw the page. Allowed: .html, .csv, .md, .json.", field="out")
+        return picture.read_bytes()
 
 
 def _browse(browser: str, profile: str, source: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -12,7 +12,7 @@ from whence.arena.score import Score
 from whence.arena.table import Table
 
 # Okabe and Ito's palette: told apart with any kind of colour vision; the dash tells the rest apart.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D1F", "#5B5B5B")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D1F", "#7A7A7A")
 DASHES = ("solid", "dash", "dot", "dashdot")
 KNOWN = ("rope", "alibi", "learned", "sinusoidal", "t5", "none", "fire", "kerple")
 
@@ -27,7 +27,11 @@ def line_style(encoding: str) -> dict[str, str]:
 
 def swatch(encoding: str) -> str:
     """Its colour, as a dot of HTML."""
-    return f'<span class=swatch style="background:{line_style(encoding)["color"]}"></span>'
+    return swatch_of(line_style(encoding))
+
+
+def swatch_of(style: Mapping[str, str]) -> str:
+    return f'<span class=swatch style="background:{style["color"]}"></span>'
 
 
 def _hash(text: str) -> int:

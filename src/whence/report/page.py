@@ -12,8 +12,8 @@ from whence.arena.attention import Maps, maps_of
 from whence.arena.score import Score
 from whence.arena.table import Row, Table, overall
 from whence.report.attention import MAP_SCRIPT, attention_section
-from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style, swatch
 from whence.report.badges import badge
+from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves, line_style, swatch
 from whence.report.shell import plot, regenerate, shell, write
 from whence.runs.files import digest
 from whence.runs.store import Store

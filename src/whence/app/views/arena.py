@@ -12,7 +12,7 @@ import streamlit as st
 
 from whence.app import sweeps
 from whence.app.navigation import ASKED
-from whence.app.parts import draw, empty, findings, markup, plain, query, the_store
+from whence.app.parts import counted, draw, empty, findings, markup, plain, query, the_store
 from whence.arena.attention import Maps, attention_maps
 from whence.arena.kept import KIND, PRESETS, stored_runs
 from whence.arena.spec import ArenaSpec
@@ -40,7 +40,8 @@ def show() -> None:
 
 
 def _title(spec: ArenaSpec) -> str:
-    return f"{', '.join(map(str, spec.tasks))}: {', '.join(map(str, spec.encodings))}, {sweeps.counted(spec.seeds, 'seed')}"
+    tasks, encodings = (", ".join(map(str, those)) for those in (spec.tasks, spec.encodings))
+    return f"{tasks}: {encodings}, {counted(spec.seeds, 'seed')}"
 
 
 def _results(spec: ArenaSpec, runs: list[Any], store: Store) -> None:

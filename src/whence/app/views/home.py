@@ -20,11 +20,12 @@ def show() -> None:
     st.caption("A laboratory for positional information in sequence models.")
     live(3)(_now)()
     st.subheader("Instruments")
-    columns = st.columns(2)
-    for number, (name, question) in enumerate(ASKED.items()):
-        with columns[number % 2].container(border=True):
-            link(name, f"**{PAGES[name][0]}**")
-            st.caption(question)
+    asked = list(ASKED.items())
+    for first in range(0, len(asked), 2):
+        for column, (name, question) in zip(st.columns(2), asked[first : first + 2], strict=False):
+            with column.container(border=True, height="stretch"):
+                link(name, f"**{PAGES[name][0]}**")
+                st.caption(question)
 
 
 def _now() -> None:

@@ -1,7 +1,263 @@
-"""To come."""
+"""Everything in the store: found, sorted, put side by side, taken away, gone on with, deleted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 import streamlit as st
 
+from whence.app.jobs import submit
+from whence.app.navigation import ASKED, PAGES
+from whence.app.parts import counted, draw, empty, live, markup, plain, query, the_store
+from whence.cli.output import duration
+from whence.report.export import browser, picture_of
+from whence.report.runs import MOST, Beside, beside, curves, runs_page, scores, side_by_side
+from whence.runs.exported import as_csv, evaluated
+from whence.runs.files import digest
+from whence.runs.headline import labelled, scored
+from whence.runs.store import Busy, Store
+from whence.runs.verify import problems_of
+
+Row = dict[str, Any]
+EVERY_SECONDS = 5.0
+TOLD = "runs:told"
+"""What the last action came to, said once the page is made anew."""
+
 
 def show() -> None:
-    st.title("runs")
+    st.title("Runs")
+    st.caption(ASKED["runs"])
+    store = the_store()
+    rows = store.summaries()[::-1]
+    if not rows:
+        empty("This store holds no run yet.", "Open Arena, keep what the form says, press Start.")
+        return
+    if told := st.session_state.pop(TOLD, ""):
+        st.success(plain(told), icon=":material/check_circle:")
+    found = _filtered(rows)
+    if not found:
+        empty("No run is like that.", "Take a filter away, or look for another word.")
+        return
+    ids = _chosen(found)
+    chosen = [row for row in found if row["id"] in ids]
+    _actions(chosen, store)
+    _export(chosen or found, store, everything=not chosen)
+    if chosen:
+        _side_by_side([row["id"] for row in chosen], store)
+    running = [row["id"] for row in rows if row["state"] == "running"]
+    live(EVERY_SECONDS if running else None)(_watch)(running, store)
+
+
+def _watch(running: list[str], store: Store) -> None:
+    """The page is made anew when a run has ended."""
+    if running and any(not store.folder(run_id).is_locked() for run_id in running):
+        st.rerun()
+
+
+# --- which
+
+
+def _filtered(rows: list[Row]) -> list[Row]:
+    kinds, states = Counter(row.get("kind", "") for row in rows), Counter(row["state"] for row in rows)
+    words, instrument, state = st.columns([2, 3, 3], vertical_alignment="bottom")
+    text = words.text_input(
+        "Contains", key="runs:text", help="Words of a title, or the beginning of an id.", persist_state="session"
+    )
+    wanted_kinds = instrument.pills(
+        "Instrument",
+        [kind for kind in PAGES if kinds[kind]],
+        selection_mode="multi",
+        format_func=lambda kind: f"{PAGES[kind][0]} {kinds[kind]:,}",
+        key="runs:kinds",
+        persist_state="session",
+    )
+    wanted_states = state.pills(
+        "State",
+        sorted(states),
+        selection_mode="multi",
+        format_func=lambda name: f"{name} {states[name]:,}",
+        key="runs:states",
+        persist_state="session",
+    )
+    return [
+        row
+        for row in rows
+        if (not wanted_kinds or row.get("kind") in wanted_kinds)
+        and (not wanted_states or row["state"] in wanted_states)
+        and all(word in row["title"].lower() or row["id"].startswith(word) for word in text.lower().split())
+    ]
+
+
+def _chosen(rows: list[Row]) -> set[str]:
+    """Ticked in the table. Its name is made of the runs it shows: a tick never moves to another run."""
+    ids = [row["id"] for row in rows]
+    linked = query("run")
+    start = [ids.index(linked)] if linked in ids else []
+    if linked and not start:
+        st.error(plain(f"Run {linked[:80]!r} is not among these."), icon=":material/error:")
+    event: Any = st.dataframe(
+        _columns(rows),
+        key=f"runs:{digest(' '.join(ids))[:16]}",
+        on_select="rerun",
+        selection_mode="multi-row",
+        selection_default={"selection": {"rows": start, "columns": [], "cells": []}},
+        hide_index=True,
+        height=min(38 + 35 * len(rows), 420),
+        alt=f"Table of {len(rows)} runs; tick some to compare, export or delete them.",
+        column_config={
+            "what": st.column_config.TextColumn(width=300),
+            "progress": st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, width="small"),
+            "began": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
+            "time": st.column_config.NumberColumn("time (s)", format="%.0f"),
+        },
+    )
+    return {ids[place] for place in event.selection.rows if place < len(ids)}
+
+
+def _columns(rows: list[Row]) -> dict[str, list[Any]]:
+    return {
+        "what": [row["title"] or _why(row) for row in rows],
+        "seed": [row.get("seed") for row in rows],
+        "state": [row["state"] for row in rows],
+        "progress": [row.get("step", 0) / row["steps"] if row.get("steps") else 0.0 for row in rows],
+        "scores (% unless a unit is named)": [
+            "  ".join(f"{name} {scored(name, value)}" for name, value in row.get("headline", {}).items())
+            for row in rows
+        ],
+        "time": [row.get("seconds") for row in rows],
+        "began": [datetime.fromtimestamp(row["created"]) if "created" in row else None for row in rows],
+        "instrument": [row.get("kind", "") for row in rows],
+        "id": [row["id"] for row in rows],
+    }
+
+
+def _why(row: Row) -> str:
+    return str((row.get("error") or {}).get("message", ""))
+
+
+# --- what to do with them
+
+
+def _actions(chosen: list[Row], store: Store) -> None:
+    if not chosen:
+        st.caption("Tick runs to put them side by side, to go on with them, or to delete them. A heading sorts.")
+        return
+    ids = [row["id"] for row in chosen]
+    resumable = [row["id"] for row in chosen if row["state"] in ("interrupted", "failed")]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
+        if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
+            submit(store, ["runs", "resume", *resumable], title=f"resume {counted(len(resumable), 'run')}")
+            st.session_state[TOLD] = f"Going on with {counted(len(resumable), 'run')}, in a process of their own."
+            st.rerun()
+        verify = st.button("Verify", icon=":material/verified:", key="runs:verify", help="Checks every byte.")
+        if st.button("Delete …", icon=":material/delete:", key="runs:delete"):
+            _delete(ids, store)
+    if verify:
+        _verify(ids, store)
+
+
+def _verify(ids: list[str], store: Store) -> None:
+    with st.spinner("Checking every byte"):
+        found = {run_id: problems_of(store.folder(run_id)) for run_id in ids}
+    problems = [f"{run_id}: {problem}" for run_id, those in found.items() for problem in those]
+    if problems:
+        st.error("\n\n".join(map(plain, problems)), icon=":material/error:")
+    else:
+        st.success(f"{counted(len(ids), 'run')} checked: every byte is the one that was written.")
+
+
+@st.dialog("Delete for good?")
+def _delete(ids: list[str], store: Store) -> None:
+    st.write(f"{counted(len(ids), 'run')} with weights, curves and logs. This cannot be undone.")
+    st.code("\n".join(ids[:MOST]) + (f"\n… and {len(ids) - MOST} more" if len(ids) > MOST else ""), language=None)
+    keep, go = st.columns(2)
+    if keep.button("Keep them", width="stretch"):
+        st.rerun()
+    if go.button(f"Delete {counted(len(ids), 'run')}", type="primary", width="stretch"):
+        bar, busy = st.progress(0.0, text="Deleting"), []
+        for done, run_id in enumerate(ids):
+            try:
+                store.remove(store.folder(run_id))
+            except Busy:
+                busy.append(run_id)
+            except FileNotFoundError:
+                pass  # somebody else was faster
+            bar.progress((done + 1) / len(ids), text="Deleting")
+        kept = f" Still being written, and kept: {', '.join(busy)}." if busy else ""
+        st.session_state[TOLD] = f"Deleted {counted(len(ids) - len(busy), 'run')}.{kept}"
+        st.query_params.clear()
+        st.rerun()
+
+
+def _export(rows: list[Row], store: Store, *, everything: bool) -> None:
+    """Numbers of any selection; pages and pictures of what fits on one."""
+    ids = [row["id"] for row in rows]
+    name = f"runs-{digest(' '.join(ids))[:8]}"
+
+    def page() -> bytes:
+        runs, _ = beside(store, ids)
+        return runs_page(runs, "\n".join(f"whence runs show {run_id}" for run_id in ids))
+
+    def numbers() -> bytes:
+        return json.dumps(evaluated(store, rows)[0], indent=1).encode()
+
+    fits = not everything and len(rows) <= MOST
+    too_many = "" if fits else f"Tick 1 to {MOST} runs first."
+    no_browser = "" if browser() else "Needs Chromium, which was not found."
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"Export {'all' if everything else 'the'} {counted(len(rows), 'run')}", width="content")
+        for ending, make, problem in (
+            ("csv", lambda: as_csv(evaluated(store, rows)[0]), ""),
+            ("json", numbers, ""),
+            ("html", page, too_many),
+            ("png", lambda: picture_of(page()), too_many or no_browser),
+        ):
+            st.download_button(
+                ending.upper(),
+                data=make,
+                file_name=f"{name}.{ending}",
+                key=f"runs:export:{ending}",
+                on_click="ignore",
+                icon=":material/download:",
+                disabled=bool(problem),
+                help=problem or None,
+            )
+
+
+# --- side by side
+
+
+def _side_by_side(ids: Sequence[str], store: Store) -> None:
+    if len(ids) > MOST:
+        st.info(f"{len(ids)} runs are chosen; the first {MOST} are shown side by side.", icon=":material/info:")
+    runs, unreadable = beside(store, ids[:MOST])
+    for run_id, why in unreadable.items():
+        st.error(plain(f"{run_id} cannot be read: {why}"), icon=":material/error:")
+    if not runs:
+        return
+    for run in runs:
+        if "error" in run.status:
+            st.error(plain(f"{run.id} failed: {run.status['error']['message']}"), icon=":material/error:")
+    st.subheader("Side by side" if len(runs) > 1 else plain(runs[0].status["title"]))
+    markup(side_by_side(runs))
+    _curves(runs)
+    with st.expander("What was asked for"):
+        for run in runs:
+            st.caption(f"{run.id} · {duration(run.status['seconds'])} · {run.status['tokens']:,} tokens")
+            st.json(dict(run.spec), expanded=1)
+
+
+@st.fragment
+def _curves(runs: list[Beside]) -> None:
+    names = scores(runs)
+    if not names:
+        empty("None of these has been evaluated yet.")
+        return
+    name = st.selectbox("Score over steps", names, format_func=labelled)
+    if name:
+        draw(curves(runs, name), f"{labelled(name)} over training steps, {len(runs)} runs", f"runs:curve:{name}")

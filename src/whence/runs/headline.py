@@ -1,0 +1,17 @@
+"""The few numbers that a list of runs shows: shares, unless their names end with a unit in brackets."""
+
+from __future__ import annotations
+
+
+def is_share(name: str) -> bool:
+    return not name.endswith(")")
+
+
+def scored(name: str, value: float) -> str:
+    """As a table shows it; shares in percent."""
+    return f"{100 * value:.1f}" if is_share(name) else f"{value:.3g}"
+
+
+def labelled(name: str) -> str:
+    """With its unit."""
+    return f"{name} (%)" if is_share(name) else name
