@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 
+from whence.report.export import browser
 from whence.runs.store import Store
 
 PATIENCE_MS = 120_000
@@ -27,6 +28,11 @@ def until(holds: Callable[[], bool], seconds: float = 90) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
+
+
+def launched(playwright: Playwright) -> Browser:
+    """The browser of this machine."""
+    return playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
 
 
 class App:
@@ -147,6 +153,12 @@ class Visitor:
         field.fill(text)
         field.press("Enter")
         self.settled()
+
+    def tick(self, row: int) -> None:
+        """A row of a table of many, at its left end. The table is drawn, not built: it is clicked at a place."""
+        table = self.page.get_by_test_id("stDataFrame").first
+        table.scroll_into_view_if_needed()
+        table.click(position={"x": 16, "y": 35 + 35 * row + 17})
 
     def leave(self) -> None:
         self.context.close()

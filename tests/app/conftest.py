@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import sync_playwright
 
-from tests.app.browse import App, Visitor
-from whence.report.export import BROWSERS
+from tests.app.browse import App, Visitor, launched
+from whence.report.export import browser as found
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[object]:
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
+    if found() is None:
         if os.environ.get("CI"):
             pytest.fail("no Chromium was found: install one, the app must be used in a browser before it is shipped")
         pytest.skip("no Chromium was found; the app is not tested in a browser")
-    from playwright.sync_api import sync_playwright
-
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = launched(playwright)
         yield browser
         browser.close()
 

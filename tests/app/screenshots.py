@@ -7,20 +7,7 @@ All go to screenshots/; those that the README shows go to docs/ as well.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-
-from playwright.sync_api import sync_playwright
-
-from tests.app.browse import App, Visitor
-from whence.app.jobs import ALIVE, submit
-from whence.report.export import BROWSERS
-from whence.runs.kept import kept
-from whence.runs.store import Store
 
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "screenshots"

@@ -44,8 +44,9 @@ def live(seconds: float | None) -> Callable[[Callable[P, R]], Callable[P, R | No
     return lambda part: st.fragment(guarded(part), run_every=seconds)
 
 
+@st.cache_resource(show_spinner=False)
 def the_store() -> Store:
-    """The one that `whence app` was started with."""
+    """The one that `whence app` was started with. One for all pages: it remembers what it has read."""
     return Store()
 
 

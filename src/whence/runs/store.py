@@ -117,6 +117,8 @@ class Store:
         self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
         self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
         self.paces = self.root / "paces.json"
+        self._index: tuple[list[int], dict[str, dict[str, Any]]] = ([], {})
+        """Stamp and content of the index as it was last seen: whoever asks often does not read it again."""
 
     def folder(self, run_id: str) -> RunFolder:
         if not ID.fullmatch(run_id):
@@ -195,7 +197,7 @@ class Store:
         known = self._read_index()
         rows: dict[str, dict[str, Any]] = {}
         for run_id in self.ids():
-            stamp = _stamp(self.runs / run_id / "status.json")
+            stamp = _stamp(f"{self.runs}/{run_id}/status.json")  # a Path takes longer to make than to ask for
             row = known.get(run_id)
             rows[run_id] = row if row and row["stamp"] == stamp else self._summarise(run_id, stamp)
         if rows != known and self.root.is_dir():
@@ -205,11 +207,15 @@ class Store:
         return sorted(live, key=lambda row: (row.get("created", 0), row["id"]))
 
     def _read_index(self) -> dict[str, dict[str, Any]]:
-        try:
-            index = read_sealed(self.root / "index.json")
-            return index["runs"] if index.get("format") == FORMAT else {}
-        except (OSError, Corrupt):
-            return {}  # it is only a cache
+        path = self.root / "index.json"
+        stamp = _stamp(path)
+        if stamp != self._index[0]:
+            try:
+                index = read_sealed(path)
+                self._index = stamp, index["runs"] if index.get("format") == FORMAT else {}
+            except (OSError, Corrupt):
+                return {}  # it is only a cache
+        return self._index[1]
 
     def _summarise(self, run_id: str, stamp: list[int]) -> dict[str, Any]:
         try:
@@ -245,9 +251,9 @@ def _flock(handle: int, patience: float) -> bool:
             time.sleep(0.02)
 
 
-def _stamp(path: Path) -> list[int]:
+def _stamp(path: Path | str) -> list[int]:
     try:
-        stat = path.stat()
+        stat = os.stat(path)
     except OSError:
         return [0, 0, 0]
     return [stat.st_mtime_ns, stat.st_size, stat.st_ino]

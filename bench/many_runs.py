@@ -1,0 +1,33 @@
+"""A store of thousands of runs: one is trained, others are copies under other seeds and ids; each tenth has failed."""
+
+from __future__ import annotations
+
+import os
+
+from whence.arena.run import Run
+from whence.runs.execute import Conditions, execute
+from whence.runs.files import read_sealed, write_sealed
+from whence.runs.store import Store
+
+DOCUMENT = {
+    "model": {"d_model": 16, "heads": 2, "layers": 1},
+    "lengths": {"train_length": 8, "test_lengths": [16]},
+    "training": {"steps": 5},
+}
+
+
+def fill(store: Store, count: int) -> None:
+    first = Run.read(DOCUMENT)
+    execute(first, store, Conditions(threads=1))
+    status = read_sealed(store.folder(first.id).path / "status.json")
+    for seed in range(1, count):
+        run = Run.read({**DOCUMENT, "seed": seed})
+        folder = store.runs / run.id
+        folder.mkdir()
+        body = {"format": 1, "spec": run.document(), "streams": {}}
+        write_sealed(folder / "spec.json", body, durable=False)
+        end = {"state": "failed", "error": {"message": "made for a benchmark"}} if seed % 10 == 0 else {}
+        write_sealed(folder / "status.json", {**status, "id": run.id, "seed": seed, **end}, durable=False)
+        for name in ("metrics.jsonl", "log.jsonl", "model.safetensors"):
+            os.link(store.folder(first.id).path / name, folder / name)
+    assert len(store.ids()) == count
