@@ -70,13 +70,14 @@ format: $(VENV)/installed
 interop: $(PEERS)/installed
 	$(PEERS)/bin/python bench/interop.py
 
-bench: $(VENV)/installed bench-features
+bench: $(VENV)/installed browser bench-features
 	$(BIN)/python bench/loop.py
 	$(BIN)/python bench/store.py
 	$(BIN)/python bench/scan.py
 	$(BIN)/python bench/tasks.py
 	$(BIN)/python bench/arena.py
 	$(BIN)/python bench/fields.py
+	PYTHONPATH=. $(BIN)/python bench/app.py
 
 bench-features: $(PEERS)/installed
 	$(PEERS)/bin/python bench/features.py
