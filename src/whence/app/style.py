@@ -1,6 +1,12 @@
 """What Streamlit's own style leaves open. Pieces of reports are shown in the app as well: the classes are theirs."""
 
-STYLE = """<style>
+from whence.report.style import PIECES
+
+STYLE = (
+    "<style>.whence {"
+    + PIECES
+    + "}"
+    + """
 [data-testid="stMainBlockContainer"] { padding: 3.2rem clamp(1rem, 3vw, 2.5rem) 4rem; max-width: 84rem }
 [data-testid="stSidebar"] { width: 13rem !important; min-width: 0 }
 .whence { font-size: .95rem }
@@ -20,3 +26,4 @@ STYLE = """<style>
 .whence.empty p { margin: .3rem 0 0; opacity: .8 }
 .whence mark { color: inherit; border-radius: .2em; padding: 0 .1em }
 </style>"""
+)

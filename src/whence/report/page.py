@@ -103,7 +103,7 @@ def summary(table: Table) -> str:
     """The table itself, a row per encoding."""
     return (
         "<div class=scroll><table><tr><th>encoding<th>within (%)<th>verdict<th>beyond (%)<th>verdict"
-        "<th>gap<th>exact (%)<th>solved by<th>loss<th>each seed, 0–100 %<th>cost</tr>"
+        "<th>each seed, 0–100 %<th>gap<th>exact (%)<th>solved by<th>loss<th>cost</tr>"
         f"{''.join(_table_row(row) for row in table.rows)}</table></div>"
     )
 
@@ -142,30 +142,28 @@ def _table_row(row: Row) -> str:
     return (
         f"<tr><td>{swatch(row.encoding)}{html.escape(row.encoding)}{chosen}"
         f"<td class=n>{within}<td>{badge(row.verdict)}{failed}<td class=n>{beyond}<td>{badge(row.beyond_verdict)}"
-        f"<td class=n>{'' if row.gap is None else f'{100 * row.gap:.1f}'}<td class=n>{exact}"
+        f"<td>{_dots(row)}<td class=n>{'' if row.gap is None else f'{100 * row.gap:.1f}'}<td class=n>{exact}"
         f"<td class=n>{f'{row.within.solved} of {row.finished}' if row.within else ''}"
-        f"<td class=n>{f'{row.within.loss:.3f}' if row.within else ''}<td>{_dots(row)}<td class=cost>{speed}</tr>"
+        f"<td class=n>{f'{row.within.loss:.3f}' if row.within else ''}<td class=cost>{speed}</tr>"
     )
 
 
 def _dots(row: Row) -> str:
-    """Every seed: filled within training, hollow beyond it; the floor as a tick."""
+    """Every seed: filled within training, hollow beyond it; the floor as a tick. HTML, because the app shows no SVG."""
     if row.within is None:
         return ""
     colour = line_style(row.encoding)["color"]
-    shown = [(row.within, colour), *([(row.shown_beyond, "none")] if row.shown_beyond else [])]
+    shown = [(row.within, colour), *([(row.shown_beyond, "transparent")] if row.shown_beyond else [])]
     marks = "".join(
-        f'<circle cx="{6 + 128 * value:.1f}" cy="{8 + 9 * level}" r="3.5" fill="{fill}" stroke="{colour}" '
-        f'fill-opacity=".6"><title>{100 * value:.1f} %</title></circle>'
+        f'<i style="left:{100 * value:.1f}%;top:{25 + 50 * level}%;color:{colour};background:{fill}" '
+        f'title="{100 * value:.1f} %"></i>'
         for level, (score, fill) in enumerate(shown)
         for value in score.per_seed
     )
-    x = 6 + 128 * row.within.floor
     words = ", ".join(f"{100 * value:.1f}" for value in row.within.per_seed)
     return (
-        f'<svg width="140" height="26" role="img" aria-label="seeds within training: {words}">'
-        f'<line x1="6" x2="134" y1="13" y2="13" stroke="#ddd"/><line x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="24" '
-        f'stroke="#888" stroke-dasharray="2 2"/>{marks}</svg>'
+        f'<div class=seeds role=img aria-label="seeds within training: {words}">'
+        f'<b style="left:{100 * row.within.floor:.1f}%"></b>{marks}</div>'
     )
 
 
