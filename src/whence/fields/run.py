@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -82,7 +83,7 @@ class Run(RunSpec):
 
     def parameters(self) -> int:
         try:
-            return count_parameters(self.build_model("meta"))
+            return _parameters(self.data, self.model)
         except ValueError as error:
             raise UserError(str(error), field="model") from None
 
@@ -95,6 +96,12 @@ class Run(RunSpec):
 
     def job(self) -> FieldJob:
         return FieldJob(self)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters(data: DataChoice, model: FieldSpec) -> int:
+    """Forms and searches for a size ask for many models, again and again."""
+    return count_parameters(Run(data=data, model=model).build_model("meta"))
 
 
 class FieldJob(Job):
