@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -83,7 +84,7 @@ class Run(RunSpec):
 
     def parameters(self) -> int:
         try:
-            return _parameters(self.data, self.model)
+            return _parameters(self.data.model_dump_json(), self.model.model_dump_json())
         except ValueError as error:
             raise UserError(str(error), field="model") from None
 
@@ -99,9 +100,9 @@ class Run(RunSpec):
 
 
 @functools.lru_cache(maxsize=1024)
-def _parameters(data: DataChoice, model: FieldSpec) -> int:
+def _parameters(data: str, model: str) -> int:
     """Forms and searches for a size ask for many models, again and again."""
-    return count_parameters(Run(data=data, model=model).build_model("meta"))
+    return count_parameters(Run.read({"data": json.loads(data), "model": json.loads(model)}).build_model("meta"))
 
 
 class FieldJob(Job):

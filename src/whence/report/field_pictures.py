@@ -92,14 +92,14 @@ def difference_map(found: Tensor, most: float) -> go.Figure:
         zmin=0,
         zmax=max(most, 1),
         colorscale="Cividis",
-        colorbar={"title": {"text": "levels of 255", "side": "right"}, "thickness": 14},
+        colorbar={"title": {"text": "levels of 255", "side": "top"}, "thickness": 14, "orientation": "h", "y": -0.28},
         hovertemplate="%{z:.1f} levels of 255<extra></extra>",
     )
     hidden = {"visible": False, "constrain": "domain"}
     figure.update_layout(
         xaxis=hidden,
         yaxis={**hidden, "autorange": "reversed", "scaleanchor": "x"},
-        height=380,
-        margin={"l": 0, "r": 0, "t": 10, "b": 10},
+        height=420,
+        margin={"l": 0, "r": 0, "t": 10, "b": 80},
     )
     return figure
