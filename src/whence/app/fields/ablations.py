@@ -12,7 +12,7 @@ from whence.app import sweeps
 from whence.app.address import switch
 from whence.app.fields.asked import FormAblation
 from whence.app.jobs import job_about
-from whence.app.parts import draw, findings, plain, table
+from whence.app.parts import draw, findings, table
 from whence.fields.ablation import Ablation
 from whence.fields.run import Run
 from whence.fields.table import Table, tabulate
@@ -49,7 +49,7 @@ def _results(spec: Ablation, runs: list[Run], store: Store) -> None:
     table(list(map(html.escape, columns)), [list(map(html.escape, row)) for row in rows], label="variants")
     if not any(row.cost for row in found.rows):
         st.caption("Time and memory are measured when all runs have finished.")
-    draw(quality_by_variant(found), plain(f"PSNR of every variant: {found.title}"), f"variants:{found.title}")
+    draw(quality_by_variant(found), f"PSNR of every variant: {found.title}", f"variants:{found.title}")
 
 
 def _costs(spec: Ablation, store: Store) -> dict[str, dict[str, float]]:
