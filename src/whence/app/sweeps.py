@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -43,6 +43,10 @@ class Sweep(Generic[S]):
     planned: Callable[[S, Store], list[Any]] = lambda spec, store: runs_of(spec)
     presets: Presets | None = None
     start: dict[str, Any] | None = None
+    form_spec: type[S] | None = None
+    """What the form reads, where it may ask for less than the command line."""
+    where: Mapping[str, str] = field(default_factory=dict)
+    """What an address needs to lead to results, beside the comparison's name."""
 
 
 def runs_of(spec: Any) -> list[RunSpec]:
@@ -54,17 +58,22 @@ def runs_of(spec: Any) -> list[RunSpec]:
 def new(sweep: Sweep[S], store: Store) -> None:
     """The form, and the button that starts it."""
     filled = form(
-        sweep.spec, sweep.name, sweep.words, first=sweep.first, presets=sweep.presets, plan="plan", start=sweep.start
+        sweep.form_spec or sweep.spec,
+        sweep.name,
+        sweep.words,
+        first=sweep.first,
+        presets=sweep.presets,
+        plan="plan",
+        start=sweep.start,
     )
     if filled.spec is not None:
         st.caption(f"{counted(len(runs_of(filled.spec)), 'run')}. What the store has already is not run again.")
     if st.button("Start", type="primary", disabled=filled.spec is None, icon=":material/play_arrow:") and filled.spec:
         store.prepare()
         name = keep(sweep.name, filled.spec, store).stem
-        submit(
-            store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name, where={"comparison": name}
-        )
-        st.query_params["comparison"] = name
+        where = {**sweep.where, "comparison": name}
+        submit(store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name, where=where)
+        st.query_params.update(where)
         st.rerun()
 
 

@@ -238,7 +238,7 @@ def _ablate(arguments: list[str]) -> int:
     again = shlex.join(["whence", "fields", "ablate", "--config", str(keep("fields", spec, store)), *elsewhere(store)])
     runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
     _, outcome = run_specs(runs, engine)
-    table = tabulate(f"{spec.axis}, {spec.data}, {spec.training.steps} steps", plan, store, outcome.ends)
+    table = tabulate(spec.title, plan, store, outcome.ends)
     if engine.json_:
         print_json({**table.to_json(), "runs": outcome.ends, "again": again})
         return leave(outcome)
@@ -249,21 +249,9 @@ def _ablate(arguments: list[str]) -> int:
 
 
 def print_ablation(table: Table) -> None:
-    scales = next((row.scales for row in table.rows if row.metrics), [])
-    rows = []
-    for row in table.rows:
-        cells = []
-        for scale in scales:
-            mean, between = row.mean(scale), row.interval(scale) if row.metrics else None
-            cells.append(
-                "–" if mean is None else f"{mean:.2f}" + (f" [{between[0]:.2f}, {between[1]:.2f}]" if between else "")
-            )
-        times = [f"{row.cost[name]:.1f}" if row.cost else "–" for name in ("encode", "decode", "memory")]
-        chosen = row.mean(scales[0], "validation") if scales else None
-        known = "–" if chosen is None else f"{chosen:.2f}"
-        rows.append([row.name, known, *cells, f"{row.parameters:,}", *times, str(len(row.metrics))])
-    columns = ["variant", "validation ×1", *(f"test ×{scale}" for scale in scales), "parameters"]
-    columns += ["encode ms", "decode ms", "MiB", "seeds"]
+    from whence.report.field_ablation import cells
+
+    columns, rows = cells(table)
     print_table(f"PSNR (dB) of the field on signals never trained on: {table.title}", columns, rows)
     for line in table.findings:
         print(f"  {line}")

@@ -41,6 +41,10 @@ class Ablation(Spec):
     model: AblatedSpec = AblatedSpec()
     training: AblationTraining = AblationTraining()
 
+    @property
+    def title(self) -> str:
+        return f"{self.axis}, {self.data}, {self.training.steps} steps"
+
     def variants(self) -> dict[str, dict[str, Any]]:
         """By name, the fields of the model that differ. The first is what the others are held against."""
         if self.axis == "lps":
@@ -86,10 +90,14 @@ class Ablation(Spec):
             }
         )
 
-    def plan(self) -> dict[str, list[Run]]:
+    def runs(self) -> dict[str, list[Run]]:
         """By variant, one run per seed."""
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        found = {name: [self._run(fields, seed) for seed in seeds] for name, fields in self.variants().items()}
+        return {name: [self._run(fields, seed) for seed in seeds] for name, fields in self.variants().items()}
+
+    def plan(self) -> dict[str, list[Run]]:
+        """The same, after a look whether they can be run: their data are there, and the models possible."""
+        found = self.runs()
         for runs in found.values():
             runs[0].check()
         return found

@@ -41,9 +41,9 @@ def read(source: str | Path | bytes | BinaryIO, name: str = "") -> Tensor:
     return torch.from_numpy(values).expand(3, -1, -1).contiguous()
 
 
-def measured(source: str | Path) -> tuple[int, int]:
+def measured(source: str | Path | bytes, name: str = "") -> tuple[int, int]:
     """Height and width as stored, by the header alone."""
-    return _opened(source, "", size)
+    return _opened(source, name, size)
 
 
 def _opened(source: str | Path | bytes | BinaryIO, name: str, look: Callable[[bytes], T]) -> T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -82,7 +84,7 @@ class Run(RunSpec):
 
     def parameters(self) -> int:
         try:
-            return count_parameters(self.build_model("meta"))
+            return _parameters(self.data.model_dump_json(), self.model.model_dump_json())
         except ValueError as error:
             raise UserError(str(error), field="model") from None
 
@@ -95,6 +97,12 @@ class Run(RunSpec):
 
     def job(self) -> FieldJob:
         return FieldJob(self)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters(data: str, model: str) -> int:
+    """Forms and searches for a size ask for many models, again and again."""
+    return count_parameters(Run.read({"data": json.loads(data), "model": json.loads(model)}).build_model("meta"))
 
 
 class FieldJob(Job):

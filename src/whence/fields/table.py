@@ -28,8 +28,8 @@ class Row:
     failed: Mapping[str, str]
     parameters: int
     cost: Mapping[str, float]
-    """Milliseconds to encode one signal, and to decode it at its own resolution, and MiB to encode it; empty where none
-    finished"""
+    """Milliseconds to encode one signal, and to decode it at its own resolution, and MiB to encode it; empty where that
+    was not measured"""
 
     def quality(self, scale: str, split: str = "test", output: str = "field") -> dict[int, float]:
         """PSNR by seed."""
@@ -101,15 +101,29 @@ class Table:
         return {"title": self.title, "findings": self.findings, "rows": [row.to_json() for row in self.rows]}
 
 
-def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str]) -> Table:
-    return Table(title, tuple(_row(name, runs, store, ends) for name, runs in plan.items()))
+def tabulate(
+    title: str,
+    plan: Mapping[str, Sequence[Run]],
+    store: Store,
+    ends: Mapping[str, str] = {},
+    costs: Mapping[str, Mapping[str, float]] | None = None,
+) -> Table:
+    """costs: by variant, where they were measured before; else each takes a process of its own, and seconds."""
+    return Table(title, tuple(_row(name, runs, store, ends, costs) for name, runs in plan.items()))
 
 
-def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
+def _row(
+    name: str,
+    runs: Sequence[Run],
+    store: Store,
+    ends: Mapping[str, str],
+    costs: Mapping[str, Mapping[str, float]] | None,
+) -> Row:
     metrics, failed = latest(store, runs, ends)
     done = next((run for run in runs if run.seed in metrics), None)
-    cost = _cost(store, done) if done is not None else {}
-    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].parameters(), cost)
+    if costs is None:
+        costs = {} if done is None else {name: _cost(store, done)}
+    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].parameters(), costs.get(name, {}))
 
 
 def _cost(store: Store, run: Run) -> dict[str, float]:

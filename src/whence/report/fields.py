@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,19 +13,20 @@ from whence.fields.analysis import Analysis
 from whence.fields.cost import crossing
 from whence.fields.examples import as_pictures
 from whence.fields.run import Run
+from whence.report.field_pictures import pictures_table
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
-
-WIDE, FEW, NARROW = 176, 5, 128
-"""Of one picture on the page, in CSS pixels: where there are few beside each other, and where there are more."""
 
 
 def analysis_page(run: Run, found: Analysis, status: Mapping[str, Any], again: str) -> bytes:
     numbers = found.numbers
     parts = _head(run, findings(numbers))
-    parts += ["<h2>Pictures never trained on</h2>", _pictures(found.pictures)]
+    parts += ["<h2>Pictures never trained on</h2>", pictures_table(found.pictures)]
     parts += _neighbours(numbers["neighbours"], found.pictures.get("original", []))
-    parts += ["<h2>Quality by scale</h2>", plot(_scales(status["latest"]["test"]["scales"]), "scales", True)]
+    parts += [
+        "<h2>Quality by scale</h2>",
+        plot(quality_over_scales(status["latest"]["test"]["scales"]), "scales", True),
+    ]
     parts += ["<h2>What the field rests on</h2>", plot(_robustness(numbers), "robust", False)]
     parts += ["<h2>What each position token contributes</h2>", plot(_contributions(numbers["pruning"]), "lps", False)]
     return shell(_title(run), [*parts, *regenerate(again, run.document())])
@@ -60,14 +59,14 @@ def run_page(
         f"<p>{facts['parameters']:,} parameters · {facts['encode']:.1f} ms to encode a signal, "
         f"{facts['decode']:.1f} ms to decode it at its own size (one thread)</p>"
     )
-    parts += ["<h2>Quality by scale, on signals never trained on</h2>", _quality_table(scales)]
-    parts.append(plot(_scales(scales), "scales", True))
+    parts += ["<h2>Quality by scale, on signals never trained on</h2>", quality_table(scales)]
+    parts.append(plot(quality_over_scales(scales), "scales", True))
     if shown.ndim == 3:
-        parts += ["<h2>Signals never trained on</h2>", plot(_curves(columns, shown), "curves", False)]
+        parts += ["<h2>Signals never trained on</h2>", plot(curves(columns, shown), "curves", False)]
     else:
         pictures = {name: list(values) for name, values in as_pictures(dict(columns)).items()}
-        parts += ["<h2>Pictures never trained on</h2>", _pictures(pictures)]
-    parts += ["<h2>As it was trained</h2>", plot(_learning(evaluations), "learning", False)]
+        parts += ["<h2>Pictures never trained on</h2>", pictures_table(pictures)]
+    parts += ["<h2>As it was trained</h2>", plot(learning_curve(evaluations), "learning", False)]
     if cost:
         parts += ["<h2>Time and memory by number of tokens</h2>", f"<p class=note>{html.escape(faster_from(cost))}</p>"]
         parts.append(plot(_by_tokens(cost, "ms", "milliseconds to encode"), "time", False))
@@ -90,7 +89,7 @@ def results(scales: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _quality_table(scales: Mapping[str, Any]) -> str:
+def quality_table(scales: Mapping[str, Any]) -> str:
     names = list(dict.fromkeys(name for made in scales.values() for name in made))
     head = "".join(f"<th>{html.escape(name)}" for name in names)
     body = ""
@@ -106,7 +105,7 @@ def _cell(found: Mapping[str, Any] | None) -> str:
     return f"{found['psnr']:.2f}" + (f" · {found['ssim']:.3f}" if found.get("ssim") is not None else "")
 
 
-def _curves(columns: Mapping[str, Tensor], shown: Tensor) -> go.Figure:
+def curves(columns: Mapping[str, Tensor], shown: Tensor) -> go.Figure:
     """The first signal of one axis, its first channel."""
     figure = figure_of("place", "value")
 
@@ -122,7 +121,7 @@ def _curves(columns: Mapping[str, Tensor], shown: Tensor) -> go.Figure:
     return figure
 
 
-def _learning(evaluations: Sequence[Mapping[str, Any]]) -> go.Figure:
+def learning_curve(evaluations: Sequence[Mapping[str, Any]]) -> go.Figure:
     figure = figure_of("step", "PSNR (dB) of the field, ×1")
     for place, split in enumerate(("validation", "test")):
         values = [next(iter(e["metrics"][split]["scales"].values()))["field"]["psnr"] for e in evaluations]
@@ -182,18 +181,6 @@ def findings(numbers: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _pictures(columns: Mapping[str, Sequence[Tensor]]) -> str:
-    if not columns:
-        return "<p class=note>Not a picture.</p>"
-    head = "".join(f"<th>{html.escape(name)}" for name in columns)
-    width = WIDE if len(columns) <= FEW else NARROW
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_image(picture, name, width)}" for picture, name in zip(row, columns, strict=True))
-        for row in zip(*columns.values(), strict=True)
-    )
-    return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
-
-
 def _neighbours(nearest: Sequence[int], originals: Sequence[Tensor]) -> list[str]:
     """For every signal, in words, the one whose position tokens are most like its own."""
     if not originals:
@@ -202,17 +189,7 @@ def _neighbours(nearest: Sequence[int], originals: Sequence[Tensor]) -> list[str
     return ["<h2>Nearest neighbours by mean position token</h2>", f"<p class=note>signal → nearest: {told}</p>"]
 
 
-def _image(picture: Tensor, name: str, width: int) -> str:
-    from PIL import Image
-
-    values = (picture.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous().numpy()
-    buffer = io.BytesIO()
-    Image.fromarray(values).save(buffer, "PNG")
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img width={width} height={width} alt="{html.escape(name)}" src="data:image/png;base64,{data}">'
-
-
-def _scales(scales: Mapping[str, Any]) -> go.Figure:
+def quality_over_scales(scales: Mapping[str, Any]) -> go.Figure:
     figure = figure_of("scale", "PSNR (dB)")
     names = list(dict.fromkeys(name for found in scales.values() for name in found))
     for place, name in enumerate(names):

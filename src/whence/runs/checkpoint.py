@@ -59,18 +59,23 @@ def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any
     tensors = safetensors.torch.load_file(path)
     with safetensors.safe_open(path, "pt") as file:
         facts = json.loads(file.metadata()["facts"])
-    shapes = {key: value.shape for key, value in _under("model/", tensors).items()}
+    shapes = {key: value.shape for key, value in weights_in(tensors).items()}
     if shapes != {key: value.shape for key, value in state.items()}:
         raise Corrupt(path, "holds another model's tensors")
     return tensors, facts
 
 
 def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    model.load_state_dict(_under("model/", tensors))
+    model.load_state_dict(weights_in(tensors))
     for name, parameter in model.named_parameters():
         slots = _under(f"optimizer/{name}/", tensors)
         if slots:  # a parameter that has had no gradient yet has no state
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in slots.items()}
+
+
+def weights_in(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The model's own, of all that a checkpoint holds."""
+    return _under("model/", tensors)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

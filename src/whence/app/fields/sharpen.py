@@ -1,0 +1,134 @@
+"""A signal that is never trained on, as the model shows it now and as it did before: training to watch."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+import streamlit as st
+import torch
+from torch import Tensor
+
+from whence.app.memory import Latest
+from whence.app.parts import draw, markup, plain
+from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.measures import psnr
+from whence.fields.model import FieldModel
+from whence.fields.run import Run
+from whence.fields.stored import load
+from whence.report.field_pictures import data_uri
+from whence.report.fields import curves
+from whence.runs.checkpoint import NAME, found, read, weights_in
+from whence.runs.files import Corrupt
+from whence.runs.store import Store
+
+RUNS, STEPS, STRIP = 16, 64, 8
+"""In memory: runs, and steps of each. Shown: steps."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the model made of the example after so many steps."""
+
+    step: int
+    columns: dict[str, Tensor]
+    quality: dict[str, float]
+    """By output, PSNR in dB"""
+
+
+def show(run: Run, store: Store, *, finished: bool) -> None:
+    """The latest, and a strip of what came before."""
+    known = _history(run, store, finished=finished)
+    if not known:
+        st.caption("The first picture comes with the first checkpoint, after a few seconds of training.")
+        return
+    now = known[-1]
+    told = ", ".join(f"{output} {value:.1f} dB PSNR" for output, value in now.quality.items())
+    st.markdown(plain(f"Step {now.step:,} of {run.training.steps:,}: {told}, on a signal never trained on."))
+    _, x = _example(run)
+    if x.ndim == 3:
+        draw(curves(now.columns, x), f"The true signal and the model's at step {now.step}", f"signal:{run.id}")
+        return
+    _gallery(
+        [
+            (values, name if finished or name not in now.quality else f"{name} now")
+            for name, values in now.columns.items()
+        ],
+        11,
+    )
+    if len(known) > 1:
+        st.caption("The field, as it was trained")
+        _gallery([(seen.columns["field"], _caption(seen)) for seen in _spread(known)], 7)
+
+
+def _caption(seen: Seen) -> str:
+    return f"step {seen.step:,}: {seen.quality['field']:.1f} dB"
+
+
+def _spread(known: list[Seen]) -> list[Seen]:
+    """A few of them, from first to last."""
+    if len(known) <= STRIP:
+        return known
+    return [known[round(place * (len(known) - 1) / (STRIP - 1))] for place in range(STRIP)]
+
+
+def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
+    """width: of one picture, in rem."""
+    pictures = as_pictures({"original": shown[0][0], **{str(place): one for place, (one, _) in enumerate(shown)}})
+    figures = "".join(
+        f'<figure style="margin:0"><img alt="{html.escape(said)}" src="{data_uri(pictures[str(place)][0])}"'
+        f' style="width:{width}rem;max-width:42vw;image-rendering:pixelated;border-radius:.3rem">'
+        f"<figcaption class=note>{html.escape(said)}</figcaption></figure>"
+        for place, (_, said) in enumerate(shown)
+    )
+    markup(f'<div style="display:flex;flex-wrap:wrap;gap:.8rem">{figures}</div>')
+
+
+def _history(run: Run, store: Store, *, finished: bool) -> list[Seen]:
+    memory = _memory()
+    known = memory.get(run.id) or memory.put(run.id, {})
+    if finished and run.training.steps not in known:
+        known[run.training.steps] = _seen(load(store, run.id)[0], run, run.training.steps)
+    elif not finished:
+        _look(run, store, known)
+    if len(known) > STEPS:
+        for step in sorted(known)[1:-1:2]:
+            known.pop(step, None)
+    return [known[step] for step in sorted(known)]
+
+
+def _look(run: Run, store: Store, known: dict[int, Seen]) -> None:
+    """At the newest checkpoint that is still there when it is read."""
+    folder = store.folder(run.id).path
+    for path in found(folder) if folder.is_dir() else ():
+        step = int(path.name.split("-")[1]) if NAME.fullmatch(path.name) else -1
+        if step in known:
+            return
+        model = run.build_model("cpu").eval()
+        try:
+            tensors, _ = read(path, model)
+        except (OSError, Corrupt):  # training goes on, and takes the old ones away
+            continue
+        model.load_state_dict(weights_in(tensors))
+        known[step] = _seen(model, run, step)
+        return
+
+
+def _seen(model: FieldModel, run: Run, step: int) -> Seen:
+    signals, x = _example(run)
+    columns = side_by_side(model, signals, x)
+    outputs = [name for name in columns if name in ("field", "render")]
+    return Seen(step, columns, {name: float(psnr(columns[name].clamp(0, 1), signals)) for name in outputs})
+
+
+@st.cache_resource(show_spinner="Looking for an example", max_entries=64)
+def _example(run: Run) -> tuple[Tensor, Tensor]:
+    """Always the same: the one of a few with the strongest contrast, as (1, channels, *size)."""
+    signals, x = drawn(run, SHOWN)
+    place = int(torch.argmax(signals.flatten(1).std(1)))
+    return signals[place : place + 1], x[place : place + 1]
+
+
+@st.cache_resource(show_spinner=False)
+def _memory() -> Latest[str, dict[int, Seen]]:
+    return Latest(RUNS)

@@ -1,0 +1,129 @@
+"""Train a field: fill in the form, watch a picture sharpen, read how well it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from torch import Tensor
+
+from whence.app.address import addressed, switch
+from whence.app.fields import sharpen
+from whence.app.fields.asked import FormRun
+from whence.app.fields.trained import Trained, field_runs, model_of
+from whence.app.forms import form
+from whence.app.jobs import ALIVE, Job, job_about, jobs, submit
+from whence.app.navigation import link
+from whence.app.parts import draw, empty, findings, guarded, live, markup
+from whence.app.progress import Standing, controls, is_running, show_progress, standings
+from whence.app.sweeps import EVERY_SECONDS
+from whence.errors import UserError
+from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.run import Run
+from whence.report.field_pictures import pictures_table
+from whence.report.fields import curves, learning_curve, quality_over_scales, quality_table, results
+from whence.runs.store import Store
+
+NEW, RESULTS = "New", "Results"
+COMMAND = ["fields", "train"]
+OFTEN = ["--checkpoint-seconds", "5"]
+"""So that there is something to watch."""
+
+
+def show(store: Store) -> None:
+    if switch("fields", "part", [NEW, RESULTS]) == RESULTS:
+        _results(store)
+    else:
+        _new(store)
+
+
+def _new(store: Store) -> None:
+    filled = form(
+        FormRun, "fields-train", COMMAND, first=("data", "steps", "lps", "mixer", "hyponet", "seed"), plan="check"
+    )
+    run = filled.spec
+    if run is not None:
+        st.caption(f"{run.parameters():,} parameters. What the store has already is not run again.")
+    if st.button("Start", type="primary", disabled=run is None, icon=":material/play_arrow:") and run is not None:
+        where = {"view": "Train", "part": RESULTS, "training": run.id}
+        title = f"{' · '.join(run.labels().values())}, {run.training.steps:,} steps"
+        submit(store, [*COMMAND, *OFTEN], filled.document, title=title, about=run.id, where=where)
+        st.query_params.update(where)
+        st.rerun()
+
+
+def _results(store: Store) -> None:
+    runs = {**_asked_for(store), **field_runs(store)}
+    if not runs:
+        empty("No field has been trained in this store yet.", "Fill in the form under “New” and press Start.")
+        return
+    chosen = addressed(
+        "fields",
+        "training",
+        list(runs),
+        next(iter(runs)),
+        lambda key: st.selectbox("Run", list(runs), key=key, format_func=lambda run_id: runs[run_id].label),
+    )
+    run, job = runs[chosen].run, job_about(store, chosen)
+    alive = _is_alive(standings([run], store), job)
+    live(EVERY_SECONDS if alive else None)(_watch)(run, store, job, alive)
+    if standings([run], store)[0].state == "finished":
+        guarded(_quality)(run, store)
+    with st.expander("What was asked for"):
+        st.json(run.document(), expanded=1)
+
+
+def _asked_for(store: Store) -> dict[str, Trained]:
+    """Runs of which there is nothing but a job: it waits, or it could not begin."""
+    found = {}
+    for job in jobs(store, *COMMAND):
+        try:
+            run = FormRun.read(job.asked()["config"])
+        except UserError:
+            continue
+        found[run.id] = Trained(run, {"state": job.state})
+    return found
+
+
+def _watch(run: Run, store: Store, job: Job | None, alive: bool) -> None:
+    """Made anew while it runs; the whole page, when that ends or begins."""
+    found = standings([run], store)
+    finished = found[0].state == "finished"
+    if not finished:
+        show_progress(found, job)
+    controls(job, run.id)
+    guarded(sharpen.show)(run, store, finished=finished)
+    if _is_alive(found, job) != alive:
+        st.rerun()
+
+
+def _is_alive(found: list[Standing], job: Job | None) -> bool:
+    return (job is not None and job.state in ALIVE) or is_running(found)
+
+
+def _quality(run: Run, store: Store) -> None:
+    """What a finished run came to, in the pieces of its report."""
+    folder = store.folder(run.id)
+    scales = folder.status()["latest"]["test"]["scales"]
+    if run.build_model("meta").channels == 3:
+        link("fields", "Render a picture with this run", view="Render", run=run.id)
+    st.subheader("Quality by scale")
+    st.caption("On signals never trained on.")
+    findings(results(scales))
+    markup(quality_table(scales))
+    draw(quality_over_scales(scales), "PSNR by scale, beside interpolation and a fitted kernel", f"scales:{run.id}")
+    st.subheader("As it was trained")
+    draw(learning_curve(folder.evaluations()), "PSNR of the field over training steps", f"learning:{run.id}")
+    st.subheader("Signals never trained on")
+    columns, x = _side_by_side(run, store.root, tuple(folder.stamp()))
+    if x.ndim == 3:
+        draw(curves(columns, x), "A true signal, and what the model makes of it", f"curves:{run.id}")
+    else:
+        markup(pictures_table({name: list(values) for name, values in as_pictures(columns).items()}))
+
+
+@st.cache_resource(show_spinner="Making pictures", max_entries=16)
+def _side_by_side(run: Run, root: Path, stamp: Any) -> tuple[dict[str, Tensor], Tensor]:
+    signals, x = drawn(run, SHOWN)
+    return side_by_side(model_of(Store(root), run), signals, x), x

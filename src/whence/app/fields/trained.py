@@ -1,0 +1,72 @@
+"""Field runs that the store has, and their models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from whence.errors import UserError
+from whence.fields.data.base import Data
+from whence.fields.model import FieldModel
+from whence.fields.run import Run
+from whence.fields.stored import load
+from whence.runs.files import Corrupt
+from whence.runs.spec import load_run_spec
+from whence.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run as lists show it."""
+
+    run: Run
+    summary: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        data, *parts = self.run.labels().values()
+        state = [] if self.summary["state"] == "finished" else [self.summary["state"]]
+        steps = f"{self.run.training.steps:,} steps"
+        return " · ".join([data, steps, *state, *parts, f"seed {self.run.seed}", self.run.id])
+
+    @property
+    def of_pictures(self) -> bool:
+        """In colour, as pictures that somebody brings are."""
+        data: Data = self.run.data.build()
+        return data.axes == 2 and data.channels == 3
+
+    @property
+    def renders(self) -> bool:
+        return self.run.model.render_width > 0
+
+
+def field_runs(store: Store) -> dict[str, Trained]:
+    """By id, the latest first. What cannot be read is left to the page of all runs."""
+    found = {}
+    for summary in reversed(store.summaries()):
+        if summary.get("kind") == Run.kind and (run := _spec(store.root, summary["id"])) is not None:
+            found[summary["id"]] = Trained(run, summary)
+    return found
+
+
+@st.cache_resource(show_spinner=False, max_entries=2048)
+def _spec(root: Path, run_id: str) -> Run | None:
+    """An id names what it says, so that this never changes."""
+    try:
+        run = load_run_spec(Store(root).folder(run_id).spec_document())
+    except (OSError, Corrupt, UserError):
+        return None
+    return run if isinstance(run, Run) else None
+
+
+def model_of(store: Store, run: Run) -> FieldModel:
+    return _model(store.root, run.id, tuple(store.folder(run.id).stamp()))
+
+
+@st.cache_resource(show_spinner="Loading the model", max_entries=16)
+def _model(root: Path, run_id: str, stamp: Any) -> FieldModel:
+    """stamp: a run that was deleted and trained again is read again."""
+    return load(Store(root), run_id)[0]

@@ -1,0 +1,189 @@
+"""Fields as a person uses them: bring a picture, enlarge it, compare; train one and watch; vary a part of the model."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Locator, expect
+
+from tests.app.browse import App, Visitor, until
+from tests.app.fields import saved, trained, waves
+from whence.fields.run import Run
+
+
+@pytest.fixture(scope="module")
+def run(app: App) -> Run:
+    return trained(app)
+
+
+def upload(visitor: Visitor, name: str, data: bytes, kind: str = "image/png") -> None:
+    visitor.page.locator('input[type="file"]').set_input_files({"name": name, "mimeType": kind, "buffer": data})
+
+
+def divider(visitor: Visitor) -> Locator:
+    return visitor.page.get_by_role("slider", name=re.compile("^divider"))
+
+
+def test_without_a_run_the_page_says_what_to_do(visitor: Visitor) -> None:
+    visitor.open("fields")
+    visitor.sees("No field of colour pictures has been trained in this store yet.")
+
+
+def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor, run: Run) -> None:
+    page = visitor.page
+    visitor.open("fields?size=64")
+    visitor.sees("This run was not trained on it.")
+    upload(visitor, "waves.png", saved(Image.fromarray(waves())))
+    visitor.sees("waves.png: 96×64 points.")
+    visitor.sees("48×32 → 64×43 points")
+    visitor.sees(re.compile(r"(closer to the original, by|a tie).*render \d+\.\d\d dB PSNR, 0?\.\d+ SSIM; bicubic"))
+
+    line = page.locator(".line")
+    before = line.evaluate("line => line.style.left")
+    divider(visitor).focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    expect(divider(visitor)).to_have_value("45")
+    assert line.evaluate("line => line.style.left") != before
+
+    size = page.get_by_role("slider", name="Size of the longer side (points)")
+    size.focus()
+    page.keyboard.press("ArrowRight")
+    visitor.sees("48×32 → 80×53 points")
+    assert "size=80" in page.url
+    expect(divider(visitor)).to_have_value("45")  # what one has set stays
+
+    page.get_by_role("radio", name="as it is").click()
+    visitor.sees("No larger than what the model was given")
+    page.get_by_text("Larger", exact=True).click()
+    visitor.press("Render at 384")
+    visitor.sees("96×64 → 384×256 points")
+    visitor.sees("There is no truth to hold this against")
+    with page.expect_download() as started:
+        page.get_by_role("button", name="Download as PNG").click()
+    assert started.value.suggested_filename == "render-384x256.png"
+    with Image.open(started.value.path()) as picture:
+        assert (picture.format, picture.size) == ("PNG", (384, 256))
+
+    page.get_by_role("radio", name="side by side").click()
+    expect(page.get_by_role("img", name="bicubic")).to_be_visible()
+    expect(divider(visitor)).to_be_hidden()
+
+
+def test_an_address_leads_back_to_what_was_shown(visitor: Visitor, run: Run) -> None:
+    visitor.open(f"fields?run={run.id}&picture=rocket&given=quartered&output=field&size=96")
+    visitor.sees(re.compile("→ 96×64 points, field"))
+    expect(visitor.page.get_by_role("radio", name="quartered")).to_be_checked()
+    visitor.page.get_by_role("radio", name="halved").click()
+    visitor.sees(re.compile("128×86 → 96×64"))
+    assert "given=halved" in visitor.page.url
+    visitor.page.reload()
+    visitor.sees(re.compile("128×86 → 96×64"))
+
+
+TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>", "%00", "f" * 3000, "1e9", "[a](b)"]
+
+
+@pytest.mark.parametrize("name", ["run", "picture", "given", "output", "size", "view"])
+def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: Run, name: str) -> None:
+    before = sorted(app.store.root.parent.rglob("*"))
+    for value in TAMPERED[: None if name == "run" else 2]:
+        visitor.open(f"fields?size=64&{name}={quote(value)}" if name != "size" else f"fields?size={quote(value)}")
+        visitor.sees(re.compile(f"The address asks for {name}"))
+        visitor.sees(re.compile("→ .* points"))
+        assert visitor.page.title() != "taken"
+    assert sorted(app.store.root.parent.rglob("*")) == before
+
+
+def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: Run) -> None:
+    visitor.open("fields?view=Train&part=Results&training=../../x")
+    visitor.sees(re.compile("The address asks for training"))
+    visitor.sees("Quality by scale")
+    visitor.open("fields?view=Ablations&part=Results&comparison=../../x")
+    visitor.sees("No comparison has been started in this store yet.")
+
+
+def test_a_form_cannot_name_files(visitor: Visitor) -> None:
+    visitor.open("fields?view=Train&part=New")
+    box = visitor.page.get_by_role("combobox", name="data")
+    for value in ("/etc", "folder:path=/etc", "mine.npy", "emoji:font=/etc/passwd"):
+        box.click()
+        box.fill(value)
+        box.press("Enter")
+        visitor.settled()
+        visitor.sees(re.compile("the app opens no files that a form names"))
+        expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
+
+
+def step(visitor: Visitor) -> int:
+    told = visitor.sees(re.compile(r"^Step [\d,]+ of .*dB PSNR")).inner_text()
+    return int(told.split()[1].replace(",", ""))
+
+
+def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> None:
+    visitor.open("fields?view=Train&part=New")
+    visitor.write("steps", "100000")
+    visitor.write("lps", "4")
+    visitor.page.get_by_text("How a model is trained.").click()
+    visitor.write("batch size", "2")
+    visitor.write("crops", "2")
+    visitor.page.get_by_text("Copy as a command or as YAML").click()
+    visitor.sees(re.compile("whence fields train --steps 100000 .*--lps 4"))
+    visitor.press("Start")
+    visitor.sees(re.compile("1 running"))
+    first = step(visitor)
+    expect(visitor.page.get_by_role("img", name="field now")).to_be_visible()
+    until(lambda: step(visitor) > first)
+    expect(visitor.page.get_by_role("img", name=re.compile(f"^step {first:,}: "))).to_be_visible()
+    visitor.press("Stop")
+    visitor.sees("Stopped. Nothing is lost.")
+    visitor.page.reload()
+    visitor.sees("Stopped. Nothing is lost.")
+    assert step(visitor) > first
+
+
+def test_what_a_finished_run_came_to(visitor: Visitor, run: Run) -> None:
+    visitor.open(f"fields?view=Train&part=Results&training={run.id}")
+    visitor.sees(re.compile("Step 3 of 3: field"))
+    visitor.sees(re.compile("×2: the render reaches"))
+    expect(visitor.page.get_by_role("img", name="error of the render × 4").first).to_be_visible()
+    visitor.page.get_by_role("link", name="Render a picture with this run").click()
+    visitor.sees(re.compile("→ .* points"))
+    assert f"run={run.id}" in visitor.page.url
+
+
+def test_an_ablation_from_the_form_to_its_findings(visitor: Visitor, app: App) -> None:
+    visitor.open("fields?view=Ablations")
+    visitor.choose("axis", "hyponet")
+    visitor.choose("data", "digits")
+    visitor.write("seeds", "1")
+    visitor.write("steps", "1")
+    visitor.sees("4 runs. What the store has already is not run again.")
+    visitor.press("Start")
+    visitor.sees(re.compile("1 paired seeds: exploratory"))
+    visitor.sees(re.compile("dB against cross_attention"))
+    until(lambda: visitor.page.get_by_text("Time and memory are measured when").count() == 0)
+    expect(visitor.page.get_by_role("region", name="variants")).to_contain_text("siren")
+    expect(visitor.page.get_by_role("figure", name="PSNR of every variant: hyponet, digits, 1 steps")).to_be_visible()
+
+
+def test_on_a_telephone(browser: Browser, app: App, run: Run) -> None:
+    small = Visitor(browser, app, width=390, scheme="dark")
+    for path in ("fields?size=64", f"fields?view=Train&part=Results&training={run.id}", "fields?view=Ablations"):
+        small.open(path)
+        small.settled()
+        assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
+    small.open("fields?size=64")
+    box = small.page.locator(".line").bounding_box()
+    assert box is not None
+    small.page.mouse.move(box["x"] + 22, box["y"] + 20)  # as a finger does
+    small.page.mouse.down()
+    small.page.mouse.move(box["x"] + 92, box["y"] + 20)
+    small.page.mouse.up()
+    moved = small.page.locator(".line").bounding_box()
+    assert moved is not None
+    assert 60 < moved["x"] - box["x"] < 80
+    small.leave()
