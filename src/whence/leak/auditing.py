@@ -63,8 +63,9 @@ class Audit:
         except UserError as error:
             reason = str(error).splitlines()[0][:LONGEST_REASON]
             raise UserError(f"audit: this is not what an audit looks like ({reason}).", field="audit") from None
-        verdict = Verdict(**{field.name: document["verdict"][field.name] for field in fields(Verdict)})
-        return cls(**{field.name: document[field.name] for field in fields(cls)} | {"verdict": verdict})
+        told = {field.name: document[field.name] for field in fields(cls)}
+        told["verdict"] = Verdict(**{field.name: told["verdict"][field.name] for field in fields(Verdict)})
+        return cls(**told)
 
 
 def audit(
