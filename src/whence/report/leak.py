@@ -171,11 +171,11 @@ def similarity_map(audit: Audit) -> go.Figure | None:
         zmin=-1,
         zmax=1,
         colorscale="RdBu",
-        colorbar={"title": "cosine"},
+        colorbar={"title": {"text": "cosine", "side": "top"}, "orientation": "h", "thickness": 12, "len": 0.6},
         hovertemplate="%{x}, %{y}: %{z:.2f}<extra></extra>",
     )
     figure.update_layout(
-        xaxis={"constrain": "domain"},
+        xaxis={"constrain": "domain", "title": {"standoff": 24}},
         yaxis={"scaleanchor": "x", "constrain": "domain"},
         height=520,
         hovermode="closest",
@@ -206,7 +206,8 @@ def cures_table(table: Table) -> str:
 
 def errors_by_share(rows: Sequence[Row]) -> go.Figure:
     """Every seed as a dot, their mean as a line."""
-    return _over_ratios(rows, ("error",), SHOWN, "error, over that of saying the mean")
+    figure = _over_ratios(rows, ("error",), SHOWN, "error, over that of saying the mean")
+    return figure.add_hline(1, line_dash="dot", line_color="#888", annotation_text="saying the mean")
 
 
 def moved_by_share(rows: Sequence[Row]) -> go.Figure:
@@ -227,7 +228,7 @@ def _over_ratios(rows: Sequence[Row], path: tuple[str, ...], ratios: Sequence[st
             y=[dot[1] for dot in dots],
             name=row.cure,
             mode="markers",
-            marker={"color": line["color"], "opacity": 0.5},
+            marker={"color": line["color"], "opacity": 0.7},
             legendgroup=row.cure,
             showlegend=False,
         )
