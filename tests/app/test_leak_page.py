@@ -58,10 +58,11 @@ def open_tab(visitor: Visitor, name: str) -> None:
 def go_to(visitor: Visitor, view: str) -> None:
     visitor.page.get_by_role("radio", name=view, exact=True).click()
     visitor.settled()
+    expect(visitor.page.get_by_role("radio", name=view, exact=True)).to_be_checked()
 
 
 def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -> None:
-    visitor.open(f"leak?run={the_run(app)}")
+    visitor.open(f"leak?model={the_run(app)}")
     visitor.pick("ratios", "0.5", "1.5")
     visitor.sees(re.compile("are not shares. Allowed: above 0, up to 1"))
     expect(visitor.page.get_by_role("button", name="Audit", exact=True)).to_be_disabled()
@@ -88,8 +89,8 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
         visitor.page.get_by_role("button", name="HTML", exact=True).click()
     assert b"whence leak audit --run" in download.value.path().read_bytes()
     assert f"audit={jobs(app.store, 'leak', 'audit')[0].id}" in visitor.page.url
-    go_to(visitor, "New audit")
-    go_to(visitor, "Audits")
+    for view in ("New audit", "Audits", "Compare cures", "Audits"):
+        go_to(visitor, view)
     visitor.sees(re.compile("Leaky: predictions"))
     visitor.open("")
     visitor.page.get_by_role("link", name=re.compile("Audit of planted")).click()
@@ -143,7 +144,9 @@ def from_elsewhere(store: Store, out: str) -> Job:
     job = Job(store.root / "jobs" / digest(out)[:12])
     job.path.mkdir(parents=True)
     asked = {"words": ["leak", "audit", "--model", "minilm"], "config": None}
-    write_sealed(job.path / "job.json", {**asked, "title": "<b>x</b>", "about": "", "where": {}, "trains": False})
+    write_sealed(
+        job.path / "job.json", {**asked, "title": f"<b>{job.id}</b>", "about": "", "where": {}, "trains": False}
+    )
     write_sealed(job.path / "end.json", {"code": 0, "time": 0})
     (job.path / "out.json").write_text(out)
     return job
@@ -160,12 +163,24 @@ def test_a_damaged_audit_gets_a_message(visitor: Visitor, app: App) -> None:
         shutil.rmtree(job.path)
 
 
+def test_every_choice_is_taken(visitor: Visitor, app: App) -> None:
+    """Also the second and the third in a row, which an address that lags behind would undo."""
+    two = [from_elsewhere(app.store, out) for out in ("1", "2")]
+    visitor.open(f"leak?audit={two[0].id}")
+    for job in (two[1], two[0], two[1]):
+        visitor.choose("Audit", f"<b>{job.id}</b>")
+        expect(visitor.page.get_by_role("combobox", name="Audit")).to_have_value(f"<b>{job.id}</b>")
+        assert job.id in visitor.page.url
+    for job in two:
+        shutil.rmtree(job.path)
+
+
 def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
     places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs, app.store.root / "jobs")
     job = from_elsewhere(app.store, "{}")
     before = [sorted(place.iterdir()) for place in places]
     tried = [("audit", value, "knows no audit") for value in TAMPERED]
-    tried += [("comparison", TAMPERED[0], "keeps no comparison"), ("run", "evil.py:build", "no finished run")]
+    tried += [("comparison", TAMPERED[0], "keeps no comparison"), ("model", "evil.py:build", "nor a finished run")]
     for parameter, value, words in tried:
         visitor.open(f"leak?{parameter}={quote(value)}")
         visitor.sees(re.compile(words))

