@@ -15,7 +15,7 @@ from tests.leak.test_model import job_of, trained
 from whence.errors import UserError
 from whence.leak.adapters.any_module import subject_of
 from whence.leak.adapters.transformers_model import load
-from whence.leak.auditing import audit
+from whence.leak.auditing import Audit, audit
 from whence.leak.influence import embedded, gradient_share
 from whence.leak.shift import shift_effect
 
@@ -29,7 +29,35 @@ def test_minilm_leaks_through_learned_absolute_positions() -> None:
     assert source["without"] < 1e-6 < 0.1 < source["alone"]
     assert found.ratios["0.5"]["gradient"] > 0.4
     assert found.ratios["1"]["gradient"] > 0.5, "[CLS] and [SEP] are all that is visible"
-    json.dumps(found.to_json(), allow_nan=False)
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert Audit.read({**document, "report": "somewhere"}) == found
+    for path, value in DAMAGED:
+        with pytest.raises(UserError, match="not what an audit looks like") as refused:
+            Audit.read(changed(document, path, value))
+        assert len(str(refused.value)) < 300
+    for document in (None, [], {}, "audit", 5):
+        with pytest.raises(UserError, match="not what an audit looks like"):
+            Audit.read(document)
+
+
+DAMAGED: list[tuple[tuple[str, ...], Any]] = [
+    (("name",), None),
+    (("ratios",), {}),
+    (("ratios", "<b>"), {}),
+    (("ratios", "0.5", "error"), "much " * 2000),
+    (("ratios", "0.5", "shift"), None),
+    (("sources",), [{}]),
+    (("profile", "embeddings"), 1),
+    (("pictures", "position"), [1]),
+    (("pictures", "similarity"), [[1.0]]),
+    (("verdict", "outcome"), "good"),
+    (("verdict", "sentences"), "Clean."),
+]
+
+
+def changed(document: Any, path: tuple[str, ...], value: Any) -> Any:
+    first, *rest = path
+    return {**document, first: changed(document[first], tuple(rest), value) if rest else value}
 
 
 def test_a_causal_model_without_encodings_leaks_through_its_order() -> None:

@@ -73,3 +73,15 @@ def test_costs_are_factors_over_paired_seeds() -> None:
     assert cost is not None
     assert cost[0] == pytest.approx(1.2)
     assert table.cost(table.rows[0], "0.5") == (1.0, (1.0, 1.0))
+
+
+def test_without_a_reference_each_is_told_by_itself() -> None:
+    nothing = Row("none", ("a",), {}, {"a": "a non-finite number"})
+    told = " ".join(Table("made up", (nothing, row("a", moved=0.3, spread=0.2, r=0.7))).findings)
+    assert "a: with everything hidden, predictions differ by 20.0 %" in told
+    assert "No run of none has finished" in told
+
+
+def test_seeds_that_disagree_are_marked() -> None:
+    mixed = Row("a", ("a", "b"), {0: LEAKY.metrics[0], 1: CLEAN.metrics[1]}, {})
+    assert mixed.verdict == "leaky, seeds disagree"

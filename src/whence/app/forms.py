@@ -41,11 +41,12 @@ def form(
     presets: Presets | None = None,
     start: Mapping[str, Any] | None = None,
     plan: str = "",
+    config: bool = True,
 ) -> Filled[S]:
     """words: the command that takes this spec. first: the fields most people set; others are folded away by group.
 
     start: what it begins with, where that is not the defaults. plan: a method of the spec that refuses what is valid
-    field by field and impossible together.
+    field by field and impossible together. config: the command reads a file of these fields.
     """
     usual = spec_class.read(dict(start or {}))
     if f"{key}:made" not in st.session_state:
@@ -85,11 +86,11 @@ def form(
             place(members, across=2)
     document = _document({leaf.path: leaf for leaf in shown}, values)
     spec = _judged(spec_class, document, plan, complaints)
-    with st.expander("Copy as a command or as YAML"):
+    with st.expander("Copy as a command or as YAML" if config else "Copy as a command"):
         st.code(command(words, spec_class, document), language="bash", wrap_lines=True)
-        st.code(
-            yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n", language="yaml"
-        )
+        if config:
+            told = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
+            st.code(told, language="yaml")
     return Filled(document, spec)
 
 

@@ -7,24 +7,34 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 from whence.app.jobs import Job, check
 from whence.runs.files import write_atomically, write_sealed
 from whence.runs.store import Busy
 
+stopped = threading.Event()
+
+
+def _stop(number: int, frame: Any) -> None:
+    """Remembered, because a library that is being loaded may swallow it and fail in another way."""
+    stopped.set()
+    signal.default_int_handler(number, frame)
+
 
 def main(folder: Path) -> None:
     job = Job(folder)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have ignored it
+    signal.signal(signal.SIGINT, _stop)  # a parent in the background may have ignored it
     try:
         with job.lock.lock():
             _redirect(1, folder / "out.json")
             _redirect(2, folder / "err.txt")
             code = _run(job)
-            write_sealed(folder / "end.json", {"code": code, "time": time.time()})
+            write_sealed(folder / "end.json", {"code": 130 if code and stopped.is_set() else code, "time": time.time()})
     except Busy:
         return  # somebody else has just started it
 

@@ -140,13 +140,22 @@ def submit(
     """
     check(words)
     store.prepare()
-    asked = {"words": list(words), "config": dict(config) if config is not None else None}
-    job = Job(_folder(store) / digest(canonical(asked))[:12])
+    asked = _asked(words, config)
+    job = Job(_folder(store) / job_id(words, config))
     job.path.mkdir(parents=True, exist_ok=True)
     facts = {"title": title, "about": about, "where": dict(where or {}), "trains": trains}
     write_sealed(job.path / "job.json", {**asked, **facts})
     job.start()
     return job
+
+
+def job_id(words: Sequence[str], config: Mapping[str, Any] | None = None) -> str:
+    """From what is asked for: the same again is the same job."""
+    return digest(canonical(_asked(words, config)))[:12]
+
+
+def _asked(words: Sequence[str], config: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"words": list(words), "config": dict(config) if config is not None else None}
 
 
 def check(words: Sequence[str]) -> None:

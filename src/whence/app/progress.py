@@ -78,21 +78,21 @@ def show_progress(found: Sequence[Standing], job: Job | None) -> None:
 
 
 def controls(job: Job | None, key: str) -> None:
-    """Stop what the app has started, or go on with it."""
+    """Stop what the app has started, or go on with it; what does not train begins again."""
     if job is None:
         return
-    state = job.state
+    state, trains = job.state, job.asked()["trains"]
     if state in ALIVE:
         if state == "waiting":
             st.caption("Waiting for its turn: another job of the app is training.")
-        if st.button(
-            "Stop", key=f"{key}:stop", icon=":material/stop:", help="Writes checkpoints first; nothing is lost."
-        ):
+        about = "Writes checkpoints first; nothing is lost." if trains else "It can be started again."
+        if st.button("Stop", key=f"{key}:stop", icon=":material/stop:", help=about):
             job.stop()
-            st.toast("Stopping: each run finishes its step and writes a checkpoint.")
+            st.toast("Stopping: each run finishes its step and writes a checkpoint." if trains else "Stopping.")
     elif state in ("stopped", "interrupted"):
-        st.warning("Stopped. Nothing is lost.", icon=":material/pause_circle:")
-        if st.button("Resume", key=f"{key}:resume", icon=":material/play_arrow:", type="primary"):
+        st.warning("Stopped. Nothing is lost." if trains else "Stopped before its end.", icon=":material/pause_circle:")
+        word = "Resume" if trains else "Start again"
+        if st.button(word, key=f"{key}:resume", icon=":material/play_arrow:", type="primary"):
             job.start()
             st.rerun()
     elif state in ("failed", "refused"):

@@ -13,7 +13,7 @@ import streamlit as st
 
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, Job, job_about, submit
-from whence.app.parts import counted, empty, guarded, live, plain, query
+from whence.app.parts import choice, counted, empty, guarded, live
 from whence.app.progress import controls, is_running, show_progress, standings
 from whence.errors import UserError
 from whence.runs.kept import keep, kept
@@ -83,18 +83,8 @@ def stored(sweep: Sweep[S], store: Store) -> None:
     if not paths:
         empty("No comparison has been started in this store yet.", "Fill in the form under “New” and press Start.")
         return
-    wanted = query("comparison")
-    if wanted and wanted not in paths:
-        st.error(plain(f"This store keeps no comparison {wanted[:80]!r}. Here is the latest."), icon=":material/error:")
-    names = list(paths)
-    chosen = st.selectbox(
-        "Comparison",
-        names,
-        index=names.index(wanted) if wanted in paths else 0,
-        format_func=lambda name: _label(sweep, paths[name]),
-    )
-    if chosen != wanted:
-        st.query_params["comparison"] = chosen
+    labels = {name: _label(sweep, path) for name, path in paths.items()}
+    chosen = choice("Comparison", labels, "comparison", "This store keeps no comparison")
     spec = _read(sweep.spec, paths[chosen])
     runs = sweep.planned(spec, store)
     job = job_about(store, chosen)

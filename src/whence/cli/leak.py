@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from whence.cli.options import Engine, Stored, dispatch, elsewhere, parse, parse_options
-from whence.cli.output import print_json, print_table, stderr
+from whence.cli.output import print_json, print_table, telling
 from whence.errors import UserError
-from whence.leak import RATIOS
+from whence.leak import RATIOS, shares
 from whence.leak.words import number
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class Auditing(Stored):
     )
     rows: int | None = Field(default=None, ge=5, le=1000, description="examples of text; none: 24")
     length: int | None = Field(default=None, ge=12, le=4096, description="tokens per example of text; none: 64")
-    ratios: tuple[float, ...] = Field(default=RATIOS, description="shares of tokens to hide")
+    ratios: Annotated[tuple[float, ...], AfterValidator(shares)] = Field(
+        default=RATIOS, description="shares of tokens to hide"
+    )
     seed: int = Field(default=0, ge=0, description="which tokens are hidden")
 
 
@@ -83,9 +85,9 @@ def _audit(arguments: list[str]) -> int:
     from whence.runs.store import Store
 
     store = Store(options.store)
-    with stderr.status("loading the model") as status:
+    with telling("loading the model") as tell:
         subject = _subject(options, store)
-        found = audit(subject, options.ratios, seed=options.seed, tell=lambda words: status.update(f"{words} …"))
+        found = audit(subject, options.ratios, seed=options.seed, tell=tell)
         again = shlex.join(["whence", "leak", "audit", *arguments])
         store.prepare()
         report = write_page("audit", audit_page(found, again), store.reports)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 stderr = Console(stderr=True)
+
+
+@contextmanager
+def telling(first: str) -> Iterator[Callable[[str], None]]:
+    """What is being done: in one place of a terminal, elsewhere line by line, once what was asked for is possible."""
+    if not stderr.is_terminal:
+        yield lambda words: stderr.print(words, markup=False, highlight=False, soft_wrap=True)
+        return
+    with stderr.status(f"{first} …") as status:
+        yield lambda words: status.update(f"{words} …")
 
 
 def print_json(document: Any) -> None:

@@ -24,6 +24,13 @@ RATIOS = (0.15, 0.5, 0.9, 1.0)
 """Shares of tokens hidden at which models are looked at."""
 
 
+def shares(ratios: Sequence[float]) -> Sequence[float]:
+    """The same, if they are such."""
+    if not ratios or not all(0 < ratio <= 1 for ratio in ratios):
+        raise ValueError(f"{tuple(ratios)} are not shares. Allowed: above 0, up to 1.")
+    return ratios
+
+
 def audit(
     model: nn.Module | Subject,
     batch: Tensor | None = None,

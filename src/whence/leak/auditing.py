@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.leak import RATIOS
+from whence.leak import RATIOS, shares
 from whence.leak.influence import content_effect, embedded, gradient_share
 from whence.leak.look import look
 from whence.leak.measures import ROUNDING, Sample, deviation
 from whence.leak.probe import FOLDS, fitted_error, pattern_probe, probe
+from whence.leak.shape import AuditShape
 from whence.leak.shift import shift_effect, shift_profile
 from whence.leak.sources import SOURCES
 from whence.leak.sources.additive_encoding import AdditiveEncoding
@@ -24,6 +25,7 @@ from whence.leak.verdict import ELSEWHERE, Verdict, judge
 from whence.models.taps import taps
 
 Tell = Callable[[str], None]
+LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,18 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "verdict": vars(self.verdict)}
+
+    @classmethod
+    def read(cls, document: Any) -> Self:
+        """Back from JSON, wherever that comes from."""
+        try:
+            AuditShape.read(document)
+        except UserError as error:
+            reason = str(error).splitlines()[0][:LONGEST_REASON]
+            raise UserError(f"audit: this is not what an audit looks like ({reason}).", field="audit") from None
+        told = {field.name: document[field.name] for field in fields(cls)}
+        told["verdict"] = Verdict(**{field.name: told["verdict"][field.name] for field in fields(Verdict)})
+        return cls(**told)
 
 
 def audit(
@@ -95,8 +109,10 @@ def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> 
 
 
 def _check(subject: Subject, ratios: Sequence[float]) -> None:
-    if not ratios or not all(0 < ratio <= 1 for ratio in ratios):
-        raise UserError(f"ratios: {tuple(ratios)} are not shares. Allowed: above 0, up to 1.", field="ratios")
+    try:
+        shares(ratios)
+    except ValueError as error:
+        raise UserError(f"ratios: {error}", field="ratios") from None
     if subject.content.is_floating_point() and not torch.isfinite(subject.content).all():
         raise UserError("data: there are values that are not numbers. Allowed: finite values.", field="data")
     inner = range(*subject.inner().indices(subject.tokens))

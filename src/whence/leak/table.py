@@ -71,11 +71,17 @@ class Row:
         return [leaks(metrics) for metrics in self.metrics.values()]
 
     @property
-    def verdict(self) -> str:
+    def notes(self) -> list[str]:
+        """The verdict, word by word."""
         if not self.metrics:
-            return "failed" if self.failed else "not run"
-        notes = [self.worst, *["prior in the open"] * self.openly, *["dead"] * self.dead]
-        return ", ".join(notes)
+            return ["failed" if self.failed else "not run"]
+        disagree = len(set(self.outcomes)) > 1
+        marks = {"seeds disagree": disagree, "prior in the open": self.openly, "dead": self.dead}
+        return [self.worst, *(mark for mark, holds in marks.items() if holds)]
+
+    @property
+    def verdict(self) -> str:
+        return ", ".join(self.notes)
 
     def cells(self) -> list[str]:
         """A line of the table: verdict, errors, what there is with everything hidden, what moving changes."""
@@ -151,14 +157,16 @@ class Table:
                 f"{self.seeds} paired seed{'s' if self.seeds != 1 else ''}: exploratory; {stats.SEEDS_TO_DECIDE} are "
                 "needed to decide anything."
             )
-        if len(self.rows) > 1:
+        if not reference.metrics:
+            lines.append(f"No run of {reference.cure} has finished, so that costs are held against nothing.")
+        elif len(self.rows) > 1:
             held = "factors of the error, with 95 % intervals over seeds"
             lines.append(f"Costs are held against {reference.cure}: {held}.")
         return lines
 
     def effect(self, row: Row) -> str:
-        """In words: what became of the leak, then what it costs."""
-        reference = self.rows[0]
+        """In words: what became of the leak, then what it costs; what it is by itself, without a reference."""
+        reference = self.rows[0] if self.rows[0].metrics else row
         words = [self._leak(row, reference)]
         if row.dead and (row is reference or reference.dead):
             words.append("the model reconstructs nothing")

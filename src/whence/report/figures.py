@@ -102,7 +102,7 @@ def figure_of(across: str, up: str) -> go.Figure:
         template="plotly_white",
         height=380,
         margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        legend={"orientation": "h", "y": 1.12},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},  # grows upwards, away from the lines
     )
     return figure
 

@@ -11,33 +11,32 @@ import plotly.graph_objects as go
 from whence.leak.auditing import Audit
 from whence.leak.table import COLUMNS, LEGEND, SHOWN, Row, Table, at
 from whence.leak.words import number
+from whence.report.badges import badge
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 from whence.report.shell import write as write_page
 
 __all__ = ["audit_page", "cure_page", "write_page"]
+DOUBTFUL = ("dead", "reconstructs nothing")
 
 
 def audit_page(audit: Audit, again: str) -> bytes:
     """Verdict first, then what it rests on."""
     title = f"whence leak: {audit.name}"
-    outcome = audit.verdict.outcome + (", reconstructs nothing" if audit.verdict.dead else "")
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         f"<p class=note>{audit.rows} examples of {audit.tokens} tokens</p>",
-        f"<p><span class=badge>{html.escape(outcome)}</span></p>",
+        f"<p>{badges(audit.verdict.notes)}</p>",
         _listed([*audit.verdict.sentences, *audit.facts]),
     ]
-    figures = {"Layer by layer": _profile(audit), "Predictions by position": _by_position(audit)}
-    figures["How alike predictions are, position by position"] = _similarity(audit)
+    figures = {"Layer by layer": layer_profile(audit), "Predictions by position": predictions_by_position(audit)}
+    figures["How alike predictions are, position by position"] = similarity_map(audit)
     drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
     for place, (name, figure) in enumerate(drawn):
         parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{place}', place == 0)}")
         if place == 0 and audit.sources:
-            parts += ["<h2>Where position may come in</h2>", _sources(audit.sources)]
-    parts += ["<h2>Measures</h2>", _measures(audit)]
-    thresholds = "; ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items())
-    parts.append(f"<p class=note>Thresholds of the verdict: {thresholds}. What each measure is: docs/leak.md.</p>")
+            parts += ["<h2>Where position may come in</h2>", sources_table(audit)]
+    parts += ["<h2>Measures</h2>", measures_table(audit)]
     return shell(title, [*parts, *regenerate(again, {k: v for k, v in audit.to_json().items() if k != "pictures"})])
 
 
@@ -45,10 +44,22 @@ def _listed(lines: Sequence[str]) -> str:
     return "<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def badges(notes: Sequence[str]) -> str:
+    """A verdict, word by word. What a model that predicts nothing scores is in doubt, however good it looks."""
+    kind = "unsure" if set(notes) & set(DOUBTFUL) else None
+    return " ".join(badge(note, kind) for note in notes)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> str:
+    """Under "verdict" stand badges; all else is text."""
     head = "".join(f"<th>{html.escape(column)}" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td class=n>{html.escape(cell)}" for cell in row) + "</tr>" for row in rows)
-    return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
+    body = ""
+    for row in rows:
+        told = zip(columns, row, strict=True)
+        cells = [cell if column == "verdict" else html.escape(cell) for column, cell in told]
+        body += "<tr>" + "".join(f"<td class=n>{cell}" for cell in cells) + "</tr>"
+    region = f'class=scroll tabindex=0 role=region aria-label="{html.escape(label)}"'
+    return f"<div {region}><table><tr>{head}</tr>{body}</table></div>"
 
 
 MEASURES: list[tuple[str, tuple[str, ...]]] = [
@@ -74,7 +85,7 @@ MEASURES: list[tuple[str, tuple[str, ...]]] = [
 ]
 
 
-def _measures(audit: Audit) -> str:
+def measures_table(audit: Audit) -> str:
     columns = ["share hidden"]
     sources: list[Mapping[str, Any]] = []
     for ratio, found in audit.ratios.items():
@@ -84,19 +95,22 @@ def _measures(audit: Audit) -> str:
             columns.append("untrained")
             sources.append(audit.untrained[ratio])
     rows = [[name, *(number(at(found, path)) for found in sources)] for name, path in MEASURES]
-    return _table(columns, rows)
+    thresholds = "; ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items())
+    note = f"Thresholds of the verdict: {thresholds}. What each measure is: docs/leak.md."
+    return f"{_table(columns, rows, 'measures')}<p class=note>{html.escape(note)}</p>"
 
 
-def _sources(sources: Sequence[Mapping[str, Any]]) -> str:
+def sources_table(audit: Audit) -> str:
     rows = [
         [s["name"], s["where"], s["note"], *(number(s[key]) for key in ("with_all", "without", "alone"))]
-        for s in sources
+        for s in audit.sources
     ]
     note = "<p class=note>Share of the predictions' variance that changes when everything is moved.</p>"
-    return note + _table(["entrance", "where", "", "with all open", "without it", "it alone"], rows)
+    columns = ["entrance", "where", "", "with all open", "without it", "it alone"]
+    return note + _table(columns, rows, "where position may come in")
 
 
-def _profile(audit: Audit) -> go.Figure | None:
+def layer_profile(audit: Audit) -> go.Figure | None:
     """What moving changes, and what a probe reads off, after every layer."""
     if not audit.profile:
         return None
@@ -125,7 +139,7 @@ def _profile(audit: Audit) -> go.Figure | None:
     return figure
 
 
-def _by_position(audit: Audit) -> go.Figure:
+def predictions_by_position(audit: Audit) -> go.Figure:
     ratio = list(audit.ratios)[-1]
     figure = figure_of("position", f"mean prediction, {100 * float(ratio):g} % hidden")
     pictures = audit.pictures
@@ -145,7 +159,7 @@ def _by_position(audit: Audit) -> go.Figure:
     return figure
 
 
-def _similarity(audit: Audit) -> go.Figure | None:
+def similarity_map(audit: Audit) -> go.Figure | None:
     pictures = audit.pictures
     if pictures["similarity"] is None:  # all are equal
         return None
@@ -157,10 +171,15 @@ def _similarity(audit: Audit) -> go.Figure | None:
         zmin=-1,
         zmax=1,
         colorscale="RdBu",
-        colorbar={"title": "cosine"},
+        colorbar={"title": {"text": "cosine", "side": "top"}, "orientation": "h", "thickness": 12, "len": 0.6},
         hovertemplate="%{x}, %{y}: %{z:.2f}<extra></extra>",
     )
-    figure.update_layout(width=620, height=560, hovermode="closest")
+    figure.update_layout(
+        xaxis={"constrain": "domain", "title": {"standoff": 24}},
+        yaxis={"scaleanchor": "x", "constrain": "domain"},
+        height=520,
+        hovermode="closest",
+    )
     return figure
 
 
@@ -168,22 +187,30 @@ def cure_page(table: Table, document: Any, again: str) -> bytes:
     title = f"whence leak: {table.title}"
     parts = [f"<h1>{html.escape(title)}</h1>", _listed(table.findings)]
     shown = [row for row in table.rows if row.metrics]
-    lines = [[*row.cells(), str(len(row.metrics))] for row in table.rows]
-    parts += ["<h2>Cures</h2>", _table([*COLUMNS, "seeds"], lines), f"<p class=note>{html.escape(LEGEND)}</p>"]
+    parts += ["<h2>Cures</h2>", cures_table(table)]
     if shown:
-        parts += ["<h2>Reconstruction</h2>", plot(_errors(shown), "errors", True)]
-        parts += ["<h2>What moving everything changes</h2>", plot(_moved(shown), "moved", False)]
+        parts += ["<h2>Reconstruction</h2>", plot(errors_by_share(shown), "errors", True)]
+        parts += ["<h2>What moving everything changes</h2>", plot(moved_by_share(shown), "moved", False)]
     runs = "<br>".join(f"{html.escape(row.cure)}: <code>{' '.join(row.runs)}</code>" for row in table.rows)
     parts.append(f"<details><summary>The runs of this table</summary><p>{runs}</p></details>")
     return shell(title, [*parts, *regenerate(again, document)])
 
 
-def _errors(rows: Sequence[Row]) -> go.Figure:
+def cures_table(table: Table) -> str:
+    lines = []
+    for row in table.rows:
+        cure, _, *numbers = row.cells()
+        lines.append([cure, badges(row.notes), *numbers, str(len(row.metrics))])
+    return f"{_table([*COLUMNS, 'seeds'], lines, 'cures')}<p class=note>{html.escape(LEGEND)}</p>"
+
+
+def errors_by_share(rows: Sequence[Row]) -> go.Figure:
     """Every seed as a dot, their mean as a line."""
-    return _over_ratios(rows, ("error",), SHOWN, "error, over that of saying the mean")
+    figure = _over_ratios(rows, ("error",), SHOWN, "error, over that of saying the mean")
+    return figure.add_hline(1, line_dash="dot", line_color="#888", annotation_text="saying the mean")
 
 
-def _moved(rows: Sequence[Row]) -> go.Figure:
+def moved_by_share(rows: Sequence[Row]) -> go.Figure:
     part = tuple(ratio for ratio in SHOWN if ratio != "1")
     return _over_ratios(rows, ("shift", "of_prediction"), part, "share of the predictions' variance")
 
@@ -201,7 +228,7 @@ def _over_ratios(rows: Sequence[Row], path: tuple[str, ...], ratios: Sequence[st
             y=[dot[1] for dot in dots],
             name=row.cure,
             mode="markers",
-            marker={"color": line["color"], "opacity": 0.5},
+            marker={"color": line["color"], "opacity": 0.7},
             legendgroup=row.cure,
             showlegend=False,
         )

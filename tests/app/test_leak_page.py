@@ -1,0 +1,205 @@
+"""Audits and cures as a person uses them: choose a model, watch, read the verdict, find it again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from tests.app.browse import PATIENCE_MS, App, Visitor, until
+from tests.app.test_arena_page import TAMPERED
+from whence.app.jobs import ALIVE, Job, jobs, submit
+from whence.runs.files import digest, write_sealed
+from whence.runs.store import Store
+
+TINY = {
+    "data": "planted:steps=48,channels=2",
+    "model": {"d_model": 8},
+    "masking": {"test_rows": 16},
+    "training": {"steps": 4, "batch_size": 8, "evaluations": 1},
+    "cures": "none",
+    "seeds": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """Its store has a masked model already."""
+    app = App(tmp_path_factory.mktemp("app") / "store")
+    ended(submit(app.store, ["leak", "cure"], TINY, title="cures", trains=False))
+    yield app
+    app.end()
+
+
+def ended(job: Job) -> Job:
+    until(lambda: job.state not in ALIVE)
+    assert job.state == "finished", job.said()
+    return job
+
+
+def the_run(app: App) -> str:
+    """The one that the store has had from the beginning."""
+    return app.store.summaries()[0]["id"]
+
+
+def chart(visitor: Visitor, alt: str) -> Locator:
+    return visitor.page.get_by_role("figure", name=re.compile(alt))
+
+
+def open_tab(visitor: Visitor, name: str) -> None:
+    visitor.page.get_by_role("tab", name=name, exact=True).click()
+
+
+def go_to(visitor: Visitor, view: str) -> None:
+    visitor.page.get_by_role("radio", name=view, exact=True).click()
+    visitor.settled()
+    expect(visitor.page.get_by_role("radio", name=view, exact=True)).to_be_checked()
+
+
+def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -> None:
+    visitor.open(f"leak?model={the_run(app)}")
+    visitor.pick("ratios", "0.5", "1.5")
+    visitor.sees(re.compile("are not shares. Allowed: above 0, up to 1"))
+    expect(visitor.page.get_by_role("button", name="Audit", exact=True)).to_be_disabled()
+    visitor.pick("ratios", "0.5", "1")
+    visitor.page.get_by_text("Copy as a command").click()
+    visitor.sees(re.compile(r"whence leak audit --run \w{12} --ratios 0.5 1$"))
+    visitor.press("Audit")
+    visitor.sees(re.compile("Leaky: predictions of hidden tokens depend on where they are"))
+    expect(visitor.page.locator(".badge.unsure").get_by_text("leaky")).to_be_visible()  # four steps teach nothing
+    visitor.sees(re.compile("It reconstructs nothing"))
+    expect(chart(visitor, "after every layer")).to_be_visible(timeout=PATIENCE_MS)
+    open_tab(visitor, "Similarity")
+    expect(chart(visitor, "How alike predictions")).to_be_visible(timeout=PATIENCE_MS)
+    open_tab(visitor, "By position")
+    expect(chart(visitor, "Mean prediction")).to_be_visible(timeout=PATIENCE_MS)
+    open_tab(visitor, "Where it comes in")
+    visitor.sees(re.compile("additive encoding"))
+    open_tab(visitor, "Measures")
+    visitor.sees("gradient share of position")
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="JSON", exact=True).click()
+    assert json.loads(download.value.path().read_text())["verdict"]["outcome"] == "leaky"
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="HTML", exact=True).click()
+    assert b"whence leak audit --run" in download.value.path().read_bytes()
+    assert f"audit={jobs(app.store, 'leak', 'audit')[0].id}" in visitor.page.url
+    for view in ("New audit", "Audits", "Compare cures", "Audits"):
+        go_to(visitor, view)
+    visitor.sees(re.compile("Leaky: predictions"))
+    visitor.open("")
+    visitor.page.get_by_role("link", name=re.compile("Audit of planted")).click()
+    visitor.sees(re.compile("Leaky: predictions"))
+
+
+def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: App) -> None:
+    visitor.open("leak")
+    visitor.choose("Model", "minilm")
+    visitor.page.get_by_text("More", exact=True).click()
+    visitor.write("rows", "1001")
+    visitor.sees(re.compile("'1001' is not valid. Allowed: less than or equal to 1000"))
+    visitor.write("rows", "200")
+    visitor.press("Audit")
+    visitor.sees(re.compile("loading the model|what would be right"))
+    visitor.sees("✓ what would be right")
+    visitor.press("Stop")
+    visitor.sees("Stopped before its end.")
+    visitor.press("Start again")
+    visitor.sees(re.compile("loading the model|what would be right"))
+    visitor.sees("✓ what would be right")
+    visitor.press("Stop")
+    visitor.sees("Stopped before its end.")
+
+
+def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None:
+    visitor.open("leak")
+    go_to(visitor, "Compare cures")
+    visitor.choose("data", "planted")
+    visitor.pick("cures", "none", "content_gated")
+    visitor.write("seeds", "1")
+    visitor.write("steps", "4")
+    visitor.sees("2 runs. What the store has already is not run again.")
+    visitor.press("Start")
+    visitor.sees(re.compile("content_gated: .*predictions do not depend on where tokens are"))
+    expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
+    expect(chart(visitor, "Error by share of tokens hidden")).to_be_visible(timeout=PATIENCE_MS)
+    open_tab(visitor, "What moving changes")
+    expect(chart(visitor, "What moving everything changes")).to_be_visible(timeout=PATIENCE_MS)
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="JSON", exact=True).click()
+    assert [row["cure"] for row in json.loads(download.value.path().read_text())["rows"]] == ["none", "content_gated"]
+    open_tab(visitor, "Audit one of them")
+    visitor.page.get_by_role("link", name="content_gated, seed 0").click()
+    visitor.settled()
+    expect(visitor.page.get_by_role("combobox", name="Model")).to_have_value(re.compile("content_gated · seed 0"))
+
+
+def from_elsewhere(store: Store, out: str) -> Job:
+    """An audit as a store from elsewhere may hold one."""
+    job = Job(store.root / "jobs" / digest(out)[:12])
+    job.path.mkdir(parents=True)
+    asked = {"words": ["leak", "audit", "--model", "minilm"], "config": None}
+    write_sealed(
+        job.path / "job.json", {**asked, "title": f"<b>{job.id}</b>", "about": "", "where": {}, "trains": False}
+    )
+    write_sealed(job.path / "end.json", {"code": 0, "time": 0})
+    (job.path / "out.json").write_text(out)
+    return job
+
+
+def test_a_damaged_audit_gets_a_message(visitor: Visitor, app: App) -> None:
+    for damage in ("{", '{"name": "<script>document.title=1</script>"}', "[" * 9999):
+        job = from_elsewhere(app.store, damage)
+        visitor.open(f"leak?audit={job.id}")
+        visitor.sees(re.compile("cannot be read|not what an audit looks like"))
+        expect(visitor.page.get_by_role("button", name="Audit again")).to_be_visible()
+        expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+        assert visitor.page.title() != "1"
+        shutil.rmtree(job.path)
+
+
+def test_every_choice_is_taken(visitor: Visitor, app: App) -> None:
+    """Also the second and the third in a row, which an address that lags behind would undo."""
+    two = [from_elsewhere(app.store, out) for out in ("1", "2")]
+    visitor.open(f"leak?audit={two[0].id}")
+    for job in (two[1], two[0], two[1]):
+        visitor.choose("Audit", f"<b>{job.id}</b>")
+        expect(visitor.page.get_by_role("combobox", name="Audit")).to_have_value(f"<b>{job.id}</b>")
+        assert job.id in visitor.page.url
+    for job in two:
+        shutil.rmtree(job.path)
+
+
+def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
+    places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs, app.store.root / "jobs")
+    job = from_elsewhere(app.store, "{}")
+    before = [sorted(place.iterdir()) for place in places]
+    tried = [("audit", value, "knows no audit") for value in TAMPERED]
+    tried += [("comparison", TAMPERED[0], "keeps no comparison"), ("model", "evil.py:build", "nor a finished run")]
+    for parameter, value, words in tried:
+        visitor.open(f"leak?{parameter}={quote(value)}")
+        visitor.sees(re.compile(words))
+        expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+        assert visitor.page.title() != "taken"
+    assert [sorted(place.iterdir()) for place in places] == before
+    shutil.rmtree(job.path)
+
+
+def test_a_model_that_is_code_cannot_be_named(visitor: Visitor) -> None:
+    visitor.open("leak")
+    box = visitor.page.get_by_role("combobox", name="Model")
+    box.fill("evil.py:build")
+    visitor.sees(re.compile("No results"))
+
+
+def test_on_a_telephone(browser: Browser, app: App) -> None:
+    small = Visitor(browser, app, width=390, scheme="dark")
+    for view in ("leak", "leak?audit=", "leak?comparison="):
+        small.open(view)
+        assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    small.leave()
