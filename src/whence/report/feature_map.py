@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from whence.features.view import Context, View
+from whence.features.view import Context, Order, View
 
 TALL = 640
 """Lines of the map; where there are more features, a line is the mean of several."""
@@ -159,16 +159,25 @@ def feature_section(found: View) -> str:
         f"<label>with text <select name=known><option value=''>–</option>{options}</select></label></p>"
         "<p id=feature-about></p><div id=feature-profile></div>",
         f"<p class=note id=no-contexts>{html.escape(note)}</p>",
-        *(_contexts(feature, those) for feature, those in found.contexts.items()),
+        *(
+            f"<div class=contexts data-feature={feature} hidden>{context_table(those)}</div>"
+            for feature, those in found.contexts.items()
+        ),
     ]
     return "".join(parts)
 
 
-def _sorts(found: View) -> str:
-    names = {"peak": "place of the peak", "fidelity": "fidelity", "frequency": "frequency", "number": "number"}
+def sorts(found: View) -> dict[Order, str]:
+    """By what the map can be sorted, in words."""
+    names: dict[Order, str] = {"peak": "place of the peak", "fidelity": "fidelity", "frequency": "frequency"}
+    names["number"] = "number"
     if found.assigned is not None:
         names["assigned"] = "assigned place"
-    options = "".join(f"<option value={key}>{name}</option>" for key, name in names.items())
+    return names
+
+
+def _sorts(found: View) -> str:
+    options = "".join(f"<option value={key}>{name}</option>" for key, name in sorts(found).items())
     return f"<label>sorted by <select name=sort>{options}</select></label>"
 
 
@@ -176,14 +185,15 @@ def _degree(found: View, feature: int) -> str:
     return f" (fidelity {found.fidelity[feature]:.2f})" if feature in found.fidelity else ""
 
 
-def _contexts(feature: int, those: Sequence[Context]) -> str:
+def context_table(those: Sequence[Context]) -> str:
+    """The text of one feature."""
     rows = "".join(
         f"<tr><td class=n>{c.value:.3g}<td class=n>{c.position}<td>{html.escape(c.before)} "
         f"<mark>{html.escape(c.token)}</mark> {html.escape(c.after)}</tr>"
         for c in those
     )
     head = "<tr><th>activation<th>position<th>held-out text, where it is most active</tr>"
-    return f"<div class=contexts data-feature={feature} hidden><table>{head}{rows}</table></div>"
+    return f"<table>{head}{rows}</table>"
 
 
 def _packed(table: Tensor) -> dict[str, object]:
