@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
@@ -19,6 +20,7 @@ from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
 OWN = "no preset"
+Offered = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,15 @@ def form(
     presets: Presets | None = None,
     start: Mapping[str, Any] | None = None,
     plan: str = "",
+    offered: Offered = MappingProxyType({}),
+    settle: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document,
 ) -> Filled[S]:
     """words: the command that takes this spec. first: the fields most people set; others are folded away by group.
 
     start: what it begins with, where that is not the defaults. plan: a method of the spec that refuses what is valid
-    field by field and impossible together.
+    field by field and impossible together. offered: by field, what can be chosen, with a label for each; where a spec
+    would take any text, nothing else can be. settle: what the command is given for what the form holds; it refuses what
+    a terminal may ask for and a page may not, as paths.
     """
     usual = spec_class.read(dict(start or {}))
     if f"{key}:made" not in st.session_state:
@@ -68,7 +74,7 @@ def form(
     complaints: dict[str, Any] = {}
     in_front = [leaf for name in first for leaf in shown if leaf.name == name]
     for leaf in in_front:
-        values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
+        values[leaf.path], complaints[leaf.name] = _widget(leaf, key, offered), st.empty()
     groups: dict[tuple[str, ...], list[Leaf]] = {}
     for leaf in shown:
         if leaf not in in_front:
@@ -78,9 +84,10 @@ def form(
             columns = st.columns(2)
             for number, leaf in enumerate(members):
                 with columns[number % 2]:
-                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
-    document = _document({leaf.path: leaf for leaf in shown}, values)
-    spec = _judged(spec_class, document, plan, complaints)
+                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key, offered), st.empty()
+    document, spec = _judged(
+        spec_class, _document({leaf.path: leaf for leaf in shown}, values), settle, plan, complaints
+    )
     with st.expander("Copy as a command or as YAML"):
         st.code(command(words, spec_class, document), language="bash", wrap_lines=True)
         st.code(
@@ -89,34 +96,46 @@ def form(
     return Filled(document, spec)
 
 
-def _judged(spec_class: type[S], document: dict[str, Any], plan: str, complaints: Mapping[str, Any]) -> S | None:
+def _judged(
+    spec_class: type[S],
+    document: dict[str, Any],
+    settle: Callable[[dict[str, Any]], dict[str, Any]],
+    plan: str,
+    complaints: Mapping[str, Any],
+) -> tuple[dict[str, Any], S | None]:
     """Said at the field that is to blame, else below the form."""
     try:
+        document = settle(document)
         spec = spec_class.read(document)
         if plan:
             getattr(spec, plan)()
-        return spec
+        return document, spec
     except UserError as error:
         blamed = [part for part in (error.field or "").split(".") if part in complaints]
         place = complaints[blamed[-1]] if blamed else st
         place.error(plain(str(error)), icon=":material/error:")
-        return None
+        return document, None
 
 
-def _widget(leaf: Leaf, key: str) -> Any:
+def _widget(leaf: Leaf, key: str, offered: Offered) -> Any:
     name, label = _key(key, leaf), leaf.name.replace("_", " ")
     keep: dict[str, Any] = {"key": name, "help": plain(leaf.about), "persist_state": "session"}
     if isinstance(leaf.value, bool):
         return st.checkbox(label, **keep)
+    names, labels = variants(leaf.annotation), offered.get(leaf.name, {})
+    chosen: dict[str, Any] = {
+        "accept_new_options": bool(names) or not labels,
+        "format_func": lambda value: labels.get(value, value),
+    }
     if isinstance(leaf.value, tuple):
-        options = list(dict.fromkeys([*variants(leaf.annotation), *st.session_state.get(name, ())]))
-        return st.multiselect(label, options, accept_new_options=True, **keep)
+        options = list(dict.fromkeys([*(labels or names), *st.session_state.get(name, ())]))
+        return st.multiselect(label, options, **chosen, **keep)
     if leaf.words:
         return st.selectbox(label, [*leaf.words, *([NONE] if leaf.optional else [])], **keep)
-    if found := variants(leaf.annotation):
+    if found := list(labels) or names:
         options = [*([NONE] if leaf.optional else []), *found]
         options = list(dict.fromkeys([*options, str(st.session_state.get(name, options[0]))]))
-        return st.selectbox(label, options, accept_new_options=True, **keep)
+        return st.selectbox(label, options, **chosen, **keep)
     if leaf.whole_number:
         least, most = leaf.limits
         return st.number_input(label, min_value=least, max_value=most, step=1, **keep)

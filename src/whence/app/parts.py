@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
@@ -82,10 +82,49 @@ def findings(lines: Iterable[str]) -> None:
         markup(f"<ul>{listed}</ul>")
 
 
-def draw(figure: Any, alt: str, key: str | None = None) -> None:
-    """A figure in the colours of the page, light or dark. alt: what it shows, for those who do not see it."""
+def draw(figure: Any, alt: str, key: str | None = None, picked: Callable[[], None] | None = None) -> None:
+    """A figure in the colours of the page, light or dark. alt: what it shows, for those who do not see it.
+
+    picked: called when a reader clicks on a point, which is then to be found under the key in the session.
+    """
     figure.update_layout(template=None, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
-    st.plotly_chart(figure, theme="streamlit", alt=alt, key=key, config={"displaylogo": False, "responsive": True})
+    picking: dict[str, Any] = {"on_select": picked, "selection_mode": "points"} if picked else {}
+    config = {"displaylogo": False, "responsive": True}
+    st.plotly_chart(figure, theme="streamlit", alt=alt, key=key, config=config, **picking)
+
+
+def switch(views: Mapping[str, str], key: str) -> str:
+    """Which part of a page is shown. views: by label, the parameter of the address that leads to it, or nothing.
+
+    The address decides, so that links, a reload and the way back lead to what was shown.
+    """
+
+    def move() -> None:
+        for parameter in set(views.values()) & set(st.query_params):
+            del st.query_params[parameter]
+        if parameter := views[st.session_state[key]]:
+            st.query_params[parameter] = ""
+
+    first, before = next(iter(views)), st.session_state.get(key)
+    led_to = next((label for label, parameter in views.items() if parameter in st.query_params), None)
+    st.session_state[key] = led_to or (before if before and not views[before] else first)
+    st.segmented_control("View", list(views), key=key, on_change=move, required=True, label_visibility="collapsed")
+    return st.session_state[key]
+
+
+def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
+    """forms: by ending, what makes the file, once somebody wants it."""
+    st.caption("Take it with you")
+    with st.container(horizontal=True):
+        for ending, make in forms.items():
+            st.download_button(
+                ending[1:].upper(),
+                data=make,
+                file_name=f"{name}{ending}",
+                key=f"download:{name}{ending}",
+                on_click="ignore",
+                icon=":material/download:",
+            )
 
 
 def query(name: str) -> str:

@@ -15,5 +15,5 @@ STYLE = """<style>
 .whence progress { width: 8rem; accent-color: light-dark(#0072B2, #56B4E9) }
 .whence.empty { border: 1px dashed color-mix(in srgb, currentColor 35%, transparent); border-radius: .8rem; padding: 1.4rem }
 .whence.empty p { margin: .3rem 0 0; opacity: .8 }
-.whence mark { color: inherit; border-radius: .2em; padding: 0 .1em }
+.whence mark { color: inherit; background: light-dark(#ffe08a, #6b5300); border-radius: .2em; padding: 0 .15em }
 </style>"""

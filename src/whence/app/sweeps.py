@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
-from whence.app.forms import form
+from whence.app.forms import Offered, form
 from whence.app.jobs import ALIVE, Job, job_about, submit
 from whence.app.parts import empty, guarded, live, plain, query
 from whence.app.progress import controls, is_running, show_progress, standings
@@ -43,6 +43,10 @@ class Sweep(Generic[S]):
     planned: Callable[[S, Store], list[Any]] = lambda spec, store: runs_of(spec)
     presets: Presets | None = None
     start: dict[str, Any] | None = None
+    offered: Callable[[Store], Offered] = lambda store: {}
+    """By field, what of the store can be chosen (see `form`)."""
+    settle: Callable[[dict[str, Any], Store], dict[str, Any]] = lambda document, store: document
+    """What the command is given for what the form holds (see `form`)."""
 
 
 def counted(count: int, what: str) -> str:
@@ -58,7 +62,15 @@ def runs_of(spec: Any) -> list[RunSpec]:
 def new(sweep: Sweep[S], store: Store) -> None:
     """The form, and the button that starts it."""
     filled = form(
-        sweep.spec, sweep.name, sweep.words, first=sweep.first, presets=sweep.presets, plan="plan", start=sweep.start
+        sweep.spec,
+        sweep.name,
+        sweep.words,
+        first=sweep.first,
+        presets=sweep.presets,
+        plan="plan",
+        start=sweep.start,
+        offered=sweep.offered(store),
+        settle=lambda document: sweep.settle(document, store),
     )
     if filled.spec is not None:
         st.caption(f"{counted(len(runs_of(filled.spec)), 'run')}. What the store has already is not run again.")

@@ -106,12 +106,22 @@ MAP_SCRIPT = """
 """
 
 
-def map_section(found: View) -> str:
-    """Maps that share their order: profiles with masks lifted; as trained, and the mask itself, where there is one."""
-    tables = {"lifted": ("where it speaks" + ", masks lifted" * (found.assigned is not None), found.lifted)}
+def profiles(found: View) -> dict[str, tuple[str, Tensor]]:
+    """By name, in words and as (positions, size): masks lifted; as trained, and the mask itself, where there is one."""
+    there = {"lifted": ("where it speaks" + ", masks lifted" * (found.assigned is not None), found.lifted)}
     if found.assigned is not None:
-        tables |= {"used": ("where it speaks, as trained", found.used), "assigned": ("may speak", found.assigned)}
-    size = found.lifted.shape[1]
+        there |= {"used": ("where it speaks, as trained", found.used), "assigned": ("may speak", found.assigned)}
+    return there
+
+
+def shares(table: Tensor) -> Tensor:
+    """Of (positions, size): from 0 to 1, in terms of each feature's maximum."""
+    return (table / table.amax(0).clamp(min=1e-30)).clamp(0, 1)
+
+
+def map_section(found: View) -> str:
+    """Maps that share their order."""
+    tables, size = profiles(found), found.lifted.shape[1]
     data = {
         "positions": found.positions.tolist(),
         "size": size,
@@ -186,19 +196,18 @@ def _degree(found: View, feature: int) -> str:
 
 
 def context_table(those: Sequence[Context]) -> str:
-    """The text of one feature."""
+    """The text of one feature, where it is most active."""
     rows = "".join(
         f"<tr><td class=n>{c.value:.3g}<td class=n>{c.position}<td>{html.escape(c.before)} "
         f"<mark>{html.escape(c.token)}</mark> {html.escape(c.after)}</tr>"
         for c in those
     )
-    head = "<tr><th>activation<th>position<th>held-out text, where it is most active</tr>"
+    head = "<tr><th>activation<th>position<th>held-out text</tr>"
     return f"<table>{head}{rows}</table>"
 
 
 def _packed(table: Tensor) -> dict[str, object]:
     """Of (positions, size): a byte per number, feature by feature, in shares of each feature's maximum."""
     most = table.amax(0).clamp(min=0)
-    shares = (table / most.clamp(min=1e-30)).clamp(0, 1)
-    data = (shares.mT * 255).round().to(torch.uint8).contiguous().numpy().tobytes()
+    data = (shares(table).mT * 255).round().to(torch.uint8).contiguous().numpy().tobytes()
     return {"bytes": base64.b64encode(data).decode(), "most": [float(f"{value:.4g}") for value in most.tolist()]}

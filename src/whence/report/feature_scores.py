@@ -123,7 +123,7 @@ def _add(
         x=[stats.mean(list(those)) for those in there.values()],
         name=name,
         orientation="h",
-        marker={"color": [colours[key] for key in there], "opacity": 0.55},
+        marker={"color": [colours[key] for key in there], "opacity": 0.7},
         offsetgroup=group,
         hovertemplate="%{y}: %{x:.4f}<extra>mean</extra>",
     )
@@ -134,7 +134,7 @@ def _add(
         name=f"{name}, seeds",
         mode="markers",
         orientation="h",
-        marker={"color": "#767676", "size": 6},  # seen on light pages and on dark ones
+        marker={"color": "#fff", "size": 7, "line": {"color": "#1c1c1c", "width": 1}},  # seen on any bar and page
         offsetgroup=group,
         showlegend=False,
         hovertemplate="%{y}: %{x:.4f}<extra>a seed</extra>",

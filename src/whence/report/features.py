@@ -72,11 +72,12 @@ def _listed(lines: Sequence[str]) -> str:
 
 def degrees(found: View) -> go.Figure:
     """How many features are how far about position."""
-    figure = figure_of("fidelity: share of a feature's variance that its position explains", "features")
+    figure = figure_of("fidelity: share of variance that position explains", "features")
     figure.add_histogram(
         x=list(found.fidelity.values()), xbins={"start": -0.05, "end": 1.0, "size": 0.025}, marker={"color": COLOURS[0]}
     )
-    figure.add_vline(BOUND, line_dash="dot", line_color="#888", annotation_text="position-bound from here on")
+    told = {"annotation_text": "position-bound from here on", "annotation_position": "top left"}
+    figure.add_vline(BOUND, line_dash="dot", line_color="#888", **told)
     figure.update_yaxes(type="log", title="features (logarithmic)")
     return figure.update_xaxes(range=[-0.06, 1.02])
 

@@ -98,7 +98,7 @@ def figure_of(across: str, up: str) -> go.Figure:
         template="plotly_white",
         height=380,
         margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        legend={"orientation": "h", "y": 1.12},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},  # on a narrow page it grows away from the figure
     )
     return figure
 
