@@ -50,7 +50,7 @@ def _mark_peaks(figure: go.Figure, found: View, features: Sequence[int]) -> None
         y=[_named([feature]) for feature in features],
         customdata=list(features),
         mode="markers",
-        marker={"symbol": "circle-open", "size": 9, "color": "#fff", "line": {"width": 2}},
+        marker={"size": 8, "color": "#fff", "line": {"color": "#1c1c1c", "width": 1}},  # seen on any colour of the map
         selected={"marker": {"color": COLOURS[3]}},
         unselected={"marker": {"opacity": 1}},
         showlegend=False,

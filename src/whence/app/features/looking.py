@@ -133,9 +133,7 @@ def _map(opened: Opened, table: str, by: Order, those: str, picked: Callable[[],
     draw(drawn, f"Map of features and positions: {told}", f"map:{opened.run.id}", picked)
     told = "Each feature is scaled to its own maximum."
     if by == "peak":
-        told += (
-            " Sorted by the place of the peak, noise makes a diagonal, too: how much of it is position, fidelity says."
-        )
+        told += " Sorted by peaks, noise makes a diagonal, too: how much of it is position, fidelity says."
     if picked and len(features) <= NAMED:
         told += " A click on a circle looks at that feature."
     st.caption(told)

@@ -63,12 +63,10 @@ def _presets() -> None:
 
 
 def _offered(store: Store) -> dict[str, dict[str, str]]:
-    made = [name for name in DATA.names() if name != STORED]
+    """No label of data begins what could be typed: Streamlit would take that for what is to be replaced."""
+    made = {name: f"{name} (features are known)" for name in DATA.names() if name != STORED}
     collected = {path.name: f"{path.name} (collected)" for path in collections(store)}
-    return {
-        "presets": {name: name for name in (ALL, *PRESETS.names())},
-        "data": {**dict(zip(made, made, strict=True)), **collected},
-    }
+    return {"presets": {name: name for name in (ALL, *PRESETS.names())}, "data": {**made, **collected}}
 
 
 def _settled(document: dict[str, Any], store: Store) -> dict[str, Any]:
