@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from whence.features.autoencoder import Autoencoder, AutoencoderSpec
 from whence.features.data.planted import Planted
 from whence.features.data.stored import Stored
 from whence.features.measures import FEW
-from whence.features.view import AROUND, SHOWN, TOP, chosen, top_places, view
+from whence.features.view import AROUND, SHOWN, TOP, chosen, contexts, top_places, view
 from whence.models.init import initialise
 from whence.models.pretrained import tokenizer_of
 from whence.runs.files import write_sealed
@@ -28,14 +29,18 @@ CONTEXT, WIDTH = 16, 8
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    """Random states of 96 sequences, every third held out, with the tokenizer of a small model."""
-    path = tmp_path_factory.mktemp("collected")
-    model = save_model(tmp_path_factory.mktemp("model"), llama())
+    """With the tokenizer of a small model."""
+    return collect(tmp_path_factory.mktemp("collected"), save_model(tmp_path_factory.mktemp("model"), llama()))
+
+
+def collect(path: Path, model: str, sinks: tuple[int, ...] = ()) -> Stored:
+    """Random states of 96 sequences, every third held out. sinks: positions where states are far longer."""
     drawn = torch.Generator().manual_seed(0)
     ids = torch.randint(20, (96, CONTEXT), generator=drawn).int()
     about = {"ids": ids, "held": torch.arange(96) % 3 == 0, "flags": flags_of(CONTEXT, ([], []))}
     (path / "tokens.safetensors").write_bytes(save(about))
     states = torch.randn(96, CONTEXT, WIDTH, generator=drawn).bfloat16()
+    states[:, list(sinks)] *= 100
     for index, part in enumerate(states.split(64)):
         shard_path(path, index).write_bytes(save({"states": part.contiguous()}))
     write_sealed(path / "spec.json", {"sequences": 96, "context": CONTEXT, "width": WIDTH, "model": model})
@@ -88,17 +93,60 @@ def test_contexts_are_the_highest_activations(collected: Stored) -> None:
 
     found = view(model, collected)
     assert not found.note
-    feature, contexts = next(iter(found.contexts.items()))
+    feature, those = next(iter(found.contexts.items()))
     ids = collected.activations.tokens
     words = [f"f{i}" for i in range(10)] + [f"r{i}" for i in range(10)]
-    for context in contexts:
+    for context in those:
         assert context.value > 0
         line = ids[context.sequence].tolist()
         assert context.token == words[line[context.position]]
         assert context.before.split() == [words[i] for i in line[max(0, context.position - AROUND) : context.position]]
         assert context.after.split() == [words[i] for i in line[context.position + 1 :][:AROUND]]
-    assert [c.value for c in contexts] == sorted((c.value for c in contexts), reverse=True)
-    assert contexts[0].value == pytest.approx(float(codes[:, feature].max()))
+    assert [c.value for c in those] == sorted((c.value for c in those), reverse=True)
+    assert those[0].value == pytest.approx(float(codes[:, feature].max()))
+
+
+def test_states_that_are_left_out_do_not_shift_the_text_of_others(tmp_path: Path) -> None:
+    data = collect(tmp_path, "run:0123456789ab", sinks=(3, 7))
+    model = autoencoder(WIDTH, CONTEXT, "none", data)
+    values, there = top_places(model, data, [5, 2])
+    for column, feature in enumerate([5, 2]):
+        places = there[:, column]
+        assert not torch.isin(places[:, 1], torch.tensor([3, 7])).any()
+        with torch.no_grad():
+            codes = model.codes(data.activations.states(places), places[:, 1], lifted=True)
+        torch.testing.assert_close(values[:, column], codes[:, feature])
+
+
+def test_any_feature_can_be_looked_up_and_symbols_of_a_task_are_its_text(tmp_path: Path) -> None:
+    data = collect(tmp_path, "run:0123456789ab")
+    model = autoencoder(WIDTH, CONTEXT, "none", data)
+    found, note = contexts(model, data, [11])
+    assert not note
+    assert list(found) == [11]
+    for context in found[11]:
+        line = data.activations.tokens[context.sequence].tolist()
+        assert context.token == str(line[context.position])
+        assert context.after == " ".join(map(str, line[context.position + 1 :][:AROUND]))
+
+
+def test_features_are_sorted_in_every_way(collected: Stored) -> None:
+    model = autoencoder(WIDTH, CONTEXT, "static_slice", collected)
+    seen = view(model, collected)
+    active = seen.active.clone()
+    active[[0, 30]] = 0
+    found = replace(seen, active=active)
+    everything = list(range(48))
+    for by in ("peak", "fidelity", "frequency", "number", "assigned"):
+        assert sorted(found.order(by)) == everything
+    peaks = [int(found.peaks[feature]) for feature in found.order("peak")]
+    assert peaks[:-2] == sorted(peaks[:-2])
+    assert {*found.order("peak")[-2:]} == {*found.order("fidelity")[-2:]} == {*found.order("frequency")[-2:]} == {0, 30}
+    degrees = [found.fidelity[feature] for feature in found.order("fidelity") if feature in found.fidelity]
+    assert degrees[:-2] == sorted(degrees[:-2], reverse=True)
+    assert found.assigned is not None
+    firsts = [int(found.assigned[:, feature].argmax()) for feature in found.order("assigned")]
+    assert firsts == sorted(firsts)
 
 
 def test_the_most_bound_features_come_first_and_no_feature_twice() -> None:

@@ -1,15 +1,39 @@
-"""Widgets whose value stands in the address of the page, so that it leads back to what was shown."""
+"""What is shown stands in the address of the page: links, a reload and the way back lead to it again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
 
-from whence.app.parts import plain, query
+from whence.app.parts import plain
 
 T = TypeVar("T")
+
+
+def query(name: str) -> str:
+    """A parameter of the address; whoever uses it checks it."""
+    return str(st.query_params.get(name, ""))
+
+
+def switch(views: Mapping[str, str], key: str) -> str:
+    """Which part of a page is shown. views: by label, the parameter of the address that leads to it, or nothing.
+
+    The address decides.
+    """
+
+    def move() -> None:
+        for parameter in set(views.values()) & set(st.query_params):
+            del st.query_params[parameter]
+        if parameter := views[st.session_state[key]]:
+            st.query_params[parameter] = ""
+
+    first, before = next(iter(views)), st.session_state.get(key)
+    led_to = next((label for label, parameter in views.items() if parameter in st.query_params), None)
+    st.session_state[key] = led_to or (before if before and not views[before] else first)
+    st.segmented_control("View", list(views), key=key, on_change=move, required=True, label_visibility="collapsed")
+    return st.session_state[key]
 
 
 def addressed(page: str, name: str, options: Sequence[T], usual: T, widget: Callable[..., Any]) -> T:
@@ -35,12 +59,23 @@ def addressed(page: str, name: str, options: Sequence[T], usual: T, widget: Call
     return chosen
 
 
-def switch(page: str, name: str, views: Sequence[str]) -> str:
-    """Which part of a page is shown; the first, unless somebody says otherwise."""
+def part(page: str, name: str, parts: Sequence[str]) -> str:
+    """Which part of a page is shown, under a parameter of its own; the first, unless somebody says otherwise."""
     return addressed(
         page,
         name,
-        views,
-        views[0],
-        lambda key: st.segmented_control(name, views, key=key, label_visibility="collapsed", required=True),
+        parts,
+        parts[0],
+        lambda key: st.segmented_control(name, parts, key=key, label_visibility="collapsed", required=True),
+    )
+
+
+def choice(page: str, name: str, label: str, options: Mapping[str, str], help: str | None = None) -> str:
+    """One of several, the first unless somebody says otherwise. options: each with what is said of it."""
+    return addressed(
+        page,
+        name,
+        list(options),
+        next(iter(options)),
+        lambda key: st.selectbox(label, list(options), key=key, format_func=lambda one: options[one], help=help),
     )

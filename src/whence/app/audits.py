@@ -10,9 +10,10 @@ from datetime import datetime
 
 import streamlit as st
 
+from whence.app.address import choice
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, Job, job_id, jobs, submit
-from whence.app.parts import choice, counted, downloads, draw, empty, findings, guarded, live, markup, plain
+from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain
 from whence.app.progress import controls
 from whence.cli.leak import Auditing
 from whence.cli.leaves import command
@@ -53,7 +54,7 @@ def new(store: Store) -> None:
         return
     subjects = {name: name for name in models} | runs
     about = "Models that are installed, and finished runs of this store. Type to search."
-    subject = choice("Model", subjects, "model", "Neither an installed model nor a finished run:", about)
+    subject = choice("leak", "model", "Model", subjects, about)
     if subject in models:
         st.caption(plain(f"{subject} reads Python's own manual. A minute or so; more examples or tokens take longer."))
     asked = [*WORDS, "--model" if subject in models else "--run", subject]
@@ -91,7 +92,7 @@ def stored(store: Store) -> None:
         empty("Nothing has been audited in this store yet.", "Choose a model under “New audit” and press Audit.")
         return
     labels = {name: _label(job) for name, job in found.items()}
-    chosen = choice("Audit", labels, "audit", "This store knows no audit")
+    chosen = choice("leak", "audit", "Audit", labels)
     job = found[chosen]
     alive = job.state in ALIVE
     live(EVERY_SECONDS if alive else None)(_watch)(job, alive)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
@@ -19,6 +20,7 @@ from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
 OWN = "no preset"
+Offered = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,15 @@ def form(
     start: Mapping[str, Any] | None = None,
     plan: str = "",
     config: bool = True,
+    offered: Offered = MappingProxyType({}),
+    settle: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document,
 ) -> Filled[S]:
     """words: the command that takes this spec. first: the fields most people set; others are folded away by group.
 
     start: what it begins with, where that is not the defaults. plan: a method of the spec that refuses what is valid
-    field by field and impossible together. config: the command reads a file of these fields.
+    field by field and impossible together. offered: by field, what can be chosen, with a label for each; where a spec
+    would take any text, nothing else can be. settle: what the command is given for what the form holds; it refuses what
+    a terminal may ask for and a page may not, as paths. config: the command reads a file of these fields.
     """
     usual = spec_class.read(dict(start or {}))
     if f"{key}:made" not in st.session_state:
@@ -74,7 +80,7 @@ def form(
             wide = isinstance(row[0].value, tuple)
             for leaf, cell in zip(row, [st.container()] if wide else st.columns(across), strict=False):
                 with cell:
-                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key), st.empty()
+                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key, offered), st.empty()
 
     place(in_front, across=3)
     groups: dict[tuple[str, ...], list[Leaf]] = {}
@@ -84,8 +90,9 @@ def form(
     for path, members in groups.items():
         with st.expander(_title(spec_class, path)):
             place(members, across=2)
-    document = _document({leaf.path: leaf for leaf in shown}, values)
-    spec = _judged(spec_class, document, plan, complaints)
+    document, spec = _judged(
+        spec_class, _document({leaf.path: leaf for leaf in shown}, values), settle, plan, complaints
+    )
     with st.expander("Copy as a command or as YAML" if config else "Copy as a command"):
         st.code(command(words, spec_class, document), language="bash", wrap_lines=True)
         if config:
@@ -94,18 +101,25 @@ def form(
     return Filled(document, spec)
 
 
-def _judged(spec_class: type[S], document: dict[str, Any], plan: str, complaints: Mapping[str, Any]) -> S | None:
+def _judged(
+    spec_class: type[S],
+    document: dict[str, Any],
+    settle: Callable[[dict[str, Any]], dict[str, Any]],
+    plan: str,
+    complaints: Mapping[str, Any],
+) -> tuple[dict[str, Any], S | None]:
     """Said at the field that is to blame, else below the form."""
     try:
+        document = settle(document)
         spec = spec_class.read(document)
         if plan:
             getattr(spec, plan)()
-        return spec
+        return document, spec
     except UserError as error:
         blamed = [part for part in (error.field or "").split(".") if part in complaints]
         place = complaints[blamed[-1]] if blamed else st
         place.error(plain(str(error)), icon=":material/error:")
-        return None
+        return document, None
 
 
 def _rows(members: Sequence[Leaf], across: int) -> list[list[Leaf]]:
@@ -118,21 +132,26 @@ def _rows(members: Sequence[Leaf], across: int) -> list[list[Leaf]]:
     return rows
 
 
-def _widget(leaf: Leaf, key: str) -> Any:
+def _widget(leaf: Leaf, key: str, offered: Offered) -> Any:
     name, label = _key(key, leaf), leaf.name.replace("_", " ")
     keep: dict[str, Any] = {"key": name, "help": plain(leaf.about), "persist_state": "session"}
     if isinstance(leaf.value, bool):
         return st.checkbox(label, **keep)
+    names, labels = variants(leaf.annotation), offered.get(leaf.name, {})
+    chosen: dict[str, Any] = {
+        "accept_new_options": bool(names) or not labels,
+        "format_func": lambda value: labels.get(value, value),
+    }
     if isinstance(leaf.value, tuple):
-        options = list(dict.fromkeys([*variants(leaf.annotation), *st.session_state.get(name, ())]))
+        options = list(dict.fromkeys([*(labels or names), *st.session_state.get(name, ())]))
         placeholder = None if leaf.value else "as usual"
-        return st.multiselect(label, options, accept_new_options=True, placeholder=placeholder, **keep)
+        return st.multiselect(label, options, placeholder=placeholder, **chosen, **keep)
     if leaf.words:
         return st.selectbox(label, [*leaf.words, *([NONE] if leaf.optional else [])], **keep)
-    if found := variants(leaf.annotation):
+    if found := list(labels) or names:
         options = [*([NONE] if leaf.optional else []), *found]
         options = list(dict.fromkeys([*options, str(st.session_state.get(name, options[0]))]))
-        return st.selectbox(label, options, accept_new_options=True, **keep)
+        return st.selectbox(label, options, **chosen, **keep)
     if leaf.whole_number:
         least, most = leaf.limits
         return st.number_input(label, min_value=least, max_value=most, step=1, **keep)

@@ -87,48 +87,15 @@ def findings(lines: Iterable[str]) -> None:
         markup(f"<ul>{listed}</ul>")
 
 
-def draw(figure: Any, alt: str, key: str | None = None) -> None:
-    """A figure in the colours of the page, light or dark. alt: what it shows, for those who do not see it."""
+def draw(figure: Any, alt: str, key: str | None = None, picked: Callable[[], None] | None = None) -> None:
+    """A figure in the colours of the page, light or dark. alt: what it shows, for those who do not see it.
+
+    picked: called when a reader clicks on a point, which is then to be found under the key in the session.
+    """
     figure.update_layout(template=None, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
-    st.plotly_chart(figure, theme="streamlit", alt=alt, key=key, config={"displaylogo": False, "responsive": True})
-
-
-def switch(views: Mapping[str, str], key: str) -> str:
-    """Which part of a page is shown. views: by label, the parameter of the address that leads to it, or nothing.
-
-    The address decides, so that links, a reload and the way back lead to what was shown.
-    """
-
-    def move() -> None:
-        for parameter in set(views.values()) & set(st.query_params):
-            del st.query_params[parameter]
-        if parameter := views[st.session_state[key]]:
-            st.query_params[parameter] = ""
-
-    first, before = next(iter(views)), st.session_state.get(key)
-    led_to = next((label for label, parameter in views.items() if parameter in st.query_params), None)
-    st.session_state[key] = led_to or (before if before and not views[before] else first)
-    st.segmented_control("View", list(views), key=key, on_change=move, required=True, label_visibility="collapsed")
-    return st.session_state[key]
-
-
-def choice(label: str, options: Mapping[str, str], parameter: str, unknown: str, help: str | None = None) -> str:
-    """One of several, by a parameter of the address; the first, where that names none. options: with what they say.
-
-    unknown: what is said of one that is not among them.
-    """
-    key, wanted = f"choice:{parameter}", query(parameter)
-    if wanted and wanted not in options:
-        st.error(plain(f"{unknown} {wanted[:80]!r}. Here is the first of the list."), icon=":material/error:")
-    st.session_state[key] = now = wanted if wanted in options else next(iter(options))
-
-    def move() -> None:
-        st.query_params[parameter] = st.session_state[key]
-
-    st.selectbox(label, list(options), key=key, format_func=lambda one: options[one], help=help, on_change=move)
-    if now != wanted:
-        st.query_params[parameter] = now
-    return now
+    picking: dict[str, Any] = {"on_select": picked, "selection_mode": "points"} if picked else {}
+    config = {"displaylogo": False, "responsive": True}
+    st.plotly_chart(figure, theme="streamlit", alt=alt, key=key, config=config, **picking)
 
 
 def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
@@ -144,8 +111,3 @@ def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
                 on_click="ignore",
                 icon=":material/download:",
             )
-
-
-def query(name: str) -> str:
-    """A parameter of the address; whoever uses it checks it."""
-    return str(st.query_params.get(name, ""))

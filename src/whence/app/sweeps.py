@@ -11,9 +11,10 @@ from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
-from whence.app.forms import form
+from whence.app.address import choice
+from whence.app.forms import Offered, form
 from whence.app.jobs import ALIVE, Job, job_about, submit
-from whence.app.parts import choice, counted, empty, guarded, live
+from whence.app.parts import counted, empty, guarded, live
 from whence.app.progress import controls, is_running, show_progress, standings
 from whence.errors import UserError
 from whence.runs.kept import keep, kept
@@ -43,10 +44,12 @@ class Sweep(Generic[S]):
     planned: Callable[[S, Store], list[Any]] = lambda spec, store: runs_of(spec)
     presets: Presets | None = None
     start: dict[str, Any] | None = None
-    form_spec: type[S] | None = None
-    """What the form reads, where it may ask for less than the command line."""
     where: Mapping[str, str] = field(default_factory=dict)
     """What an address needs to lead to results, beside the comparison's name."""
+    offered: Callable[[Store], Offered] = lambda store: {}
+    """By field, what of the store can be chosen (see `form`)."""
+    settle: Callable[[dict[str, Any], Store], dict[str, Any]] = lambda document, store: document
+    """What the command is given for what the form holds (see `form`)."""
 
 
 def runs_of(spec: Any) -> list[RunSpec]:
@@ -58,13 +61,15 @@ def runs_of(spec: Any) -> list[RunSpec]:
 def new(sweep: Sweep[S], store: Store) -> None:
     """The form, and the button that starts it."""
     filled = form(
-        sweep.form_spec or sweep.spec,
+        sweep.spec,
         sweep.name,
         sweep.words,
         first=sweep.first,
         presets=sweep.presets,
         plan="plan",
         start=sweep.start,
+        offered=sweep.offered(store),
+        settle=lambda document: sweep.settle(document, store),
     )
     if filled.spec is not None:
         st.caption(f"{counted(len(runs_of(filled.spec)), 'run')}. What the store has already is not run again.")
@@ -84,7 +89,7 @@ def stored(sweep: Sweep[S], store: Store) -> None:
         empty("No comparison has been started in this store yet.", "Fill in the form under “New” and press Start.")
         return
     labels = {name: _label(sweep, path) for name, path in paths.items()}
-    chosen = choice("Comparison", labels, "comparison", "This store keeps no comparison")
+    chosen = choice(sweep.name, "comparison", "Comparison", labels)
     spec = _read(sweep.spec, paths[chosen])
     runs = sweep.planned(spec, store)
     job = job_about(store, chosen)

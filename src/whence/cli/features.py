@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _collect(arguments: list[str]) -> int:
-    from whence.features.activations import CONTENT, Activations
+    from whence.features.activations import Activations
     from whence.features.collect import collect
     from whence.features.sources import Collection
     from whence.runs.store import Store
@@ -118,22 +118,13 @@ def _collect(arguments: list[str]) -> int:
             progress.update(task, description="collecting", completed=done, total=parts)
 
         path = collect(spec, store, options.name, tell)
-    found = Activations.open(store, path.name)
-    facts = {
-        "name": path.name,
-        "path": str(path),
-        "width": found.width,
-        "context": found.context,
-        "states": len(found.places("train")),
-        "held_out": len(found.places("held out")),
-        "special": int((found.flags != CONTENT).sum()) * len(found.tokens),
-    }
+    facts: dict[str, Any] = {"name": path.name, "path": str(path), **Activations.open(store, path.name).facts()}
     if options.json_:
         print_json(facts)
     else:
         print(
-            f"{path.name}  {facts['states']:,} states of {found.width} numbers, {facts['held_out']:,} more held out, "
-            f"{facts['special']:,} of special and first tokens beside  {path}"
+            f"{path.name}  {facts['states']:,} states of {facts['width']} numbers, "
+            f"{facts['held_out']:,} more held out, {facts['special']:,} of special and first tokens beside  {path}"
         )
     return 0
 

@@ -49,10 +49,7 @@ class Activations:
     @classmethod
     def at(cls, path: Path) -> Activations:
         """By the folder."""
-        try:
-            found = cls(path, read_sealed(path / "spec.json"))
-        except (OSError, Corrupt) as damage:
-            raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).", field="activations") from None
+        found = cls.begun(path)
         if missing := found.missing():
             raise UserError(
                 f"activations: {path.name!r} is not complete: {len(missing)} of {found.shards} parts are missing. "
@@ -60,6 +57,24 @@ class Activations:
                 field="activations",
             )
         return found
+
+    @classmethod
+    def begun(cls, path: Path) -> Activations:
+        """Also one that is not complete."""
+        try:
+            return cls(path, read_sealed(path / "spec.json"))
+        except (OSError, Corrupt) as damage:
+            raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).", field="activations") from None
+
+    def facts(self) -> dict[str, int]:
+        """How much there is."""
+        return {
+            "width": self.width,
+            "context": self.context,
+            "states": len(self.places("train")),
+            "held_out": len(self.places("held out")),
+            "special": int((self.flags != CONTENT).sum()) * len(self.tokens),
+        }
 
     @property
     def shards(self) -> int:

@@ -28,7 +28,9 @@ PLAIN = {"topk": "plain_topk", "l1": "plain_l1"}
 class Comparison(Spec):
     """What to compare, on what."""
 
-    presets: tuple[str, ...] = Field(default=(ALL,), description="names ('whence features presets'), or all")
+    presets: tuple[str, ...] = Field(
+        default=(ALL,), min_length=1, description="names ('whence features presets'), or all"
+    )
     seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds")
     first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
     data: AnyData = Field(default=DATA.preferred("planted")[0], description="states to learn features of")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from whence.features.autoencoder import Autoencoder
 from whence.features.data.base import Data
 from whence.features.data.stored import PART, Stored
 from whence.features.measures import BOUND, fidelity, frequent, tally
+from whence.features.sources import RUN
 from whence.models.pretrained import tokenizer_of
 
 SHOWN = 30
@@ -23,6 +24,12 @@ TOP = 6
 """Contexts per feature."""
 AROUND = 10
 """Tokens on each side."""
+
+
+RARE = -9.0
+"""Below every degree: of features that are too rarely active to have one."""
+Order = Literal["peak", "fidelity", "frequency", "number", "assigned"]
+"""By what features are sorted."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,23 @@ class View:
         """(size,): the position of the highest mean activation, masks lifted"""
         return self.positions[self.lifted.argmax(0)]
 
+    def order(self, by: Order) -> list[int]:
+        """All features; those that are never active stand last, unless what they are sorted by does not ask for it."""
+        size = self.lifted.shape[1]
+        if by == "number":
+            return list(range(size))
+        if by == "assigned":
+            return self._centres().argsort(stable=True).tolist()
+        degrees = torch.tensor([self.fidelity.get(feature, RARE) for feature in range(size)])
+        keys: dict[Order, Tensor] = {"peak": self.peaks, "fidelity": -degrees, "frequency": -self.active}
+        return torch.where(self.active > 0, keys[by].double(), torch.inf).argsort(stable=True).tolist()
+
+    def _centres(self) -> Tensor:
+        """(size,): the middle of where each may speak; of those that may not, beyond all others."""
+        assert self.assigned is not None
+        places = torch.arange(len(self.assigned), dtype=self.assigned.dtype)
+        return ((places @ self.assigned) / self.assigned.sum(0)).nan_to_num(nan=torch.inf)
+
     @property
     def bound(self) -> list[int]:
         """Position-bound features, most bound first."""
@@ -97,7 +121,7 @@ def view(model: Autoencoder, data: Data, tell: Callable[[str], None] = lambda to
     positions = (lifted.counts > 0).nonzero().flatten()
     degree = dict(zip(frequent(lifted).tolist(), fidelity(lifted).tolist(), strict=True))
     tell("in which text features speak")
-    contexts, note = _contexts(model, data, chosen(degree, lifted.active))
+    found, note = contexts(model, data, chosen(degree, lifted.active))
     return View(
         positions,
         used.profile,
@@ -106,7 +130,7 @@ def view(model: Autoencoder, data: Data, tell: Callable[[str], None] = lambda to
         degree,
         None if table is None else table.detach()[positions.clamp(max=len(table) - 1)],
         (used.fvu, lifted.fvu),
-        contexts,
+        found,
         note,
     )
 
@@ -123,17 +147,18 @@ def chosen(degree: Mapping[int, float], active: Tensor, count: int = SHOWN) -> l
     return bound + [others[index * len(others) // wanted] for index in range(wanted)]
 
 
-def _contexts(model: Autoencoder, data: Data, features: list[int]) -> tuple[dict[int, list[Context]], str]:
+def contexts(model: Autoencoder, data: Data, features: list[int]) -> tuple[dict[int, list[Context]], str]:
+    """Of any features, and why there are none, where that is so."""
     if not isinstance(data, Stored):
         return {}, "These states are made, not collected: there is no text that they belong to."
     try:
-        tokenizer = tokenizer_of(data.activations.spec.get("model", ""))
+        decode = _decoder(data.activations.spec.get("model", ""))
     except UserError as problem:
         return {}, f"The text cannot be shown: {problem}"
     values, places = top_places(model, data, features)
     return {
         feature: [
-            _context(data.activations, tokenizer, value, sequence, position)
+            _context(data.activations, decode, value, sequence, position)
             for value, (sequence, position) in zip(values[:, row].tolist(), places[:, row].tolist(), strict=True)
             if value > 0
         ]
@@ -144,7 +169,7 @@ def _contexts(model: Autoencoder, data: Data, features: list[int]) -> tuple[dict
 @torch.no_grad()
 def top_places(model: Autoencoder, data: Stored, features: list[int], top: int = TOP) -> tuple[Tensor, Tensor]:
     """(top, features) highest activations in held-out text, and (top, features, 2) sequences and positions."""
-    everywhere = data.activations.places("held out")
+    everywhere = data.places("held out")
     values, numbers = torch.zeros(0, len(features)), torch.zeros(0, len(features), dtype=torch.long)
     for part, (states, positions) in enumerate(data.held_out()):
         codes = model.codes(states, positions, lifted=True)[:, features]
@@ -155,8 +180,17 @@ def top_places(model: Autoencoder, data: Stored, features: list[int], top: int =
     return values, everywhere[numbers]
 
 
-def _context(found: Activations, tokenizer: Any, value: float, sequence: int, position: int) -> Context:
+def _decoder(model: str) -> Callable[[list[int]], str]:
+    """Ids as text. Those of a run of the arena are symbols of its task, and are shown as such."""
+    if model.startswith(RUN):
+        return lambda ids: " ".join(map(str, ids))
+    return tokenizer_of(model).decode
+
+
+def _context(
+    found: Activations, decode: Callable[[list[int]], str], value: float, sequence: int, position: int
+) -> Context:
     ids = found.tokens[sequence].tolist()
     before, after = ids[max(0, position - AROUND) : position], ids[position + 1 : position + 1 + AROUND]
-    words = [tokenizer.decode(some) for some in (before, [ids[position]], after)]
+    words = [decode(some) for some in (before, [ids[position]], after)]
     return Context(value, sequence, position, *words)

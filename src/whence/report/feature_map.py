@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from whence.features.view import Context, View
+from whence.features.view import Context, Order, View
 
 TALL = 640
 """Lines of the map; where there are more features, a line is the mean of several."""
@@ -106,12 +106,22 @@ MAP_SCRIPT = """
 """
 
 
-def map_section(found: View) -> str:
-    """Maps that share their order: profiles with masks lifted; as trained, and the mask itself, where there is one."""
-    tables = {"lifted": ("where it speaks" + ", masks lifted" * (found.assigned is not None), found.lifted)}
+def profiles(found: View) -> dict[str, tuple[str, Tensor]]:
+    """By name, in words and as (positions, size): masks lifted; as trained, and the mask itself, where there is one."""
+    there = {"lifted": ("where it speaks" + ", masks lifted" * (found.assigned is not None), found.lifted)}
     if found.assigned is not None:
-        tables |= {"used": ("where it speaks, as trained", found.used), "assigned": ("may speak", found.assigned)}
-    size = found.lifted.shape[1]
+        there |= {"used": ("where it speaks, as trained", found.used), "assigned": ("may speak", found.assigned)}
+    return there
+
+
+def shares(table: Tensor) -> Tensor:
+    """Of (positions, size): from 0 to 1, in terms of each feature's maximum."""
+    return (table / table.amax(0).clamp(min=1e-30)).clamp(0, 1)
+
+
+def map_section(found: View) -> str:
+    """Maps that share their order."""
+    tables, size = profiles(found), found.lifted.shape[1]
     data = {
         "positions": found.positions.tolist(),
         "size": size,
@@ -159,16 +169,25 @@ def feature_section(found: View) -> str:
         f"<label>with text <select name=known><option value=''>–</option>{options}</select></label></p>"
         "<p id=feature-about></p><div id=feature-profile></div>",
         f"<p class=note id=no-contexts>{html.escape(note)}</p>",
-        *(_contexts(feature, those) for feature, those in found.contexts.items()),
+        *(
+            f"<div class=contexts data-feature={feature} hidden>{context_table(those)}</div>"
+            for feature, those in found.contexts.items()
+        ),
     ]
     return "".join(parts)
 
 
-def _sorts(found: View) -> str:
-    names = {"peak": "place of the peak", "fidelity": "fidelity", "frequency": "frequency", "number": "number"}
+def sorts(found: View) -> dict[Order, str]:
+    """By what the map can be sorted, in words."""
+    names: dict[Order, str] = {"peak": "place of the peak", "fidelity": "fidelity", "frequency": "frequency"}
+    names["number"] = "number"
     if found.assigned is not None:
         names["assigned"] = "assigned place"
-    options = "".join(f"<option value={key}>{name}</option>" for key, name in names.items())
+    return names
+
+
+def _sorts(found: View) -> str:
+    options = "".join(f"<option value={key}>{name}</option>" for key, name in sorts(found).items())
     return f"<label>sorted by <select name=sort>{options}</select></label>"
 
 
@@ -176,19 +195,19 @@ def _degree(found: View, feature: int) -> str:
     return f" (fidelity {found.fidelity[feature]:.2f})" if feature in found.fidelity else ""
 
 
-def _contexts(feature: int, those: Sequence[Context]) -> str:
+def context_table(those: Sequence[Context]) -> str:
+    """The text of one feature, where it is most active."""
     rows = "".join(
         f"<tr><td class=n>{c.value:.3g}<td class=n>{c.position}<td>{html.escape(c.before)} "
         f"<mark>{html.escape(c.token)}</mark> {html.escape(c.after)}</tr>"
         for c in those
     )
-    head = "<tr><th>activation<th>position<th>held-out text, where it is most active</tr>"
-    return f"<div class=contexts data-feature={feature} hidden><table>{head}{rows}</table></div>"
+    head = "<tr><th>activation<th>position<th>held-out text</tr>"
+    return f"<table>{head}{rows}</table>"
 
 
 def _packed(table: Tensor) -> dict[str, object]:
     """Of (positions, size): a byte per number, feature by feature, in shares of each feature's maximum."""
     most = table.amax(0).clamp(min=0)
-    shares = (table / most.clamp(min=1e-30)).clamp(0, 1)
-    data = (shares.mT * 255).round().to(torch.uint8).contiguous().numpy().tobytes()
+    data = (shares(table).mT * 255).round().to(torch.uint8).contiguous().numpy().tobytes()
     return {"bytes": base64.b64encode(data).decode(), "most": [float(f"{value:.4g}") for value in most.tolist()]}

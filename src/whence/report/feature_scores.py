@@ -12,7 +12,6 @@ from whence.features.comparison import PRESETS
 from whence.features.curves import Curves, mean_curve
 from whence.features.table import Row, cell
 from whence.report.figures import COLOURS, DASHES, figure_of
-from whence.report.shell import plot
 
 STRICT = {
     "plain_topk": "none",
@@ -68,33 +67,37 @@ def over_steps(curves: Mapping[str, Mapping[str, Mapping[int, float]]], label: s
             x=list(mean), y=list(mean.values()), name=name, mode="lines", line={**style(name), "width": 2}
         )
     figure.update_yaxes(type="log")
-    # names of presets are long: beside the figure, not above it
-    return figure.update_layout(height=480, legend={"orientation": "v", "x": 1.02, "y": 1, "font": {"size": 11}})
+    # names of presets are long: below the figure, where a narrow page has room for them, too
+    below = {"orientation": "h", "y": -0.18, "yanchor": "top", "font": {"size": 11}}
+    return figure.update_layout(height=420 + 12 * len(curves), legend=below)
 
 
-def strictness(rows: Sequence[Row]) -> list[str]:
-    """Masks from none to hard, side by side; nothing where fewer than two of them were run."""
-    by_name = {row.name: row for row in rows}
+def by_strictness(rows: Sequence[Row]) -> list[Row]:
+    """Those that differ in how strict their mask is, from none to hard; none where fewer than two have a result."""
+    by_name = {row.name: row for row in rows if row.metrics}
     there = [by_name[name] for name in STRICT if name in by_name]
-    if len(there) < 2:
-        return []
+    return there if len(there) > 1 else []
+
+
+def strictness(rows: Sequence[Row]) -> str:
+    """They, side by side."""
     head = "".join(f"<th>{name}" for name in ("mask", "preset", *STRICT_COLUMNS))
     body = "".join(
         f"<tr><td>{STRICT[row.name]}<td>{html.escape(row.name)}"
         + "".join(f"<td class=n>{cell(row.mean(column), column)}" for column in STRICT_COLUMNS)
         + "</tr>"
-        for row in there
+        for row in rows
     )
-    return [
-        "<h2>Hard against soft masks</h2><p class=note>The same runs, by how strict their mask is. What is unexplained "
+    return (
+        "<p class=note>The same runs, by how strict their mask is. What is unexplained "
         "is comparable at a like number of active features (L0). Lifted: how a dictionary does once its mask is gone; "
-        "what was learned, rather than imposed, stays.</p>",
-        f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>",
-        plot(_strict(there), "strict", False),
-    ]
+        "what was learned, rather than imposed, stays.</p>"
+        f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
+    )
 
 
-def _strict(rows: Sequence[Row]) -> go.Figure:
+def strict_bars(rows: Sequence[Row]) -> go.Figure:
+    """With their masks, and with masks lifted."""
     figure = figure_of("FVU", "")
     for place, (column, name) in enumerate((("FVU", "with its mask"), ("FVU lifted", "mask lifted"))):
         values = {f"{STRICT[row.name]}: {row.name}": list(row.values(column).values()) for row in rows}
@@ -120,7 +123,7 @@ def _add(
         x=[stats.mean(list(those)) for those in there.values()],
         name=name,
         orientation="h",
-        marker={"color": [colours[key] for key in there], "opacity": 0.55},
+        marker={"color": [colours[key] for key in there], "opacity": 0.7},
         offsetgroup=group,
         hovertemplate="%{y}: %{x:.4f}<extra>mean</extra>",
     )
@@ -131,7 +134,7 @@ def _add(
         name=f"{name}, seeds",
         mode="markers",
         orientation="h",
-        marker={"color": "#1c1c1c", "size": 6, "opacity": 0.7},
+        marker={"color": "#fff", "size": 7, "line": {"color": "#1c1c1c", "width": 1}},  # seen on any bar and page
         offsetgroup=group,
         showlegend=False,
         hovertemplate="%{y}: %{x:.4f}<extra>a seed</extra>",

@@ -14,7 +14,15 @@ from whence.features.run import Run
 from whence.features.table import Row, Table, cell
 from whence.features.view import View
 from whence.report.feature_map import MAP_SCRIPT, feature_section, map_section
-from whence.report.feature_scores import bars, final_losses, over_steps, recovered, strictness
+from whence.report.feature_scores import (
+    bars,
+    by_strictness,
+    final_losses,
+    over_steps,
+    recovered,
+    strict_bars,
+    strictness,
+)
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 
@@ -33,8 +41,8 @@ def run_page(run: Run, found: View, records: Sequence[Mapping[str, Any]], again:
     parts = [f"<h1>{html.escape(title)}</h1>", f"<p class=note>{labels}</p>", _listed(seen(found))]
     parts += ["<h2>Where each feature speaks</h2>", map_section(found)]
     parts += ["<h2>One feature</h2>", feature_section(found)]
-    parts += ["<h2>How much of a feature position explains</h2>", plot(_fidelity(found), "fidelity", True)]
-    parts += ["<h2>As it was trained</h2>", plot(_learning(records), "learning", False)]
+    parts += ["<h2>How much of a feature position explains</h2>", plot(degrees(found), "fidelity", True)]
+    parts += ["<h2>As it was trained</h2>", plot(learning(records), "learning", False)]
     parts += [f"<p class=note>Run <code>{run.id}</code>, on states of documents never trained on.</p>"]
     return shell(title, [*parts, *regenerate(again, run.document()), f"<script>{MAP_SCRIPT}</script>"])
 
@@ -62,17 +70,25 @@ def _listed(lines: Sequence[str]) -> str:
     return "<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def _fidelity(found: View) -> go.Figure:
-    figure = figure_of("fidelity: share of a feature's variance that its position explains", "features")
+def degrees(found: View) -> go.Figure:
+    """How many features are how far about position."""
+    figure = figure_of("fidelity: share of variance that position explains", "features")
     figure.add_histogram(
         x=list(found.fidelity.values()), xbins={"start": -0.05, "end": 1.0, "size": 0.025}, marker={"color": COLOURS[0]}
     )
-    figure.add_vline(BOUND, line_dash="dot", line_color="#888", annotation_text="position-bound from here on")
+    figure.add_vline(
+        BOUND,
+        line_dash="dot",
+        line_color="#888",
+        annotation_text="position-bound from here on",
+        annotation_position="top left",
+    )
     figure.update_yaxes(type="log", title="features (logarithmic)")
     return figure.update_xaxes(range=[-0.06, 1.02])
 
 
-def _learning(records: Sequence[Mapping[str, Any]]) -> go.Figure:
+def learning(records: Sequence[Mapping[str, Any]]) -> go.Figure:
+    """As it was trained."""
     figure = figure_of("step", "fraction of variance")
     losses = [record for record in records if "loss" in record]
     checks = [record for record in records if "metrics" in record]
@@ -100,28 +116,36 @@ def comparison_page(table: Table, curves: Mapping[str, Curves], document: Any, a
     if table.exploratory:
         parts.append("<p><span class=badge>exploratory: too few seeds to decide</span></p>")
     parts.append(_listed(table.findings))
-    shown = [row for row in table.rows if row.metrics]
-    drawn: dict[str, go.Figure | None] = {}
-    if shown:
-        drawn = {
-            "Scores: variance unexplained, every seed a dot": bars(shown, "FVU", "FVU"),
-            "Scores: true directions recovered": recovered(shown),
-            "Loss curves: training loss": over_steps({row.name: curves[row.name].losses for row in shown}, "loss"),
-            "Loss curves: FVU on states never trained on": over_steps(
-                {row.name: curves[row.name].fvu for row in shown}, "FVU"
-            ),
-            "Final metrics: training loss of the last tenth": final_losses(curves),
-        }
-    there = [(name, figure) for name, figure in drawn.items() if figure is not None]
-    for place, (name, figure) in enumerate(there):
+    for place, (name, figure) in enumerate(scores(table, curves).items()):
         parts += [f"<h2>{name}</h2>", plot(figure, f"features{place}", place == 0)]
-    parts += ["<h2>Final metrics: all of them</h2>", _metrics(table), f"<p class=note>{html.escape(LEGEND)}</p>"]
-    parts += strictness(shown)
-    parts += [_failures(table.rows), _runs(table.rows)]
-    return shell(title, [*parts, *regenerate(again, document)])
+    parts += ["<h2>Final metrics: all of them</h2>", metrics(table), f"<p class=note>{html.escape(LEGEND)}</p>"]
+    there = by_strictness(table.rows)
+    if there:
+        parts += ["<h2>Hard against soft masks</h2>", strictness(there), plot(strict_bars(there), "strict", False)]
+    failed = failures(table.rows)
+    parts += ["<h2>Failed, in no average</h2>", _listed(failed)] if failed else []
+    return shell(title, [*parts, _runs(table.rows), *regenerate(again, document)])
 
 
-def _metrics(table: Table) -> str:
+def scores(table: Table, curves: Mapping[str, Curves]) -> dict[str, go.Figure]:
+    """The figures of a comparison, by what they show; none where nothing has finished."""
+    shown = [row for row in table.rows if row.metrics]
+    if not shown:
+        return {}
+    drawn = {
+        "Scores: variance unexplained, every seed a dot": bars(shown, "FVU", "FVU"),
+        "Scores: true directions recovered": recovered(shown),
+        "Loss curves: training loss": over_steps({row.name: curves[row.name].losses for row in shown}, "loss"),
+        "Loss curves: FVU on states never trained on": over_steps(
+            {row.name: curves[row.name].fvu for row in shown}, "FVU"
+        ),
+        "Final metrics: training loss of the last tenth": final_losses(curves),
+    }
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def metrics(table: Table) -> str:
+    """All numbers, with their intervals."""
     head = "".join(
         f"<th>{html.escape(name)}" for name in ("preset", *table.columns, "seeds alike", "parameters", "seeds")
     )
@@ -140,9 +164,8 @@ def _with_interval(row: Row, column: str) -> str:
     return cell(row.mean(column), column) + told
 
 
-def _failures(rows: Sequence[Row]) -> str:
-    failed = [f"{row.name}, {run}: {reason}" for row in rows for run, reason in row.failed.items()]
-    return f"<h2>Failed, in no average</h2>{_listed(failed)}" if failed else ""
+def failures(rows: Sequence[Row]) -> list[str]:
+    return [f"{row.name}, {run}: {reason}" for row in rows for run, reason in row.failed.items()]
 
 
 def _runs(rows: Sequence[Row]) -> str:

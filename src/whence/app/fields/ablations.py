@@ -9,11 +9,12 @@ from typing import Any
 import streamlit as st
 
 from whence.app import sweeps
-from whence.app.address import switch
-from whence.app.fields.asked import FormAblation
+from whence.app.address import part
 from whence.app.jobs import job_about
+from whence.app.own_files import offered, without_files
 from whence.app.parts import draw, findings, table
 from whence.fields.ablation import Ablation
+from whence.fields.data import DATA
 from whence.fields.run import Run
 from whence.fields.table import Table, tabulate
 from whence.report.field_ablation import cells, quality_by_variant
@@ -24,7 +25,7 @@ NEW, RESULTS = "New", "Results"
 
 
 def show(store: Store) -> None:
-    if switch("fields", "part", [NEW, RESULTS]) == RESULTS:
+    if part("fields", "part", [NEW, RESULTS]) == RESULTS:
         sweeps.stored(SWEEP, store)
     else:
         sweeps.new(SWEEP, store)
@@ -69,7 +70,8 @@ SWEEP = sweeps.Sweep(
     name=Run.kind,
     words=["fields", "ablate"],
     spec=Ablation,
-    form_spec=FormAblation,
+    offered=lambda store: offered(DATA),
+    settle=lambda document, store: without_files(document, DATA, "whence fields ablate --data DIR"),
     first=("axis", "data", "seeds", "steps"),
     title=_title,
     results=_results,

@@ -8,17 +8,18 @@ from typing import Any
 import streamlit as st
 from torch import Tensor
 
-from whence.app.address import addressed, switch
+from whence.app.address import addressed, part
 from whence.app.fields import sharpen
-from whence.app.fields.asked import FormRun
 from whence.app.fields.trained import Trained, field_runs, model_of
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, Job, job_about, jobs, submit
 from whence.app.navigation import link
+from whence.app.own_files import offered, without_files
 from whence.app.parts import draw, empty, findings, guarded, live, markup
 from whence.app.progress import Standing, controls, is_running, show_progress, standings
 from whence.app.sweeps import EVERY_SECONDS
 from whence.errors import UserError
+from whence.fields.data import DATA
 from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
 from whence.fields.run import Run
 from whence.report.field_pictures import pictures_table
@@ -32,7 +33,7 @@ OFTEN = ["--checkpoint-seconds", "5"]
 
 
 def show(store: Store) -> None:
-    if switch("fields", "part", [NEW, RESULTS]) == RESULTS:
+    if part("fields", "part", [NEW, RESULTS]) == RESULTS:
         _results(store)
     else:
         _new(store)
@@ -40,7 +41,13 @@ def show(store: Store) -> None:
 
 def _new(store: Store) -> None:
     filled = form(
-        FormRun, "fields-train", COMMAND, first=("data", "steps", "lps", "mixer", "hyponet", "seed"), plan="check"
+        Run,
+        "fields-train",
+        COMMAND,
+        first=("data", "steps", "lps", "mixer", "hyponet", "seed"),
+        plan="check",
+        offered=offered(DATA),
+        settle=_settled,
     )
     run = filled.spec
     if run is not None:
@@ -51,6 +58,10 @@ def _new(store: Store) -> None:
         submit(store, [*COMMAND, *OFTEN], filled.document, title=title, about=run.id, where=where)
         st.query_params.update(where)
         st.rerun()
+
+
+def _settled(document: dict[str, Any]) -> dict[str, Any]:
+    return without_files(document, DATA, "whence fields train --data DIR")
 
 
 def _results(store: Store) -> None:
@@ -79,7 +90,7 @@ def _asked_for(store: Store) -> dict[str, Trained]:
     found = {}
     for job in jobs(store, *COMMAND):
         try:
-            run = FormRun.read(job.asked()["config"])
+            run = Run.read(_settled(job.asked()["config"]))
         except UserError:
             continue
         found[run.id] = Trained(run, {"state": job.state})

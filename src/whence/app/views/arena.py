@@ -11,8 +11,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from whence.app import sweeps
+from whence.app.address import switch
 from whence.app.navigation import ASKED
-from whence.app.parts import counted, draw, empty, findings, markup, plain, switch, the_store
+from whence.app.parts import counted, draw, empty, findings, markup, plain, the_store
 from whence.arena.attention import Maps, attention_maps
 from whence.arena.kept import KIND, PRESETS, stored_runs
 from whence.arena.spec import ArenaSpec

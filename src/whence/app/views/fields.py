@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from whence.app.address import switch
+from whence.app.address import part
 from whence.app.fields import ablations, render, train
 from whence.app.navigation import ASKED
 from whence.app.parts import guarded, the_store
@@ -15,4 +15,4 @@ VIEWS = {"Render": render.show, "Train": train.show, "Ablations": ablations.show
 def show() -> None:
     st.title("Fields")
     st.caption(ASKED["fields"])
-    guarded(VIEWS[switch("fields", "view", list(VIEWS))])(the_store())
+    guarded(VIEWS[part("fields", "view", list(VIEWS))])(the_store())

@@ -7,8 +7,11 @@ import json
 import streamlit as st
 
 from whence.app import audits, sweeps
+from whence.app.address import switch
 from whence.app.navigation import ASKED, link
-from whence.app.parts import counted, downloads, draw, findings, markup, plain, switch, the_store
+from whence.app.own_files import offered, without_files
+from whence.app.parts import counted, downloads, draw, findings, markup, plain, the_store
+from whence.leak.data import DATA
 from whence.leak.run import Run
 from whence.leak.spec import LeakSpec
 from whence.leak.table import Table, tabulate
@@ -82,4 +85,6 @@ SWEEP = sweeps.Sweep(
     first=("data", "cures", "backbone", "seeds", "steps"),
     title=_title,
     results=_results,
+    offered=lambda store: offered(DATA),
+    settle=lambda document, store: without_files(document, DATA, "whence leak cure --data FILE.npy"),
 )

@@ -10,9 +10,10 @@ from typing import Any
 
 import streamlit as st
 
+from whence.app.address import query
 from whence.app.jobs import submit
 from whence.app.navigation import ASKED, PAGES
-from whence.app.parts import counted, draw, empty, live, markup, plain, query, the_store
+from whence.app.parts import counted, draw, empty, live, markup, plain, the_store
 from whence.cli.output import duration
 from whence.report.export import browser, picture_of
 from whence.report.runs import MOST, Beside, beside, curves, runs_page, scores, side_by_side

@@ -82,15 +82,19 @@ class Stored(Data):
         }
         return {split: those[~sinks(lengths[split], lengths["train"])] for split, those in places.items()}
 
+    def places(self, split: Split) -> Tensor:
+        """(n, 2): sequence and position of every state of a split, in the order that they are given in."""
+        return self._places[split]
+
     def draw(self, generator: torch.Generator, count: int) -> States:
-        places = self._places["train"]
+        places = self.places("train")
         return self._at(places[torch.randint(len(places), (count,), generator=generator)])
 
     def everything(self) -> Iterator[States]:
-        return map(self._at, self._places["train"].split(PART))
+        return map(self._at, self.places("train").split(PART))
 
     def held_out(self) -> Iterator[States]:
-        return map(self._at, self._places["held out"].split(PART))
+        return map(self._at, self.places("held out").split(PART))
 
     def _at(self, places: Tensor) -> States:
         return self.activations.states(places), places[:, 1]

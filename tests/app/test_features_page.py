@@ -1,0 +1,196 @@
+"""Autoencoders as a person meets them: collect states, compare presets, open one, look at a feature and its text."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.app.browse import PATIENCE_MS, App, Visitor, until
+from whence.features.activations import Activations, collections
+from whence.features.collect import collect
+from whence.features.comparison import Comparison
+from whence.features.sources import Collection
+from whence.runs.engines.local import run_all
+from whence.runs.kept import keep
+
+SMALL = "planted:width=16,features=24,context=8,windows=2"
+TINY = "tiny"
+"""Collected states of a few sentences."""
+
+
+@pytest.fixture(scope="module")
+def trained(app: App) -> list[str]:
+    """Runs of a comparison that was made in a terminal: one without a mask, one with."""
+    spec = Comparison.read(
+        {"presets": ["plain_topk", "static_slice"], "data": SMALL, "seeds": 1, "training": {"steps": 30}}
+    )
+    keep("features", spec, app.store)
+    runs = [run for runs in spec.plan().values() for run in runs]
+    run_all(runs, app.store, workers=1)
+    return [run.id for run in runs]
+
+
+@pytest.fixture(scope="module")
+def collected(app: App) -> str:
+    collect(Collection(tokens=2000, context=32), app.store, TINY)
+    return TINY
+
+
+def choose_data(visitor: Visitor, text: str) -> None:
+    box = visitor.page.get_by_role("combobox", name="data", exact=True)
+    box.fill(text)
+    box.press("Enter")
+    box.press("Escape")  # an open list hides all else
+    visitor.settled()
+
+
+def start(visitor: Visitor, data: str, *presets: str, lr: str = "") -> None:
+    visitor.open("features")
+    choose_data(visitor, data)
+    visitor.pick("presets", *presets)
+    visitor.write("seeds", "1")
+    visitor.write("steps", "30")
+    if lr:
+        visitor.page.get_by_text("How an autoencoder is trained.").click()
+        visitor.write("lr", lr)
+    visitor.sees(re.compile(rf"^{len(presets)} runs?\. "))
+    visitor.press("Start")
+
+
+def heat_maps(visitor: Visitor, count: int) -> None:
+    expect(visitor.page.locator(".js-plotly-plot .heatmaplayer image")).to_have_count(count, timeout=PATIENCE_MS)
+
+
+def profile(visitor: Visitor) -> list[float]:
+    """What the figure of one feature draws."""
+    return visitor.page.evaluate(
+        "Array.from([...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])"
+        ".find(line => ['masks lifted', 'mean activation'].includes(line.name)).y)"
+    )
+
+
+def clicked(visitor: Visitor, feature: int) -> bool:
+    """On the map, sorted by number, which may just be drawn anew."""
+    visitor.page.locator(".scatterlayer .point").nth(feature).click(force=True)
+    visitor.page.wait_for_timeout(1000)
+    return visitor.page.get_by_text(f"Feature {feature}: peak at position").count() > 0
+
+
+def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> None:
+    start(visitor, f"{SMALL},world=1", "plain_topk", "static_slice")
+    visitor.sees("Hard against soft masks")  # both have finished
+    visitor.sees("1 paired seeds: exploratory; 6 are needed to decide even between two.")
+    numbers = visitor.page.locator("table", has_text="parameters").get_by_role("row")
+    assert [row.split()[0] for row in numbers.all_inner_texts()] == ["preset", "plain_topk", "static_slice"]
+    expect(visitor.page.locator(".js-plotly-plot .barlayer").first).to_be_visible()
+    visitor.page.get_by_role("tab", name="FVU on states never trained on").click()
+    expect(visitor.page.locator(".js-plotly-plot .scatterlayer .trace:visible")).to_have_count(2)
+    visitor.page.get_by_text("Look at the features of one of them").click()
+    visitor.page.get_by_role("button", name="seed 0", exact=True).last.click()
+    visitor.sees(re.compile("FVU .*; with masks lifted"))
+    assert re.search(r"\?run=[0-9a-f]{12}$", visitor.page.url)
+    visitor.page.reload()
+    visitor.sees("Where each feature speaks")
+
+
+def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trained: list[str]) -> None:
+    visitor.open(f"features?run={trained[1]}")
+    visitor.choose("Features", "all (32)")
+    heat_maps(visitor, 1)
+    visitor.write("Feature", "3")
+    visitor.sees(re.compile("Feature 3: peak at position"))
+    before = profile(visitor)
+    visitor.write("Feature", "4")
+    visitor.sees(re.compile("Feature 4: peak at position"))
+    until(lambda: profile(visitor) != before)
+    visitor.sees("These states are made, not collected: there is no text that they belong to.")
+    visitor.choose("Sorted by", "number")
+    visitor.sees("A click on a circle looks at that feature.")
+    until(lambda: clicked(visitor, 9))
+    visitor.choose("Shown", "where it speaks, as trained")
+    visitor.page.get_by_role("combobox", name="Beside it").click()
+    visitor.page.get_by_role("option", name=re.compile("plain")).first.click()
+    heat_maps(visitor, 2)
+
+
+def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor, app: App) -> None:
+    visitor.open("features?collection=")
+    visitor.write("name", "fresh")
+    visitor.write("tokens", "2000")
+    visitor.write("context", "32")
+    visitor.press("Collect")
+    until(lambda: "fresh" in [path.name for path in collections(app.store)])
+    expect(visitor.page.get_by_role("row", name=re.compile("fresh minilm 3 384 32 .* finished"))).to_be_visible(
+        timeout=PATIENCE_MS
+    )
+    start(visitor, "fresh", "plain_topk")
+    visitor.sees("Look at the features of one of them").click()
+    visitor.page.get_by_role("button", name="seed 0", exact=True).click()
+    visitor.sees("Where each feature speaks")
+    expect(visitor.page.locator(".whence td mark").first).to_be_visible(timeout=PATIENCE_MS)
+    words = visitor.page.locator(".whence td:has(mark)")
+    before = words.all_inner_texts()
+    for feature in ("0", "1", "2"):  # whichever: text is looked up for any
+        visitor.write("Feature", feature)
+        visitor.sees(re.compile(f"Feature {feature}(: peak at| is never active)"))
+    assert words.all_inner_texts() != before
+
+
+def test_what_failed_is_named_beside_what_did_not(visitor: Visitor) -> None:
+    start(visitor, f"{SMALL},world=2", "plain_topk", "002_run04_clip_low_rate", lr="1e30")
+    visitor.sees("Failed, in no average")
+    visitor.sees(re.compile(r"^plain_topk, [0-9a-f]{12}: "))
+    visitor.sees(re.compile(r"^Failed, in no average: plain_topk \(1\)\.$"))
+
+
+TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>", "%00", "f" * 4000, "features-../../x"]
+
+
+def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, trained: list[str]) -> None:
+    visitor.open("features?run=")  # the index of the store is written now
+    places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs)
+    before = [sorted(place.iterdir()) for place in places]
+    for name, told in (("run", "has no trained autoencoder"), ("comparison", "keeps no comparison")):
+        for value in TAMPERED:
+            visitor.open(f"features?{name}={quote(value)}")
+            visitor.sees(re.compile(told))
+            expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+            assert visitor.page.title() != "taken"
+    assert [sorted(place.iterdir()) for place in places] == before
+
+
+def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, collected: str) -> None:
+    """Not even where there would be some to read."""
+    elsewhere = app.store.root.parent / "elsewhere"
+    shutil.copytree(Activations.open(app.store, collected).path, elsewhere)
+    visitor.open("features")
+    for text in (str(elsewhere), f"stored:path={elsewhere}", "stored:path=../../..", "../elsewhere", "stored"):
+        choose_data(visitor, text)
+        visitor.sees(re.compile(r"data: .* is not known\. Allowed: planted, "))
+        expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
+    choose_data(visitor, collected)
+    expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
+    visitor.page.get_by_text("Copy as a command or as YAML").click()
+    visitor.sees(f"--data {app.store.root}/activations/{collected}")
+
+    visitor.open("features?collection=")
+    expect(visitor.page.get_by_label("text", exact=True)).to_have_count(0)
+    visitor.write("name", "../../elsewhere")
+    visitor.sees(re.compile("is no name. Allowed: letters"))
+    expect(visitor.page.get_by_role("button", name="Collect", exact=True)).to_be_disabled()
+
+
+def test_by_keyboard_and_on_a_telephone(browser: Browser, app: App, trained: list[str], collected: str) -> None:
+    small = Visitor(browser, app, width=390, scheme="dark")
+    for address in ("features", "features?comparison=", "features?collection=", f"features?run={trained[0]}"):
+        small.open(address)
+        assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), address
+    small.page.get_by_label("Feature", exact=True).fill("5")
+    small.page.keyboard.press("ArrowUp")
+    small.page.keyboard.press("Tab")
+    small.sees(re.compile("Feature 6: peak at position"))
+    small.leave()
