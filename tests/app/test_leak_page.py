@@ -103,7 +103,7 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
     visitor.page.get_by_text("More", exact=True).click()
     visitor.write("rows", "1001")
     visitor.sees(re.compile("'1001' is not valid. Allowed: less than or equal to 1000"))
-    visitor.write("rows", "200")
+    visitor.write("rows", "60")
     visitor.press("Audit")
     visitor.sees(re.compile("loading the model|what would be right"))
     visitor.sees("✓ what would be right")
@@ -126,6 +126,8 @@ def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None
     visitor.sees("2 runs. What the store has already is not run again.")
     visitor.press("Start")
     visitor.sees(re.compile("content_gated: .*predictions do not depend on where tokens are"))
+    expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=PATIENCE_MS)
+    visitor.settled()  # for the last time: everything has ended
     expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
     expect(chart(visitor, "Error by share of tokens hidden")).to_be_visible(timeout=PATIENCE_MS)
     open_tab(visitor, "What moving changes")
@@ -170,7 +172,7 @@ def test_every_choice_is_taken(visitor: Visitor, app: App) -> None:
     for job in (two[1], two[0], two[1]):
         visitor.choose("Audit", f"<b>{job.id}</b>")
         expect(visitor.page.get_by_role("combobox", name="Audit")).to_have_value(f"<b>{job.id}</b>")
-        assert job.id in visitor.page.url
+        expect(visitor.page).to_have_url(re.compile(job.id))
     for job in two:
         shutil.rmtree(job.path)
 
