@@ -154,7 +154,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, trained: l
     visitor.open("features?run=")  # the index of the store is written now
     places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs)
     before = [sorted(place.iterdir()) for place in places]
-    for name, told in (("run", "has no trained autoencoder"), ("comparison", "keeps no comparison")):
+    for name, told in (("run", "asks for run"), ("comparison", "asks for comparison")):
         for value in TAMPERED:
             visitor.open(f"features?{name}={quote(value)}")
             visitor.sees(re.compile(told))

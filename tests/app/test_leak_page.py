@@ -181,8 +181,8 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
     places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs, app.store.root / "jobs")
     job = from_elsewhere(app.store, "{}")
     before = [sorted(place.iterdir()) for place in places]
-    tried = [("audit", value, "knows no audit") for value in TAMPERED]
-    tried += [("comparison", TAMPERED[0], "keeps no comparison"), ("model", "evil.py:build", "nor a finished run")]
+    tried = [("audit", value, "asks for audit") for value in TAMPERED]
+    tried += [("comparison", TAMPERED[0], "asks for comparison"), ("model", "evil.py:build", "asks for model")]
     for parameter, value, words in tried:
         visitor.open(f"leak?{parameter}={quote(value)}")
         visitor.sees(re.compile(words))
