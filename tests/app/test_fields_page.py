@@ -170,6 +170,14 @@ def test_an_ablation_from_the_form_to_its_findings(visitor: Visitor, app: App) -
     expect(visitor.page.get_by_role("figure", name="PSNR of every variant: hyponet, digits, 1 steps")).to_be_visible()
 
 
+def drag_by_finger(visitor: Visitor, x: float, y: float, by: float) -> None:
+    hand = visitor.context.new_cdp_session(visitor.page)
+    hand.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    for kind, at in (("touchStart", [x]), ("touchMove", [x + by / 2]), ("touchMove", [x + by]), ("touchEnd", [])):
+        points = [{"x": place, "y": y} for place in at]
+        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+
 def test_on_a_telephone(browser: Browser, app: App, run: Run) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
     for path in ("fields?size=64", f"fields?view=Train&part=Results&training={run.id}", "fields?view=Ablations"):
@@ -177,13 +185,12 @@ def test_on_a_telephone(browser: Browser, app: App, run: Run) -> None:
         small.settled()
         assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
     small.open("fields?size=64")
-    box = small.page.locator(".line").bounding_box()
+    line = small.page.locator(".line")
+    line.scroll_into_view_if_needed()
+    box = line.bounding_box()
     assert box is not None
-    small.page.mouse.move(box["x"] + 22, box["y"] + 20)  # as a finger does
-    small.page.mouse.down()
-    small.page.mouse.move(box["x"] + 92, box["y"] + 20)
-    small.page.mouse.up()
-    moved = small.page.locator(".line").bounding_box()
+    drag_by_finger(small, box["x"] + 22, box["y"] + 20, by=70)
+    moved = line.bounding_box()
     assert moved is not None
     assert 60 < moved["x"] - box["x"] < 80
     small.leave()
