@@ -7,19 +7,19 @@ import shutil
 from urllib.parse import quote
 
 import pytest
+import torch
 from playwright.sync_api import Browser, expect
+from torch import nn
 
 from tests.app.browse import PATIENCE_MS, App, Visitor, until
 from whence.features.activations import Activations, collections
-from whence.features.collect import collect
+from whence.features.collect import collect_from
 from whence.features.comparison import Comparison
-from whence.features.sources import Collection
+from whence.features.sources import of_module
 from whence.runs.engines.local import run_all
 from whence.runs.kept import keep
 
 SMALL = "planted:width=16,features=24,context=8,windows=2"
-TINY = "tiny"
-"""Collected states of a few sentences."""
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,9 @@ def trained(app: App) -> list[str]:
 
 @pytest.fixture(scope="module")
 def collected(app: App) -> str:
-    collect(Collection(tokens=2000, context=32), app.store, TINY)
-    return TINY
+    ids = torch.randint(20, (40, 16), generator=torch.Generator().manual_seed(0))
+    source = of_module(nn.Sequential(nn.Embedding(20, 8)), "0", ids, 8)
+    return collect_from(source, app.store, "tiny", {"model": "an embedding"}).name
 
 
 def choose_data(visitor: Visitor, text: str) -> None:
@@ -61,15 +62,20 @@ def start(visitor: Visitor, data: str, *presets: str, lr: str = "") -> None:
     visitor.press("Start")
 
 
-def heat_maps(visitor: Visitor, count: int) -> None:
-    expect(visitor.page.locator(".js-plotly-plot .heatmaplayer image")).to_have_count(count, timeout=PATIENCE_MS)
+def drawn(visitor: Visitor, marks: str, count: int = 0) -> None:
+    """Marks of figures, so many of them where that is told."""
+    found = visitor.page.locator(f".js-plotly-plot {marks}")
+    if count:
+        expect(found).to_have_count(count, timeout=PATIENCE_MS)
+    else:
+        expect(found.first).to_be_visible(timeout=PATIENCE_MS)
 
 
 def profile(visitor: Visitor) -> list[float]:
-    """What the figure of one feature draws."""
+    """What the figure of one feature draws; nothing, before it does."""
     return visitor.page.evaluate(
         "Array.from([...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])"
-        ".find(line => ['masks lifted', 'mean activation'].includes(line.name)).y)"
+        ".find(line => ['masks lifted', 'mean activation'].includes(line.name))?.y ?? [])"
     )
 
 
@@ -86,9 +92,9 @@ def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> N
     visitor.sees("1 paired seeds: exploratory; 6 are needed to decide even between two.")
     numbers = visitor.page.locator("table", has_text="parameters").get_by_role("row")
     assert [row.split()[0] for row in numbers.all_inner_texts()] == ["preset", "plain_topk", "static_slice"]
-    expect(visitor.page.locator(".js-plotly-plot .barlayer").first).to_be_visible()
+    drawn(visitor, ".barlayer .trace")
     visitor.page.get_by_role("tab", name="FVU on states never trained on").click()
-    expect(visitor.page.locator(".js-plotly-plot .scatterlayer .trace:visible")).to_have_count(2)
+    drawn(visitor, ".js-line:visible", 2)
     visitor.page.get_by_text("Look at the features of one of them").click()
     visitor.page.get_by_role("button", name="seed 0", exact=True).last.click()
     visitor.sees(re.compile("FVU .*; with masks lifted"))
@@ -100,9 +106,10 @@ def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> N
 def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trained: list[str]) -> None:
     visitor.open(f"features?run={trained[1]}")
     visitor.choose("Features", "all (32)")
-    heat_maps(visitor, 1)
+    drawn(visitor, ".heatmaplayer image", 1)
     visitor.write("Feature", "3")
     visitor.sees(re.compile("Feature 3: peak at position"))
+    until(lambda: bool(profile(visitor)))
     before = profile(visitor)
     visitor.write("Feature", "4")
     visitor.sees(re.compile("Feature 4: peak at position"))
@@ -111,10 +118,17 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     visitor.choose("Sorted by", "number")
     visitor.sees("A click on a circle looks at that feature.")
     until(lambda: clicked(visitor, 9))
+
+
+def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -> None:
+    visitor.open(f"features?run={trained[1]}")
     visitor.choose("Shown", "where it speaks, as trained")
+    drawn(visitor, ".heatmaplayer image", 1)
     visitor.page.get_by_role("combobox", name="Beside it").click()
-    visitor.page.get_by_role("option", name=re.compile("plain")).first.click()
-    heat_maps(visitor, 2)
+    visitor.page.get_by_role("option", name=re.compile(rf"plain .* {trained[0][:4]}")).click()
+    drawn(visitor, ".heatmaplayer image", 2)
+    visitor.sees(re.compile("static_slice .*: where it speaks, as trained, 32 features"))
+    visitor.sees(re.compile(r"plain .*: where it speaks, \d+ features"))
 
 
 def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor, app: App) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 import torch
+from torch import Tensor
 
 from whence.features.view import View
 from whence.report.feature_map import TALL, profiles, shares
@@ -22,7 +23,8 @@ def profile_map(found: View, table: str, features: Sequence[int]) -> go.Figure:
     """
     count = min(len(features), TALL)
     lines = [features[place * len(features) // count : (place + 1) * len(features) // count] for place in range(count)]
-    scaled = shares(profiles(found)[table][1])
+    values = profiles(found)[table][1]
+    scaled = shares(values)
     figure = figure_of("position", "feature")
     figure.add_heatmap(
         x=found.positions.numpy(),
@@ -35,7 +37,7 @@ def profile_map(found: View, table: str, features: Sequence[int]) -> go.Figure:
         hovertemplate="feature %{y}, position %{x}: %{z} % of its maximum<extra></extra>",
     )
     if count <= NAMED:
-        _mark_peaks(figure, found, features)
+        _mark_peaks(figure, found.positions[values.argmax(0)], features)
     first, last = int(found.positions[0]), int(found.positions[-1])
     figure.update_layout(height=min(800, 180 + 13 * count), margin={"l": 50, "r": 10})
     figure.update_xaxes(range=[first - 0.5, last + 0.5])
@@ -43,10 +45,10 @@ def profile_map(found: View, table: str, features: Sequence[int]) -> go.Figure:
     return figure.update_yaxes(showticklabels=count <= NAMED, dtick=1, tickfont={"size": 10})
 
 
-def _mark_peaks(figure: go.Figure, found: View, features: Sequence[int]) -> None:
-    """With masks lifted. The marks know their features, so that a page can tell which was clicked."""
+def _mark_peaks(figure: go.Figure, peaks: Tensor, features: Sequence[int]) -> None:
+    """The marks know their features, so that a page can tell which was clicked."""
     figure.add_scatter(
-        x=found.peaks[list(features)].tolist(),
+        x=peaks[list(features)].tolist(),
         y=[_named([feature]) for feature in features],
         customdata=list(features),
         mode="markers",
