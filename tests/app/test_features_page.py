@@ -56,7 +56,7 @@ def start(visitor: Visitor, data: str, *presets: str, lr: str = "") -> None:
     visitor.write("seeds", "1")
     visitor.write("steps", "30")
     if lr:
-        visitor.page.get_by_text("How an autoencoder is trained.").click()
+        visitor.page.get_by_text("How an autoencoder is trained").click()
         visitor.write("lr", lr)
     visitor.sees(re.compile(rf"^{len(presets)} runs?\. "))
     visitor.press("Start")

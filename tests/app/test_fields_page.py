@@ -127,7 +127,7 @@ def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> N
     visitor.open("fields?view=Train&part=New")
     visitor.write("steps", "100000")
     visitor.write("lps", "4")
-    visitor.page.get_by_text("How a model is trained.").click()
+    visitor.page.get_by_text("How a model is trained").click()
     visitor.write("batch size", "2")
     visitor.write("crops", "2")
     visitor.page.get_by_text("Copy as a command or as YAML").click()
