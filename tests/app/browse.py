@@ -39,7 +39,7 @@ class App:
     """`whence app` on a store."""
 
     def __init__(self, root: Path) -> None:
-        self.store = Store(root)
+        self.store = Store(root.absolute())
         self.store.prepare()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -59,6 +59,7 @@ class App:
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
+            cwd=self.store.root.parent,  # whatever it might write where it stands would be seen
             start_new_session=True,
         )
         assert self.process.stdout is not None
