@@ -150,7 +150,7 @@ def test_what_a_finished_run_came_to(visitor: Visitor, run: Run) -> None:
     visitor.sees(re.compile("Step 3 of 3: field"))
     visitor.sees(re.compile("×2: the render reaches"))
     expect(visitor.page.get_by_role("img", name="error of the render × 4").first).to_be_visible()
-    visitor.page.get_by_role("link", name="Render a picture with this run").click()
+    visitor.page.get_by_role("button", name="Render a picture with this run").click()
     visitor.sees(re.compile("→ .* points"))
     assert f"run={run.id}" in visitor.page.url
 

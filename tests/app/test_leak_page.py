@@ -136,7 +136,7 @@ def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None
         visitor.page.get_by_role("button", name="JSON", exact=True).click()
     assert [row["cure"] for row in json.loads(download.value.path().read_text())["rows"]] == ["none", "content_gated"]
     open_tab(visitor, "Audit one of them")
-    visitor.page.get_by_role("link", name="content_gated, seed 0").click()
+    visitor.page.get_by_role("button", name="content_gated, seed 0").click()
     visitor.settled()
     expect(visitor.page.get_by_role("combobox", name="Model")).to_have_value(re.compile("content_gated · seed 0"))
 

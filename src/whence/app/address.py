@@ -36,6 +36,16 @@ def switch(views: Mapping[str, str], key: str) -> str:
     return st.session_state[key]
 
 
+def turn_to(label: str, of: str = "", **where: str) -> None:
+    """To something else on the same page: a link of Streamlit's would leave the address as it is.
+
+    of: what it belongs to, where the same may be led to from several places.
+    """
+    st.button(
+        label, key=f"turn:{of}:{label}:{where}", type="tertiary", on_click=st.query_params.from_dict, args=(where,)
+    )
+
+
 def addressed(page: str, name: str, options: Sequence[T], usual: T, widget: Callable[..., Any]) -> T:
     """`widget(key=…)` makes it. The address can name one of the options; anything else gets a message.
 

@@ -8,12 +8,11 @@ from typing import Any
 import streamlit as st
 from torch import Tensor
 
-from whence.app.address import addressed, part
+from whence.app.address import addressed, part, turn_to
 from whence.app.fields import sharpen
 from whence.app.fields.trained import Trained, field_runs, model_of
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, Job, job_about, jobs, submit
-from whence.app.navigation import link
 from whence.app.own_files import offered, without_files
 from whence.app.parts import draw, empty, findings, guarded, live, markup
 from whence.app.progress import Standing, controls, is_running, show_progress, standings
@@ -118,7 +117,7 @@ def _quality(run: Run, store: Store) -> None:
     folder = store.folder(run.id)
     scales = folder.status()["latest"]["test"]["scales"]
     if run.build_model("meta").channels == 3:
-        link("fields", "Render a picture with this run", view="Render", run=run.id)
+        turn_to("Render a picture with this run", view="Render", run=run.id)
     st.subheader("Quality by scale")
     st.caption("On signals never trained on.")
     findings(results(scales))

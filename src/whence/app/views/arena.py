@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ import streamlit as st
 from whence.app import sweeps
 from whence.app.address import switch
 from whence.app.navigation import ASKED
-from whence.app.parts import counted, draw, empty, findings, markup, plain, the_store
+from whence.app.parts import counted, downloads, draw, empty, findings, markup, plain, the_store
 from whence.arena.attention import Maps, attention_maps
 from whence.arena.kept import KIND, PRESETS, stored_runs
 from whence.arena.spec import ArenaSpec
@@ -155,17 +156,7 @@ def _export(tables: list[Table], spec: ArenaSpec, store: Store) -> None:
             WRITERS[ending](page, target)
             return target.read_bytes()
 
-    st.caption("Take it with you")
-    with st.container(horizontal=True):
-        for ending in WRITERS:
-            st.download_button(
-                ending[1:].upper(),
-                data=lambda ending=ending: made(ending),
-                file_name=f"{path.stem}{ending}",
-                key=f"export:{path.stem}{ending}",
-                on_click="ignore",
-                icon=":material/download:",
-            )
+    downloads(path.stem, {ending: functools.partial(made, ending) for ending in WRITERS})
 
 
 SWEEP = sweeps.Sweep(

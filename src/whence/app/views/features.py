@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from whence.app import sweeps
-from whence.app.address import switch
+from whence.app.address import switch, turn_to
 from whence.app.features.collecting import collect
 from whence.app.features.looking import look
 from whence.app.navigation import ASKED
@@ -142,10 +142,7 @@ def _open_one(plan: dict[str, list[Run]], found: Table) -> None:
                 st.write(plain(row.name))
                 for run in plan[row.name]:
                     if run.seed in row.metrics:
-                        # no link: on the page that it leads to, a link leaves the address as it is
-                        where = {"run": run.id}
-                        label, key = f"seed {run.seed}", f"look:{row.name}:{run.id}"
-                        st.button(label, key=key, type="tertiary", on_click=st.query_params.from_dict, args=(where,))
+                        turn_to(f"seed {run.seed}", of=row.name, run=run.id)
 
 
 def _export(found: Table, curves: dict[str, Curves], spec: Comparison, store: Store) -> None:

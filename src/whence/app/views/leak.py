@@ -7,8 +7,8 @@ import json
 import streamlit as st
 
 from whence.app import audits, sweeps
-from whence.app.address import switch
-from whence.app.navigation import ASKED, link
+from whence.app.address import switch, turn_to
+from whence.app.navigation import ASKED
 from whence.app.own_files import offered, without_files
 from whence.app.parts import counted, downloads, draw, findings, markup, plain, the_store
 from whence.leak.data import DATA
@@ -75,7 +75,7 @@ def _models(table: Table, runs: list[Run]) -> None:
     for row in table.rows:
         run = next((run for run in runs if run.cure == row.cure and run.seed in row.metrics), None)
         if run:
-            link("leak", plain(f"{row.cure}, seed {run.seed}"), model=run.id)
+            turn_to(plain(f"{row.cure}, seed {run.seed}"), model=run.id)
 
 
 SWEEP = sweeps.Sweep(
