@@ -47,6 +47,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="long forms of the suites that have one")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that are marked as slow are not even skipped, unless they are asked for."""
+    if not config.getoption("--slow"):
+        left = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
+
+
 @pytest.fixture(scope="session")
 def slow(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--slow"))

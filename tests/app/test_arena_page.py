@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.app.browse import PATIENCE_MS, App, Visitor, until
@@ -61,6 +62,7 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
     visitor.sees("Stopped. Nothing is lost.")
 
 
+@pytest.mark.slow
 def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor, browser: Browser, app: App) -> None:
     other = Visitor(browser, app)
     other.open("arena")
@@ -111,6 +113,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
     assert [sorted(place.iterdir()) for place in places] == before
 
 
+@pytest.mark.slow
 def test_by_keyboard_and_on_a_telephone(browser: Browser, app: App) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
     small.open("arena")

@@ -103,6 +103,7 @@ def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> N
     visitor.sees("Where each feature speaks")
 
 
+@pytest.mark.slow
 def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trained: list[str]) -> None:
     visitor.open(f"features?run={trained[1]}")
     visitor.choose("Features", "all (32)")
@@ -120,6 +121,7 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     until(lambda: clicked(visitor, 9))
 
 
+@pytest.mark.slow
 def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -> None:
     visitor.open(f"features?run={trained[1]}")
     visitor.choose("Shown", "where it speaks, as trained")
@@ -131,6 +133,7 @@ def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -
     visitor.sees(re.compile(r"plain .*: where it speaks, \d+ features"))
 
 
+@pytest.mark.slow
 def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor, app: App) -> None:
     visitor.open("features?collection=")
     visitor.write("name", "fresh")
@@ -154,6 +157,7 @@ def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor,
     assert words.all_inner_texts() != before
 
 
+@pytest.mark.slow
 def test_what_failed_is_named_beside_what_did_not(visitor: Visitor) -> None:
     start(visitor, f"{SMALL},world=2", "plain_topk", "002_run04_clip_low_rate", lr="1e30")
     visitor.sees("Failed, in no average")
@@ -164,6 +168,7 @@ def test_what_failed_is_named_beside_what_did_not(visitor: Visitor) -> None:
 TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>", "%00", "f" * 4000, "features-../../x"]
 
 
+@pytest.mark.slow
 def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, trained: list[str]) -> None:
     visitor.open("features?run=")  # the index of the store is written now
     places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs)
@@ -198,6 +203,7 @@ def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, coll
     expect(visitor.page.get_by_role("button", name="Collect", exact=True)).to_be_disabled()
 
 
+@pytest.mark.slow
 def test_by_keyboard_and_on_a_telephone(browser: Browser, app: App, trained: list[str], collected: str) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
     for address in ("features", "features?comparison=", "features?collection=", f"features?run={trained[0]}"):

@@ -73,6 +73,7 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
     expect(divider(visitor)).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_an_address_leads_back_to_what_was_shown(visitor: Visitor, run: Run) -> None:
     visitor.open(f"fields?run={run.id}&picture=rocket&given=quartered&output=field&size=96")
     visitor.sees(re.compile("→ 96×64 points, field"))
@@ -87,6 +88,7 @@ def test_an_address_leads_back_to_what_was_shown(visitor: Visitor, run: Run) -> 
 TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>", "%00", "f" * 3000, "1e9", "[a](b)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run", "picture", "given", "output", "size", "view"])
 def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: Run, name: str) -> None:
     before = sorted(app.store.root.parent.rglob("*"))
@@ -98,6 +100,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: Run, 
     assert sorted(app.store.root.parent.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: Run) -> None:
     visitor.open("fields?view=Train&part=Results&training=../../x")
     visitor.sees(re.compile("The address asks for training"))
@@ -106,6 +109,7 @@ def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: Run
     visitor.sees("No comparison has been started in this store yet.")
 
 
+@pytest.mark.slow
 def test_a_form_cannot_name_files(visitor: Visitor) -> None:
     visitor.open("fields?view=Train&part=New")
     box = visitor.page.get_by_role("combobox", name="data")
@@ -123,6 +127,7 @@ def step(visitor: Visitor) -> int:
     return int(told.split()[1].replace(",", ""))
 
 
+@pytest.mark.slow
 def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> None:
     visitor.open("fields?view=Train&part=New")
     visitor.write("steps", "100000")
@@ -145,6 +150,7 @@ def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> N
     assert step(visitor) > first
 
 
+@pytest.mark.slow
 def test_what_a_finished_run_came_to(visitor: Visitor, run: Run) -> None:
     visitor.open(f"fields?view=Train&part=Results&training={run.id}")
     visitor.sees(re.compile("Step 3 of 3: field"))
@@ -155,6 +161,7 @@ def test_what_a_finished_run_came_to(visitor: Visitor, run: Run) -> None:
     assert f"run={run.id}" in visitor.page.url
 
 
+@pytest.mark.slow
 def test_an_ablation_from_the_form_to_its_findings(visitor: Visitor, app: App) -> None:
     visitor.open("fields?view=Ablations")
     visitor.choose("axis", "hyponet")
@@ -178,6 +185,7 @@ def drag_by_finger(visitor: Visitor, x: float, y: float, by: float) -> None:
         hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
 
+@pytest.mark.slow
 def test_on_a_telephone(browser: Browser, app: App, run: Run) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
     for path in ("fields?size=64", f"fields?view=Train&part=Results&training={run.id}", "fields?view=Ablations"):

@@ -97,6 +97,7 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     visitor.sees(re.compile("Leaky: predictions"))
 
 
+@pytest.mark.slow
 def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: App) -> None:
     visitor.open("leak")
     visitor.choose("Model", "minilm")
@@ -116,6 +117,7 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
     visitor.sees("Stopped before its end.")
 
 
+@pytest.mark.slow
 def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None:
     visitor.open("leak")
     go_to(visitor, "Compare cures")
@@ -154,6 +156,7 @@ def from_elsewhere(store: Store, out: str) -> Job:
     return job
 
 
+@pytest.mark.slow
 def test_a_damaged_audit_gets_a_message(visitor: Visitor, app: App) -> None:
     for damage in ("{", '{"name": "<script>document.title=1</script>"}', "[" * 9999):
         job = from_elsewhere(app.store, damage)
@@ -165,6 +168,7 @@ def test_a_damaged_audit_gets_a_message(visitor: Visitor, app: App) -> None:
         shutil.rmtree(job.path)
 
 
+@pytest.mark.slow
 def test_every_choice_is_taken(visitor: Visitor, app: App) -> None:
     """Also the second and the third in a row, which an address that lags behind would undo."""
     two = [from_elsewhere(app.store, out) for out in ("1", "2")]
@@ -177,6 +181,7 @@ def test_every_choice_is_taken(visitor: Visitor, app: App) -> None:
         shutil.rmtree(job.path)
 
 
+@pytest.mark.slow
 def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
     places = (app.store.root.parent, app.store.root, app.store.reports, app.store.runs, app.store.root / "jobs")
     job = from_elsewhere(app.store, "{}")
@@ -192,6 +197,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
     shutil.rmtree(job.path)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_code_cannot_be_named(visitor: Visitor) -> None:
     visitor.open("leak")
     box = visitor.page.get_by_role("combobox", name="Model")
@@ -199,6 +205,7 @@ def test_a_model_that_is_code_cannot_be_named(visitor: Visitor) -> None:
     visitor.sees(re.compile("No results"))
 
 
+@pytest.mark.slow
 def test_on_a_telephone(browser: Browser, app: App) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
     for view in ("leak", "leak?audit=", "leak?comparison="):

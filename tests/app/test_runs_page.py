@@ -88,6 +88,7 @@ def test_one_by_its_address_and_whether_every_byte_is_there(visitor: Visitor, ru
     visitor.sees(re.compile("metrics.jsonl: checksum does not match"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "<img src=x onerror=alert(1)>", "0" * 5000])
 def test_a_tampered_address_gets_a_message(visitor: Visitor, name: str) -> None:
     visitor.open(f"runs?run={quote(name)}")
@@ -95,6 +96,7 @@ def test_a_tampered_address_gets_a_message(visitor: Visitor, name: str) -> None:
     visitor.sees("Export all 4 runs")
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_goes_on(visitor: Visitor, app: App, runs: dict[str, Run]) -> None:
     visitor.open(f"runs?run={runs['interrupted'].id}")
     visitor.page.get_by_role("button", name="Resume 1").click()
