@@ -7,6 +7,7 @@ In a real Chromium, from the command `whence app` (or from the click) until the 
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -30,8 +31,14 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def first_page(visitor: Visitor, app: App) -> float:
-    """From the command to a first page that can be used."""
+def age(process: int) -> float:
+    """Seconds since a process was started."""
+    started = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(started) / os.sysconf("SC_CLK_TCK")
+
+
+def first_page(visitor: Visitor, app: App) -> tuple[float, float]:
+    """From the command, and from the start of the server, to a first page that can be used."""
     app.end()
 
     def come() -> None:
@@ -40,7 +47,7 @@ def first_page(visitor: Visitor, app: App) -> float:
         expect(visitor.page.get_by_role("link", name="Arena").first).to_be_visible()
         visitor.sees("Instruments")
 
-    return seconds(come)
+    return seconds(come), age(app.server)
 
 
 def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
@@ -52,6 +59,7 @@ def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
         found.setdefault(name, []).append(seconds(lambda: (action(), visitor.sees(answer))))
 
     all_of_them = f"Export all {count:,} runs"
+    visitor.open("arena")  # torch has been loaded once this page is there
     visitor.open("runs")
     for _ in range(ROUNDS):
         timed("open", lambda: page.goto(f"{visitor.app.address}/runs"), all_of_them)
@@ -91,11 +99,14 @@ def main(count: int) -> None:
     worst = {name: round(max(times), 2) for name, times in found.items()}
     result = {
         "runs": count,
-        "first_page_s": {"median": round(statistics.median(starts), 2), "worst": round(max(starts), 2)},
+        "first_page_s": {
+            since: {"median": round(statistics.median(times), 2), "worst": round(max(times), 2)}
+            for since, times in zip(("command", "server start"), zip(*starts, strict=True), strict=True)
+        },
         "median_s": medians,
         "worst_s": worst,
     }
-    print(f"first page, from the command on: {result['first_page_s']}")
+    print(f"first page, since: {result['first_page_s']}")
     for name in found:
         print(f"{name:20} median {medians[name]:.2f} s   worst {worst[name]:.2f} s")
     record("app", result, ("streamlit", "playwright"))

@@ -70,7 +70,9 @@ class App:
             lines += line
             if line.rstrip() == "}":
                 break
-        assert json.loads(lines)["address"] == self.address
+        told = json.loads(lines)
+        assert told["address"] == self.address
+        self.server: int = told["process"]
 
     def _gone(self) -> None:
         self.process.wait(20)
