@@ -11,10 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, Playwright, expect
+from playwright.sync_api import Browser, Download, Locator, Page, Playwright, TimeoutError, expect
 
 from whence.report.export import browser
 from whence.runs.store import Store
@@ -126,6 +127,26 @@ class Visitor:
         expect(found).to_be_visible(timeout=PATIENCE_MS)
         return found
 
+    def insist(self, action: Callable[[], object], answer: str | re.Pattern[str]) -> Locator:
+        """As a person does: what has no answer, because the page was just being made anew, is done again."""
+        found = self.page.get_by_text(answer).first
+        for _ in range(5):
+            action()
+            try:
+                expect(found).to_be_visible(timeout=15_000)
+                return found
+            except AssertionError:
+                continue
+        return self.sees(answer)
+
+    def download(self, name: str) -> Download:
+        """By a button; pressed again, where it was pressed in the moment in which a page was made anew."""
+        for _ in range(3):
+            with suppress(TimeoutError), self.page.expect_download(timeout=30_000) as started:
+                self.page.get_by_role("button", name=name, exact=True).click()
+                return started.value
+        raise AssertionError(f"nothing was downloaded by {name!r}")
+
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).first.click()
         self.settled()
@@ -140,8 +161,9 @@ class Visitor:
     def pick(self, label: str, *values: str) -> None:
         """In a box that holds several: what was there goes, these come, chosen or typed."""
         box = self.page.get_by_role("combobox", name=label, exact=True)
-        there = self.page.get_by_role("group").filter(has=box).last.get_by_role("button", name="Clear all")
-        if there.count():
+        group = self.page.get_by_role("group").filter(has=box).last
+        there = group.get_by_role("button", name="Clear all")
+        while there.count():
             there.click()
             self.settled()
         for value in values:
@@ -149,6 +171,7 @@ class Visitor:
             box.press("Enter")
             box.press("Escape")  # the open list hides all else from those who cannot see
             self.settled()
+            expect(group.get_by_text(value, exact=True).first).to_be_visible()
 
     def write(self, label: str, text: str) -> None:
         """Into a field, leaving it afterwards."""

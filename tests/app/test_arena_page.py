@@ -22,10 +22,12 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     visitor.sees(re.compile("Within training"))
     expect(visitor.page.get_by_text("exploratory").first).to_be_visible(timeout=PATIENCE_MS)
     until(lambda: [run["state"] for run in app.store.summaries()] == ["finished", "finished"])
+    expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=PATIENCE_MS)
+    visitor.settled()
     visitor.page.get_by_role("tab", name="Attention", exact=True).click()
     before = visitor.sees(re.compile(r"head 1 looks")).inner_text()
-    visitor.choose("Head", "2")
-    assert visitor.sees(re.compile(r"head 2 looks")).inner_text() != before
+    after = visitor.insist(lambda: visitor.choose("Head", "2"), re.compile(r"head 2 looks"))
+    assert after.inner_text() != before
 
 
 def start_a_long_one(visitor: Visitor) -> None:
@@ -77,6 +79,7 @@ def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor,
     visitor.sees("Stopped. Nothing is lost.")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_said_at_its_field_and_cannot_be_started(visitor: Visitor) -> None:
     visitor.open("arena")
     visitor.page.get_by_text("How a model is trained").click()

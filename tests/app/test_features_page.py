@@ -182,6 +182,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, trained: l
     assert [sorted(place.iterdir()) for place in places] == before
 
 
+@pytest.mark.slow
 def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, collected: str) -> None:
     """Not even where there would be some to read."""
     elsewhere = app.store.root.parent / "elsewhere"

@@ -59,13 +59,12 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
     page.get_by_role("radio", name="as it is").click()
     visitor.sees("No larger than what the model was given")
     page.get_by_text("Larger", exact=True).click()
-    visitor.press("Render at 384")
-    visitor.sees("96×64 → 384×256 points")
+    visitor.insist(lambda: visitor.press("Render at 384"), "96×64 → 384×256 points")
     visitor.sees("There is no truth to hold this against")
-    with page.expect_download() as started:
-        page.get_by_role("button", name="Download as PNG").click()
-    assert started.value.suggested_filename == "render-384x256.png"
-    with Image.open(started.value.path()) as picture:
+    visitor.settled()
+    download = visitor.download("Download as PNG")
+    assert download.suggested_filename == "render-384x256.png"
+    with Image.open(download.path()) as picture:
         assert (picture.format, picture.size) == ("PNG", (384, 256))
 
     page.get_by_role("radio", name="side by side").click()

@@ -82,12 +82,10 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     visitor.sees(re.compile("additive encoding"))
     open_tab(visitor, "Measures")
     visitor.sees("gradient share of position")
-    with visitor.page.expect_download() as download:
-        visitor.page.get_by_role("button", name="JSON", exact=True).click()
-    assert json.loads(download.value.path().read_text())["verdict"]["outcome"] == "leaky"
-    with visitor.page.expect_download() as download:
-        visitor.page.get_by_role("button", name="HTML", exact=True).click()
-    assert b"whence leak audit --run" in download.value.path().read_bytes()
+    download = visitor.download("JSON")
+    assert json.loads(download.path().read_text())["verdict"]["outcome"] == "leaky"
+    download = visitor.download("HTML")
+    assert b"whence leak audit --run" in download.path().read_bytes()
     assert f"audit={jobs(app.store, 'leak', 'audit')[0].id}" in visitor.page.url
     for view in ("New audit", "Audits", "Compare cures", "Audits"):
         go_to(visitor, view)
@@ -134,9 +132,8 @@ def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None
     expect(chart(visitor, "Error by share of tokens hidden")).to_be_visible(timeout=PATIENCE_MS)
     open_tab(visitor, "What moving changes")
     expect(chart(visitor, "What moving everything changes")).to_be_visible(timeout=PATIENCE_MS)
-    with visitor.page.expect_download() as download:
-        visitor.page.get_by_role("button", name="JSON", exact=True).click()
-    assert [row["cure"] for row in json.loads(download.value.path().read_text())["rows"]] == ["none", "content_gated"]
+    download = visitor.download("JSON")
+    assert [row["cure"] for row in json.loads(download.path().read_text())["rows"]] == ["none", "content_gated"]
     open_tab(visitor, "Audit one of them")
     visitor.page.get_by_role("button", name="content_gated, seed 0").click()
     visitor.settled()

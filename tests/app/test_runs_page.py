@@ -41,11 +41,9 @@ def runs(app: App) -> dict[str, Run]:
 
 
 def taken(visitor: Visitor, form: str) -> bytes:
-    with visitor.page.expect_download() as download:
-        visitor.page.get_by_role("button", name=form, exact=True).click()
-    path = download.value.path()
-    assert re.fullmatch(rf"runs-[0-9a-f]{{8}}\.{form.lower()}", download.value.suggested_filename)
-    return Path(path).read_bytes()
+    download = visitor.download(form)
+    assert re.fullmatch(rf"runs-[0-9a-f]{{8}}\.{form.lower()}", download.suggested_filename)
+    return Path(download.path()).read_bytes()
 
 
 def find(visitor: Visitor, words: str, count: str) -> None:
