@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.app.browse import PATIENCE_MS, App, Visitor, until
 
 
+@pytest.mark.slow
 def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app: App) -> None:
     visitor.open("arena")
     visitor.pick("tasks", "k_back_recall:k=1,symbols=4")

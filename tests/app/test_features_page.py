@@ -86,6 +86,7 @@ def clicked(visitor: Visitor, feature: int) -> bool:
     return visitor.page.get_by_text(f"Feature {feature}: peak at position").count() > 0
 
 
+@pytest.mark.slow
 def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> None:
     start(visitor, f"{SMALL},world=1", "plain_topk", "static_slice")
     visitor.sees("Hard against soft masks")  # both have finished
