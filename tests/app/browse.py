@@ -17,14 +17,20 @@ from typing import Any
 
 from playwright.sync_api import Browser, Download, Locator, Page, Playwright, TimeoutError, expect
 
+from tests.app.wire import Wire
+from whence.app.jobs import jobs
 from whence.report.export import browser
 from whence.runs.store import Store
 
 PATIENCE_MS = 120_000
 """The machine may be busy with other tests, and some pages start by importing torch."""
+expect.set_options()
+
+SOON_MS = 10_000
+"""What has not happened by then will not, unless it is tried again."""
 
 
-def until(holds: Callable[[], bool], seconds: float = 90) -> None:
+def until(holds: Callable[[], object], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
@@ -86,6 +92,9 @@ class App:
         self._gone()
 
     def end(self) -> None:
+        """And what it has started, which a test that failed may have left running."""
+        for job in jobs(self.store):
+            job.stop()
         if self.process.poll() is None:
             self.process.terminate()
             self._gone()
@@ -101,6 +110,7 @@ class Visitor:
         )
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
+        self.wire = Wire(self.page)
         self.outside: list[str] = []
         self.errors: list[str] = []
         self.context.on("request", lambda request: self._note(request.url))
@@ -116,28 +126,39 @@ class Visitor:
         self.settled()
 
     def settled(self) -> None:
-        """The page has been made to its end."""
-        expect(self.page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible(
-            timeout=PATIENCE_MS
-        )
-        expect(self.page.locator('[data-testid="stAppSkeleton"]')).to_have_count(0, timeout=PATIENCE_MS)
+        """What was asked for last has been answered, and the page has been made to its end."""
+        self.page.wait_for_timeout(50)  # a page tells its server a moment after a click
+        until(lambda: self.wire.answered or self.page.wait_for_timeout(20), PATIENCE_MS / 1000)
+        expect(self.page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
+        expect(self.page.locator('[data-testid="stAppSkeleton"]')).to_have_count(0)
 
     def sees(self, text: str | re.Pattern[str]) -> Locator:
         found = self.page.get_by_text(text).first
-        expect(found).to_be_visible(timeout=PATIENCE_MS)
+        expect(found).to_be_visible()
         return found
 
-    def insist(self, action: Callable[[], object], answer: str | re.Pattern[str]) -> Locator:
-        """As a person does: what has no answer, because the page was just being made anew, is done again."""
-        found = self.page.get_by_text(answer).first
-        for _ in range(5):
-            action()
+    def again(self, action: Callable[[], object]) -> None:
+        """As a person does: what the page took away from under the cursor is tried again."""
+        for last in (False, False, False, True):
             try:
-                expect(found).to_be_visible(timeout=15_000)
-                return found
-            except AssertionError:
-                continue
-        return self.sees(answer)
+                action()
+                return
+            except (TimeoutError, AssertionError):
+                if last:
+                    raise
+                self.page.keyboard.press("Escape")  # an open list hides all else
+                self.settled()
+
+    def insist(self, action: Callable[[], object], answer: str | re.Pattern[str]) -> Locator:
+        """What has no answer, because the page was just being made anew, is done again."""
+        found = self.page.get_by_text(answer).first
+
+        def attempt() -> None:
+            action()
+            expect(found).to_be_visible(timeout=SOON_MS)
+
+        self.again(attempt)
+        return found
 
     def download(self, name: str) -> Download:
         """By a button; pressed again, where it was pressed in the moment in which a page was made anew."""
@@ -151,27 +172,44 @@ class Visitor:
         self.page.get_by_role("button", name=name, exact=True).first.click()
         self.settled()
 
-    def choose(self, label: str, option: str) -> None:
+    def choose(self, label: str, option: str | re.Pattern[str]) -> None:
         """In a box with a list."""
-        box = self.page.get_by_role("combobox", name=label).first
-        box.click()
-        self.page.get_by_role("option", name=option, exact=True).first.click()
-        self.settled()
+
+        def attempt() -> None:
+            self.page.get_by_role("combobox", name=label, exact=True).first.click()
+            exact = isinstance(option, str)
+            self.page.get_by_role("option", name=option, exact=exact).first.click(timeout=SOON_MS)
+            self.settled()
+
+        self.again(attempt)
 
     def pick(self, label: str, *values: str) -> None:
         """In a box that holds several: what was there goes, these come, chosen or typed."""
         box = self.page.get_by_role("combobox", name=label, exact=True)
         group = self.page.get_by_role("group").filter(has=box).last
         there = group.get_by_role("button", name="Clear all")
-        while there.count():
-            there.click()
-            self.settled()
-        for value in values:
-            box.fill(value)
-            box.press("Enter")
-            box.press("Escape")  # the open list hides all else from those who cannot see
-            self.settled()
-            expect(group.get_by_text(value, exact=True).first).to_be_visible()
+
+        def attempt() -> None:
+            expect(box).to_be_visible()
+            if there.count():
+                there.click(timeout=SOON_MS)
+                self.settled()
+            for value in values:
+                self._type(box, value)
+                expect(group.get_by_text(value, exact=True).first).to_be_visible(timeout=SOON_MS)
+            expect(group.get_by_role("button", name=re.compile("^Remove "))).to_have_count(len(values), timeout=SOON_MS)
+
+        self.again(attempt)
+
+    def fill(self, label: str, text: str) -> None:
+        """In a box with a list that takes other text as well."""
+        self._type(self.page.get_by_role("combobox", name=label, exact=True), text)
+
+    def _type(self, box: Locator, text: str) -> None:
+        box.fill(text)
+        box.press("Enter")
+        box.press("Escape")  # the open list hides all else from those who cannot see
+        self.settled()
 
     def write(self, label: str, text: str) -> None:
         """Into a field, leaving it afterwards."""
@@ -179,6 +217,12 @@ class Visitor:
         field.fill(text)
         field.press("Enter")
         self.settled()
+
+    def upload(self, name: str, data: bytes) -> None:
+        """A picture, or what calls itself one."""
+        self.settled()
+        file: Any = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+        self.page.locator('input[type="file"]').set_input_files(file)
 
     def tick(self, row: int) -> None:
         """A row of a table of many, at its left end. The table is drawn, not built: it is clicked at a place."""

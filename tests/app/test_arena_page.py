@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.app.browse import PATIENCE_MS, App, Visitor, until
+from tests.app.browse import App, Visitor, until
 
 
 @pytest.mark.slow
@@ -21,9 +21,9 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     visitor.sees("2 runs. What the store has already is not run again.")
     visitor.press("Start")
     visitor.sees(re.compile("Within training"))
-    expect(visitor.page.get_by_text("exploratory").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(visitor.page.get_by_text("exploratory").first).to_be_visible()
     until(lambda: [run["state"] for run in app.store.summaries()] == ["finished", "finished"])
-    expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=PATIENCE_MS)
+    expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     visitor.settled()
     visitor.page.get_by_role("tab", name="Attention", exact=True).click()
     before = visitor.sees(re.compile(r"head 1 looks")).inner_text()

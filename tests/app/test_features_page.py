@@ -11,7 +11,7 @@ import torch
 from playwright.sync_api import Browser, expect
 from torch import nn
 
-from tests.app.browse import PATIENCE_MS, App, Visitor, until
+from tests.app.browse import App, Visitor, until
 from whence.features.activations import Activations, collections
 from whence.features.collect import collect_from
 from whence.features.comparison import Comparison
@@ -41,17 +41,9 @@ def collected(app: App) -> str:
     return collect_from(source, app.store, "tiny", {"model": "an embedding"}).name
 
 
-def choose_data(visitor: Visitor, text: str) -> None:
-    box = visitor.page.get_by_role("combobox", name="data", exact=True)
-    box.fill(text)
-    box.press("Enter")
-    box.press("Escape")  # an open list hides all else
-    visitor.settled()
-
-
 def start(visitor: Visitor, data: str, *presets: str, lr: str = "") -> None:
     visitor.open("features")
-    choose_data(visitor, data)
+    visitor.fill("data", data)
     visitor.pick("presets", *presets)
     visitor.write("seeds", "1")
     visitor.write("steps", "30")
@@ -66,9 +58,9 @@ def drawn(visitor: Visitor, marks: str, count: int = 0) -> None:
     """Marks of figures, so many of them where that is told."""
     found = visitor.page.locator(f".js-plotly-plot {marks}")
     if count:
-        expect(found).to_have_count(count, timeout=PATIENCE_MS)
+        expect(found).to_have_count(count)
     else:
-        expect(found.first).to_be_visible(timeout=PATIENCE_MS)
+        expect(found.first).to_be_visible()
 
 
 def profile(visitor: Visitor) -> list[float]:
@@ -127,8 +119,7 @@ def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -
     visitor.open(f"features?run={trained[1]}")
     visitor.choose("Shown", "where it speaks, as trained")
     drawn(visitor, ".heatmaplayer image", 1)
-    visitor.page.get_by_role("combobox", name="Beside it").click()
-    visitor.page.get_by_role("option", name=re.compile(rf"plain .* {trained[0][:4]}")).click()
+    visitor.choose("Beside it", re.compile(rf"plain .* {trained[0][:4]}"))
     drawn(visitor, ".heatmaplayer image", 2)
     visitor.sees(re.compile("static_slice .*: where it speaks, as trained, 32 features"))
     visitor.sees(re.compile(r"plain .*: where it speaks, \d+ features"))
@@ -142,14 +133,12 @@ def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor,
     visitor.write("context", "32")
     visitor.press("Collect")
     until(lambda: "fresh" in [path.name for path in collections(app.store)])
-    expect(visitor.page.get_by_role("row", name=re.compile("fresh minilm 3 384 32 .* finished"))).to_be_visible(
-        timeout=PATIENCE_MS
-    )
+    expect(visitor.page.get_by_role("row", name=re.compile("fresh minilm 3 384 32 .* finished"))).to_be_visible()
     start(visitor, "fresh", "plain_topk")
     visitor.sees("Look at the features of one of them").click()
     visitor.page.get_by_role("button", name="seed 0", exact=True).click()
     visitor.sees("Where each feature speaks")
-    expect(visitor.page.locator(".whence td mark").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(visitor.page.locator(".whence td mark").first).to_be_visible()
     words = visitor.page.locator(".whence td:has(mark)")
     before = words.all_inner_texts()
     for feature in ("0", "1", "2"):  # whichever: text is looked up for any
@@ -190,10 +179,10 @@ def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, coll
     shutil.copytree(Activations.open(app.store, collected).path, elsewhere)
     visitor.open("features")
     for text in (str(elsewhere), f"stored:path={elsewhere}", "stored:path=../../..", "../elsewhere", "stored"):
-        choose_data(visitor, text)
+        visitor.fill("data", text)
         visitor.sees(re.compile(r"data: .* is not known\. Allowed: planted, "))
         expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
-    choose_data(visitor, collected)
+    visitor.fill("data", collected)
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
     visitor.page.get_by_text("Copy as a command or as YAML").click()
     visitor.sees(f"--data {app.store.root}/activations/{collected}")

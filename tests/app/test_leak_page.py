@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from tests.app.browse import PATIENCE_MS, App, Visitor, until
+from tests.app.browse import App, Visitor, until
 from tests.app.test_arena_page import TAMPERED
 from whence.app.jobs import ALIVE, Job, jobs, submit
 from whence.runs.files import digest, write_sealed
@@ -74,11 +74,11 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     visitor.sees(re.compile("Leaky: predictions of hidden tokens depend on where they are"))
     expect(visitor.page.locator(".badge.unsure").get_by_text("leaky")).to_be_visible()  # four steps teach nothing
     visitor.sees(re.compile("It reconstructs nothing"))
-    expect(chart(visitor, "after every layer")).to_be_visible(timeout=PATIENCE_MS)
+    expect(chart(visitor, "after every layer")).to_be_visible()
     open_tab(visitor, "Similarity")
-    expect(chart(visitor, "How alike predictions")).to_be_visible(timeout=PATIENCE_MS)
+    expect(chart(visitor, "How alike predictions")).to_be_visible()
     open_tab(visitor, "By position")
-    expect(chart(visitor, "Mean prediction")).to_be_visible(timeout=PATIENCE_MS)
+    expect(chart(visitor, "Mean prediction")).to_be_visible()
     open_tab(visitor, "Where it comes in")
     visitor.sees(re.compile("additive encoding"))
     open_tab(visitor, "Measures")
@@ -127,12 +127,12 @@ def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None
     visitor.sees("2 runs. What the store has already is not run again.")
     visitor.press("Start")
     visitor.sees(re.compile("content_gated: .*predictions do not depend on where tokens are"))
-    expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=PATIENCE_MS)
+    expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     visitor.settled()  # for the last time: everything has ended
     expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
-    expect(chart(visitor, "Error by share of tokens hidden")).to_be_visible(timeout=PATIENCE_MS)
+    expect(chart(visitor, "Error by share of tokens hidden")).to_be_visible()
     open_tab(visitor, "What moving changes")
-    expect(chart(visitor, "What moving everything changes")).to_be_visible(timeout=PATIENCE_MS)
+    expect(chart(visitor, "What moving everything changes")).to_be_visible()
     download = visitor.download("JSON")
     assert [row["cure"] for row in json.loads(download.path().read_text())["rows"]] == ["none", "content_gated"]
     open_tab(visitor, "Audit one of them")

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -137,11 +137,6 @@ def everything(folder: Path) -> set[Path]:
     return set(folder.rglob("*"))
 
 
-def upload(visitor: Visitor, name: str, data: bytes) -> None:
-    file: Any = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
-    visitor.page.locator('input[type="file"]').set_input_files(file)
-
-
 def some(those: Mapping[str, T], slow: bool) -> list[tuple[str, T]]:
     """Every second of them, unless there is time for all."""
     return list(those.items())[:: 1 if slow else 2]
@@ -166,23 +161,23 @@ def test_uploads_are_rendered_or_get_a_message_and_nothing_is_written(visitor: V
     before = everything(app.store.root.parent)
     alert = visitor.page.get_by_role("alert")
     for name, make in some(DAMAGED, slow):
-        upload(visitor, name, make())
+        visitor.upload(name, make())
         expect(alert.filter(has_text=name).filter(has_text=REFUSED)).to_be_visible()
         visitor.sees("Nothing to show.")
         still_there(visitor)
     for name, (make, told) in some(LEGITIMATE, slow):
-        upload(visitor, name, make())
+        visitor.upload(name, make())
         visitor.sees(f"{name}: {told}")
         visitor.sees(re.compile(r"→ \d+×\d+ points, render"))
         still_there(visitor)
     for name, shown in some(NAMES, slow):
-        upload(visitor, name, saved(PICTURE))
+        visitor.upload(name, saved(PICTURE))
         visitor.sees(re.compile(re.escape(shown) + ".*24×20 points", re.DOTALL))
         still_there(visitor)
-    upload(visitor, "not-a-number.tif", not_numbers())
+    visitor.upload("not-a-number.tif", not_numbers())
     expect(alert.filter(has_text="holds numbers outside of [0, 1]")).to_be_visible()
     for name, data in NOT_EVEN_TAKEN.items():
-        upload(visitor, name, data)
+        visitor.upload(name, data)
         expect(visitor.page.get_by_test_id("stFileUploader").filter(has_text=name)).to_contain_text(NOT_TAKEN)
         still_there(visitor)
     assert everything(app.store.root.parent) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, cast
 
@@ -121,14 +122,7 @@ class Run(RunSpec):
                 f"there. Allowed: a model that does not look ahead, or the task with answers=blank.",
                 field="task",
             )
-        try:
-            model = self.build_model("meta")
-            longest_input = torch.zeros(1, task.tokens(longest), dtype=torch.long, device="meta")
-            prefix = {"prefix": torch.ones(1, device="meta")} if self.model.attention == "prefix" else {}
-            model(longest_input, longest_input, **prefix)
-        except ValueError as error:
-            raise UserError(str(error), field="model") from None
-        return count_parameters(model)
+        return _tried(self.model_dump_json(include={"task", "model", "lengths"}))
 
     @property
     def mixer(self) -> type[Mixer]:
@@ -155,6 +149,24 @@ class Run(RunSpec):
 
     def job(self) -> ArenaJob:
         return ArenaJob(self)
+
+
+@functools.lru_cache(maxsize=1024)
+def _tried(document: str) -> int:
+    """Parameters of a model that has gone through the longest sequence, without any numbers.
+
+    Remembered: a form asks again for all runs of a comparison whenever one of its fields has changed.
+    """
+    run = Run.model_validate_json(document)
+    try:
+        built = run.build_model("meta")
+        length = run.task.build().tokens(max((run.train_length, *run.test_lengths)))
+        longest_input = torch.zeros(1, length, dtype=torch.long, device="meta")
+        prefix = {"prefix": torch.ones(1, device="meta")} if run.model.attention == "prefix" else {}
+        built(longest_input, longest_input, **prefix)
+    except ValueError as error:
+        raise UserError(str(error), field="model") from None
+    return count_parameters(built)
 
 
 def _refusal(field: str, value: object, allowed: str) -> UserError:
