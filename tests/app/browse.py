@@ -24,7 +24,7 @@ from whence.runs.store import Store
 
 PATIENCE_MS = 120_000
 """The machine may be busy with other tests, and some pages start by importing torch."""
-expect.set_options()
+expect.set_options(timeout=PATIENCE_MS)
 
 SOON_MS = 10_000
 """What has not happened by then will not, unless it is tried again."""
@@ -122,6 +122,7 @@ class Visitor:
             self.outside.append(url)
 
     def open(self, path: str = "") -> None:
+        self.wire.ask("page")
         self.page.goto(f"{self.app.address}/{path}")
         self.settled()
 

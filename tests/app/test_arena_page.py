@@ -11,7 +11,6 @@ from playwright.sync_api import Browser, expect
 from tests.app.browse import App, Visitor, until
 
 
-@pytest.mark.slow
 def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app: App) -> None:
     visitor.open("arena")
     visitor.pick("tasks", "k_back_recall:k=1,symbols=4")
@@ -65,7 +64,6 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
     visitor.sees("Stopped. Nothing is lost.")
 
 
-@pytest.mark.slow
 def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor, browser: Browser, app: App) -> None:
     other = Visitor(browser, app)
     other.open("arena")
@@ -80,7 +78,6 @@ def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor,
     visitor.sees("Stopped. Nothing is lost.")
 
 
-@pytest.mark.slow
 def test_what_cannot_be_is_said_at_its_field_and_cannot_be_started(visitor: Visitor) -> None:
     visitor.open("arena")
     visitor.page.get_by_text("How a model is trained").click()

@@ -96,7 +96,6 @@ def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> N
     visitor.sees("Where each feature speaks")
 
 
-@pytest.mark.slow
 def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trained: list[str]) -> None:
     visitor.open(f"features?run={trained[1]}")
     visitor.choose("Features", "all (32)")

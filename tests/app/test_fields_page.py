@@ -28,7 +28,6 @@ def test_without_a_run_the_page_says_what_to_do(visitor: Visitor) -> None:
     visitor.sees("No field of colour pictures has been trained in this store yet.")
 
 
-@pytest.mark.slow
 def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor, run: Run) -> None:
     page = visitor.page
     visitor.open("fields?size=64")

@@ -61,7 +61,6 @@ def go_to(visitor: Visitor, view: str) -> None:
     expect(visitor.page.get_by_role("radio", name=view, exact=True)).to_be_checked()
 
 
-@pytest.mark.slow
 def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -> None:
     visitor.open(f"leak?model={the_run(app)}")
     visitor.pick("ratios", "0.5", "1.5")

@@ -51,7 +51,6 @@ def find(visitor: Visitor, words: str, count: str) -> None:
     visitor.sees(f"Export all {count}")
 
 
-@pytest.mark.slow
 def test_found_put_side_by_side_and_taken_along(visitor: Visitor, runs: dict[str, Run]) -> None:
     visitor.open("runs")
     visitor.sees("Export all 4 runs")

@@ -23,8 +23,11 @@ class Wire:
     def answered(self) -> bool:
         return not self.asked
 
+    def ask(self, what: str) -> None:
+        self.asked, self.begun = what, False
+
     def _listen(self, socket: WebSocket) -> None:
-        self.asked = "page"
+        self.ask("page")
         socket.on("framesent", self._sent)
         socket.on("framereceived", self._received)
 
@@ -33,7 +36,7 @@ class Wire:
             return
         told = BackMsg.FromString(frame)
         if told.WhichOneof("type") == "rerun_script" and not told.rerun_script.is_auto_rerun:
-            self.asked, self.begun = "part" if told.rerun_script.fragment_id else "page", False
+            self.ask("part" if told.rerun_script.fragment_id else "page")
 
     def _received(self, frame: bytes | str) -> None:
         if isinstance(frame, str):
