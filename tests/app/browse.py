@@ -219,10 +219,12 @@ class Visitor:
         field.press("Enter")
         self.settled()
 
-    def upload(self, name: str, data: bytes) -> None:
-        """A picture, or what calls itself one."""
+    def upload(self, name: str, data: bytes | Path) -> None:
+        """A picture, or what calls itself one. A path, where it is so large that only the browser should carry it."""
         self.settled()
-        file: Any = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+        file: Any = data
+        if isinstance(data, bytes):
+            file = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
         self.page.locator('input[type="file"]').set_input_files(file)
 
     def tick(self, row: int) -> None:

@@ -39,10 +39,11 @@ class Picture:
 
 
 def chosen(run: Run) -> Picture:
+    # Not narrowed down by `type`: a name that does not end as it asks for would end the page, not get a message.
     brought = st.file_uploader(
         "Your picture",
-        type=[suffix[1:] for suffix in pictures.SUFFIXES],
-        help=f"Up to {UPLOAD_MIB} MiB. It stays in the memory of this machine and is written nowhere.",
+        help=f"PNG, JPEG, WebP, GIF, TIFF, BMP or PNM, up to {UPLOAD_MIB} MiB. It stays in the memory of this machine "
+        "and is written nowhere.",
     )
     if brought is not None:
         name = shown_name(brought.name)
