@@ -62,7 +62,12 @@ def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
     visitor.open("arena")  # torch has been loaded once this page is there
     visitor.open("runs")
     for _ in range(ROUNDS):
-        timed("open", lambda: page.goto(f"{visitor.app.address}/runs"), all_of_them)
+        timed("load the whole app anew", lambda: page.goto(f"{visitor.app.address}/runs"), all_of_them)
+        visitor.settled()
+        page.get_by_role("link", name="Home").first.click()
+        visitor.sees("Instruments")
+        visitor.settled()
+        timed("come from another page", page.get_by_role("link", name="Runs", exact=True).first.click, all_of_them)
         visitor.settled()
         timed("find by word", lambda: visitor.write("Contains", "no such run"), "No run is like that.")
         timed("all again", lambda: visitor.write("Contains", ""), all_of_them)

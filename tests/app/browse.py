@@ -45,7 +45,8 @@ def launched(playwright: Playwright) -> Browser:
 class App:
     """`whence app` on a store."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **environment: str) -> None:
+        self.environment = environment
         self.store = Store(root.absolute())
         self.store.prepare()
         with socket.socket() as probe:
@@ -58,8 +59,9 @@ class App:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        environment.pop("WHENCE_STORE", None)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
+        for name in ("WHENCE_STORE", "PYTHONUNBUFFERED"):  # as most terminals are
+            environment.pop(name, None)
         options = ["--no-browser", "--json", "--port", str(self.port), "--store", str(self.store.root)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "whence", "app", *options],

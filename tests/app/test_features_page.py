@@ -16,7 +16,7 @@ from whence.features.activations import Activations, collections
 from whence.features.collect import collect_from
 from whence.features.comparison import Comparison
 from whence.features.sources import of_module
-from whence.runs.engines.local import run_all
+from whence.runs.execute import Conditions, execute
 from whence.runs.kept import keep
 
 SMALL = "planted:width=16,features=24,context=8,windows=2"
@@ -30,7 +30,8 @@ def trained(app: App) -> list[str]:
     )
     keep("features", spec, app.store)
     runs = [run for runs in spec.plan().values() for run in runs]
-    run_all(runs, app.store, workers=1)
+    for run in runs:
+        execute(run, app.store, Conditions(threads=1, device="cpu"))
     return [run.id for run in runs]
 
 

@@ -112,6 +112,9 @@ def test_a_form_cannot_name_files(visitor: Visitor) -> None:
         visitor.fill("data", value)
         visitor.sees(re.compile("the app opens no files that a form names"))
         expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
+    visitor.fill("data", "photos:size")
+    visitor.sees(re.compile("data: .*photos:size"))
+    expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
 
 
 def step(visitor: Visitor) -> int:
@@ -164,7 +167,7 @@ def test_an_ablation_from_the_form_to_its_findings(visitor: Visitor, app: App) -
     visitor.press("Start")
     visitor.sees(re.compile("1 paired seeds: exploratory"))
     visitor.sees(re.compile("dB against cross_attention"))
-    until(lambda: visitor.page.get_by_text("Time and memory are measured when").count() == 0)
+    until(lambda: visitor.page.get_by_text("Time and memory are measured at").count() == 0)
     expect(visitor.page.get_by_role("region", name="variants")).to_contain_text("siren")
     expect(visitor.page.get_by_role("figure", name="PSNR of every variant: hyponet, digits, 1 steps")).to_be_visible()
 

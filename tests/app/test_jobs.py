@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.app.browse import until
-from whence.app.jobs import ALIVE, Job, find, job_about, jobs, submit
+from whence.app.jobs import ALIVE, Job, job_about, jobs, submit
 from whence.errors import UserError
-from whence.runs.files import write_sealed
+from whence.runs.files import Corrupt, write_sealed
 from whence.runs.store import Store
 
 ENDLESS = {
@@ -44,7 +44,7 @@ def test_a_job_runs_its_command_and_says_what_came_of_it(store: Store) -> None:
     job = listing(store)
     assert job.state == "finished", job.said()
     assert job.result() == []
-    assert jobs(store) == jobs(store, "runs") == [job] == [find(store, job.id)]
+    assert jobs(store) == jobs(store, "runs") == [job]
     assert jobs(store, "arena") == []
     assert job_about(store, "a list") == job
     assert job_about(store, "another") is None
@@ -71,6 +71,8 @@ def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store
     assert second.state == "waiting"
     with pytest.raises(UserError, match="running already"):
         second.start()
+    assert train(store, seed=1) == second  # the same again is the one that is there
+    assert jobs(store)[0] == second
     until(lambda: steps(store) > 0)
     assert first.state == "running"
     second.stop()
@@ -86,17 +88,14 @@ def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store
     until(lambda: store.summaries()[0]["state"] == "interrupted")  # its worker leaves, too
 
 
-@pytest.mark.parametrize("name", ["../../etc", "", "0" * 11, "0" * 12, "turn", "x" * 5000, "a/b"])
-def test_jobs_are_found_by_their_ids_alone(store: Store, name: str) -> None:
-    with pytest.raises(UserError, match="job: "):
-        find(store, name)
-
-
 def test_a_damaged_job_is_left_out(store: Store) -> None:
     job = listing(store)
     (job.path / "job.json").write_bytes(b"{}")
     (store.root / "jobs" / ("f" * 12)).mkdir()
     assert jobs(store) == []
+    write_sealed(job.path / "job.json", {"words": ["runs", "list"]})  # whole, and of another version
+    assert jobs(store) == []
+    assert job_about(store, "a list") is None
 
 
 def test_links_are_not_followed(store: Store, tmp_path: Path) -> None:
@@ -109,6 +108,21 @@ def test_links_are_not_followed(store: Store, tmp_path: Path) -> None:
     job.start()
     until(lambda: job.state not in ALIVE)
     assert target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("linked", ["job", "all jobs"])
+def test_folders_that_lead_elsewhere_are_not_entered(store: Store, tmp_path: Path, linked: str) -> None:
+    job = listing(store)
+    (there := tmp_path / "elsewhere").mkdir()
+    path = job.path if linked == "job" else job.path.parent
+    path.rename(tmp_path / "away")
+    path.symlink_to(there)
+    with pytest.raises(UserError, match="leads out of the store"):
+        listing(store)
+    assert jobs(store) == []
+    with pytest.raises(Corrupt):
+        job.start()
+    assert list(there.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from tests.app.browse import App, Visitor, until
+from tests.app.browse import App, Visitor
 from tests.app.test_arena_page import TAMPERED
-from whence.app.jobs import ALIVE, Job, jobs, submit
+from whence.app.jobs import Job, jobs
+from whence.leak.spec import LeakSpec
+from whence.runs.execute import Conditions, execute
 from whence.runs.files import digest, write_sealed
 from whence.runs.store import Store
 
@@ -31,15 +33,10 @@ TINY = {
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """Its store has a masked model already."""
     app = App(tmp_path_factory.mktemp("app") / "store")
-    ended(submit(app.store, ["leak", "cure"], TINY, title="cures", trains=False))
+    (run,) = LeakSpec.read(TINY).plan()
+    execute(run, app.store, Conditions(threads=1, device="cpu"))
     yield app
     app.end()
-
-
-def ended(job: Job) -> Job:
-    until(lambda: job.state not in ALIVE)
-    assert job.state == "finished", job.said()
-    return job
 
 
 def the_run(app: App) -> str:

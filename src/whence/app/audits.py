@@ -13,7 +13,7 @@ import streamlit as st
 from whence.app.address import choice
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, Job, job_id, jobs, submit
-from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain
+from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls
 from whence.cli.leak import Auditing
 from whence.cli.leaves import command
@@ -160,7 +160,7 @@ def _result(job: Job) -> None:
             empty("No entrance was found.", "Nothing in this model is known to let position in.")
     with measures:
         markup(measures_table(audit))
-    again = shlex.join(["whence", *job.asked()["words"]])
+    again = terminal(*job.asked()["words"])
     downloads(
         f"audit-{job.id}",
         {".json": lambda: json.dumps(audit.to_json(), indent=1).encode(), ".html": lambda: audit_page(audit, again)},

@@ -12,8 +12,9 @@ from typing import Any, Generic, TypeVar
 import streamlit as st
 import yaml
 
-from whence.app.parts import plain
+from whence.app.parts import plain, the_store
 from whence.cli.leaves import NONE, Leaf, command, leaves, variants
+from whence.cli.options import elsewhere
 from whence.errors import UserError
 from whence.runs.presets import Presets
 from whence.spec import Spec
@@ -94,7 +95,7 @@ def form(
         spec_class, _document({leaf.path: leaf for leaf in shown}, values), settle, plan, complaints
     )
     with st.expander("Copy as a command or as YAML" if config else "Copy as a command"):
-        st.code(command(words, spec_class, document), language="bash", wrap_lines=True)
+        st.code(command(words, spec_class, document, elsewhere(the_store())), language="bash", wrap_lines=True)
         if config:
             told = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
             st.code(told, language="yaml")

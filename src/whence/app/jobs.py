@@ -37,13 +37,20 @@ COMMANDS = {
     ("leak", "cure"),
     ("features", "collect"),
     ("features", "bench"),
-    ("features", "train"),
     ("fields", "train"),
     ("fields", "ablate"),
     ("runs", "list"),
     ("runs", "resume"),
 }
 """What a job may be. A store may come from elsewhere, and nothing in it may make this machine run what it likes."""
+ASKED: dict[str, Any] = {
+    "words": list,
+    "config": dict | None,
+    "title": str,
+    "about": str,
+    "where": dict,
+    "trains": bool,
+}
 ALIVE: tuple[State, ...] = ("waiting", "running")
 LONGEST_ERROR = 4000
 
@@ -68,7 +75,13 @@ class Job:
         return self.lock.is_locked()
 
     def asked(self) -> dict[str, Any]:
-        return read_sealed(self.path / "job.json")
+        """The store may come from elsewhere, or from another version."""
+        if self.path.is_symlink() or self.path.parent.is_symlink():
+            raise Corrupt(self.path, "leads out of the store")
+        found = read_sealed(self.path / "job.json")
+        if any(not isinstance(found.get(name), kind) for name, kind in ASKED.items()):
+            raise Corrupt(self.path / "job.json", "not what a job looks like")
+        return found
 
     def started(self) -> dict[str, Any]:
         return _read(self.path / "started.json")
@@ -91,7 +104,9 @@ class Job:
     def said(self) -> str:
         """The last of what it said on standard error."""
         try:
-            return (self.path / "err.txt").read_text(errors="replace")[-LONGEST_ERROR:]
+            with (self.path / "err.txt").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_ERROR))
+                return file.read().decode(errors="replace")
         except OSError:
             return ""
 
@@ -111,7 +126,7 @@ class Job:
         )
         threading.Thread(target=process.wait, daemon=True).start()
         deadline = time.monotonic() + 10
-        while not self.alive and not (self.path / "end.json").exists() and process.poll() is None:
+        while not any((self.path / sign).exists() for sign in ("started.json", "end.json")) and process.poll() is None:
             if time.monotonic() > deadline:
                 return
             time.sleep(0.02)
@@ -133,7 +148,7 @@ def submit(
     where: Mapping[str, str] | None = None,
     trains: bool = True,
 ) -> Job:
-    """Start `whence WORDS --config … --store … --json`, unless just that is running. The same again goes on.
+    """Start `whence WORDS --config … --store … --json`. The same again goes on; what is running is left alone.
 
     about: by what name it is found again, beside its id. where: it is shown, on the page of its instrument, as
     parameters of an address. trains: it waits until no other job is training.
@@ -142,7 +157,11 @@ def submit(
     store.prepare()
     asked = _asked(words, config)
     job = Job(_folder(store) / job_id(words, config))
+    if job.path.is_symlink() or job.path.parent.is_symlink():
+        raise UserError(f"job: {str(job.path)!r} leads out of the store. Allowed: a folder, or nothing.", field="job")
     job.path.mkdir(parents=True, exist_ok=True)
+    if job.alive:
+        return job
     facts = {"title": title, "about": about, "where": dict(where or {}), "trains": trains}
     write_sealed(job.path / "job.json", {**asked, **facts})
     job.start()
@@ -163,12 +182,6 @@ def check(words: Sequence[str]) -> None:
     known = any(tuple(words[: len(command)]) == command for command in COMMANDS)
     if not known or any(".py:" in word for word in words):
         raise UserError(f"job: 'whence {' '.join(words)}' can be run from a terminal only.", field="job")
-
-
-def find(store: Store, job_id: str) -> Job:
-    if not ID.fullmatch(job_id) or not (_folder(store) / job_id / "job.json").is_file():
-        raise UserError(f"job: {job_id!r} is not known in this store.", field="job")
-    return Job(_folder(store) / job_id)
 
 
 def jobs(store: Store, *words: str) -> list[Job]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -15,6 +16,7 @@ class Latest(Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         self._most, self._kept, self._lock = most, OrderedDict[K, V](), threading.Lock()
+        self._making = threading.Lock()
 
     def get(self, key: K) -> V | None:
         with self._lock:
@@ -29,3 +31,9 @@ class Latest(Generic[K, V]):
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return value
+
+    def of(self, key: K, make: Callable[[], V]) -> V:
+        """The one that all share."""
+        with self._making:
+            found = self.get(key)
+            return self.put(key, make()) if found is None else found

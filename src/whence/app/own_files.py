@@ -19,7 +19,10 @@ def offered(registry: Registry[Any]) -> Offered:
 
 def without_files(document: dict[str, Any], registry: Registry[Any], words: str) -> dict[str, Any]:
     """What a form holds, unless its data name a file. words: the command that may."""
-    asked = parse_choice(document.get("data", packaged(registry)[0]))
+    try:
+        asked = parse_choice(document.get("data", packaged(registry)[0]))
+    except ValueError as error:
+        raise UserError(f"data: {error}", field="data") from None
     known = isinstance(asked, dict) and asked.get("name") in packaged(registry)
     if not known or any(_is_text(registry, asked["name"], option) and given for option, given in asked.items()):
         raise UserError(

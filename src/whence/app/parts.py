@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import html
 import logging
+import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
 
+from whence.app.server import STORE
+from whence.cli.options import elsewhere
 from whence.errors import UserError
 from whence.runs.files import Corrupt
 from whence.runs.store import Store
@@ -47,7 +51,12 @@ def live(seconds: float | None) -> Callable[[Callable[P, R]], Callable[P, R | No
 @st.cache_resource(show_spinner=False)
 def the_store() -> Store:
     """The one that `whence app` was started with. One for all pages: it remembers what it has read."""
-    return Store()
+    return Store(os.environ.get(STORE))
+
+
+def terminal(*words: str) -> str:
+    """A command to copy, for this store."""
+    return shlex.join(["whence", *words, *elsewhere(the_store())])
 
 
 def plain(text: str) -> str:

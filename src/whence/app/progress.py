@@ -38,10 +38,10 @@ class Standing:
         return self.run.training.steps if self.state == "finished" else int(self.status.get("step", 0))
 
     @property
-    def seconds_left(self) -> float | None:
-        """Of a running one, at the pace it had so far."""
-        step = self.status.get("step", 0)
-        return self.status["seconds"] / step * (self.run.training.steps - step) if step else None
+    def pace(self) -> float:
+        """Steps per second, over all its time."""
+        seconds = self.status.get("seconds", 0)
+        return self.done / seconds if seconds else 0.0
 
 
 def standings(runs: Sequence[RunSpec], store: Store) -> list[Standing]:
@@ -59,6 +59,11 @@ def standings(runs: Sequence[RunSpec], store: Store) -> list[Standing]:
 
 def is_running(found: Sequence[Standing]) -> bool:
     return any(one.state == "running" for one in found)
+
+
+def is_alive(found: Sequence[Standing], job: Job | None) -> bool:
+    """Whoever started it: the app, or a terminal."""
+    return (job is not None and job.state in ALIVE) or is_running(found)
 
 
 def show_progress(found: Sequence[Standing], job: Job | None) -> None:
@@ -114,11 +119,9 @@ def _left(found: Sequence[Standing], done: int, total: int, job: Job | None) -> 
     begun = job.started().get("begun") if job and job.alive else None
     if begun is None or not is_running(found):
         return ""
-    elapsed = time.time() - begun
-    before = sum(one.done for one in found if one.status.get("updated", begun) < begun)
-    rate = (done - before) / elapsed if elapsed > 0 else 0.0
-    left = f" · about {duration((total - done) / rate)} left" if rate > 0 and done < total else ""
-    return f" · {duration(elapsed)}{left}"
+    pace = sum(one.pace for one in found if one.state == "running")
+    left = f" · about {duration((total - done) / pace)} left" if pace > 0 and done < total else ""
+    return f" · {duration(time.time() - begun)}{left}"
 
 
 def _line(one: Standing) -> list[str]:
@@ -130,5 +133,5 @@ def _line(one: Standing) -> list[str]:
     bar = f'<progress value="{one.done}" max="{steps}" aria-label="steps of {what}"></progress>'
     loss = status.get("loss")
     numbers = html.escape(" · ".join(f"{name} {scored(name, value)}" for name, value in status["headline"].items()))
-    left = "" if one.seconds_left is None else duration(one.seconds_left)
+    left = duration((steps - one.done) / one.pace) if one.pace else ""
     return [what, bar, f"{one.done}/{steps}", "" if loss is None else f"{loss:.3f}", numbers, left]

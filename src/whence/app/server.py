@@ -18,9 +18,12 @@ ADDRESS = "127.0.0.1"
 PORT = 8501
 UPLOAD_MIB = 32
 PATIENCE_SECONDS = 60
+STORE = "WHENCE_APP_STORE"
+"""Tells the server which. Not $WHENCE_STORE: by that one, commands to copy know what a terminal would take."""
 
-OPTIONS = {
+OPTIONS: dict[str, str | list[str]] = {
     "server.address": ADDRESS,
+    "server.allowedHosts": [ADDRESS, "localhost"],  # else any web site could give itself this machine's address
     "server.headless": "true",  # the browser is opened by whence, when the page is there
     "server.fileWatcherType": "none",
     "server.maxUploadSize": str(UPLOAD_MIB),
@@ -58,19 +61,24 @@ def free_port(wanted: int | None) -> int:
 
 def start(store: Store, port: int) -> subprocess.Popen[bytes]:
     main = Path(__file__).with_name("main.py")
-    options = [f"--{name}={value}" for name, value in {**OPTIONS, "server.port": str(port)}.items()]
-    environment = {**os.environ, "WHENCE_STORE": str(store.root.absolute())}
-    command = [sys.executable, "-P", "-m", "streamlit", "run", *options, str(main)]
+    options = [
+        f"--{name}={value}"
+        for name, values in {**OPTIONS, "server.port": str(port)}.items()
+        for value in ([values] if isinstance(values, str) else values)
+    ]
+    environment = {**os.environ, STORE: str(store.root.absolute())}
+    command = [sys.executable, "-P", "-m", "whence.app.serve", "run", *options, str(main)]
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def wait_until_there(process: subprocess.Popen[bytes], port: int) -> None:
+    straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy knows nothing of this machine
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise UserError(f"app: the server ended with code {process.returncode} before it was there.", field="app")
         try:
-            with urllib.request.urlopen(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
+            with straight.open(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.05)

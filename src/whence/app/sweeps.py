@@ -13,9 +13,9 @@ import streamlit as st
 
 from whence.app.address import choice
 from whence.app.forms import Offered, form
-from whence.app.jobs import ALIVE, Job, job_about, submit
+from whence.app.jobs import Job, job_about, submit
 from whence.app.parts import counted, empty, guarded, live
-from whence.app.progress import controls, is_running, show_progress, standings
+from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.errors import UserError
 from whence.runs.kept import keep, kept
 from whence.runs.presets import Presets
@@ -93,8 +93,8 @@ def stored(sweep: Sweep[S], store: Store) -> None:
     spec = _read(sweep.spec, paths[chosen])
     runs = sweep.planned(spec, store)
     job = job_about(store, chosen)
-    alive = _watch_once(runs, store, job)
-    finished = [one for one in standings(runs, store) if one.state == "finished"]
+    found = standings(runs, store)
+    alive, finished = is_alive(found, job), [one for one in found if one.state == "finished"]
     live(EVERY_SECONDS if alive else None)(_watch)(runs, store, job, chosen, alive, len(finished))
     if finished:
         guarded(sweep.results)(spec, runs, store)
@@ -107,16 +107,12 @@ def stored(sweep: Sweep[S], store: Store) -> None:
 def _watch(runs: list[Any], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:
     """Made anew while something runs; the whole page, when a run has ended or everything has."""
     found = standings(runs, store)
-    now_alive = _watch_once(runs, store, job)
+    now_alive = is_alive(found, job)
     if now_alive or any(one.state != "finished" for one in found):
         show_progress(found, job)
     controls(job, name)
     if now_alive != alive or sum(one.state == "finished" for one in found) != finished:
         st.rerun()
-
-
-def _watch_once(runs: list[Any], store: Store, job: Job | None) -> bool:
-    return (job is not None and job.state in ALIVE) or is_running(standings(runs, store))
 
 
 def _label(sweep: Sweep[Any], path: Path) -> str:

@@ -81,8 +81,10 @@ def limits(info: Any) -> tuple[Any, Any]:
     return found.get("ge"), found.get("le")
 
 
-def command(words: Sequence[str], spec_class: type[Spec], document: Mapping[str, Any]) -> str:
-    """The line that a terminal wants for a document that holds what was set."""
+def command(
+    words: Sequence[str], spec_class: type[Spec], document: Mapping[str, Any], others: Sequence[str] = ()
+) -> str:
+    """The line that a terminal wants for a document that holds what was set. others: options beside it."""
     line = ["whence", *words]
     for leaf in leaves(spec_class()):
         value: Any = document
@@ -96,7 +98,7 @@ def command(words: Sequence[str], spec_class: type[Spec], document: Mapping[str,
             line += [leaf.flag, *map(text, value)]
         else:
             line += [leaf.flag, text(value)]
-    return shlex.join(line)
+    return shlex.join([*line, *others])
 
 
 _UNSET = object()

@@ -69,7 +69,7 @@ def dispatch(arguments: list[str], help: str, actions: dict[str, Action]) -> int
 
 def elsewhere(store: Store) -> list[str]:
     """The option that leads back to this store, where it is not the one that would be taken anyhow."""
-    return [] if Store().root == store.root else ["--store", str(store.root)]
+    return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]
 
 
 class Nothing(Spec):

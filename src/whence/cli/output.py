@@ -25,7 +25,7 @@ def telling(first: str) -> Iterator[Callable[[str], None]]:
 
 def print_json(document: Any) -> None:
     """The one JSON document of a `--json` call."""
-    print(json.dumps(document, indent=1, default=str))
+    print(json.dumps(document, indent=1, default=str), flush=True)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]], *, caption: str | None = None) -> None:

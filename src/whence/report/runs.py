@@ -76,7 +76,7 @@ def side_by_side(runs: Sequence[Beside]) -> str:
     """A column per run: its end, its scores, and what was asked for otherwise."""
     head = "".join(
         f"<th scope=col>{swatch_of(run.style)}{html.escape(run.status['title'])}"
-        f"<br><span class=note>seed {run.status['seed']} · {run.id}</span>"
+        f"<br><span class=note>seed {html.escape(str(run.status['seed']))} · {run.id}</span>"
         for run in runs
     )
     lines = [("state", [badge(run.status["state"]) for run in runs])]

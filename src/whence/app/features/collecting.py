@@ -14,6 +14,7 @@ from whence.app.parts import empty, live, markup, plain, table
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
 from whence.features.activations import Activations, collections, folder
+from whence.features.parts import DATA
 from whence.features.sources import RUN, Collection
 from whence.models.pretrained import PACKAGED
 from whence.report.badges import badge
@@ -51,8 +52,7 @@ def collect(store: Store) -> None:
         title = f"states of {filled.spec.model} after block {filled.spec.layer}"
         submit(store, words, filled.document, title=title, where={"collection": name})
         st.rerun()
-    latest = jobs(store, *COMMAND)[:1]
-    alive = any(job.state in ALIVE for job in latest)
+    alive = sum(job.state in ALIVE for job in jobs(store, *COMMAND))
     live(EVERY_SECONDS if alive else None)(_there)(store, alive)
 
 
@@ -61,6 +61,8 @@ def _problem(store: Store, name: str) -> str:
         folder(store, name or "none")
     except UserError as error:
         return str(error)
+    if name in DATA.names():
+        return f"name: {name!r} is the name of data already. Allowed: another."
     return ""
 
 
@@ -77,12 +79,12 @@ def _settled(document: dict[str, Any], models: dict[str, str]) -> dict[str, Any]
     return document
 
 
-def _there(store: Store, alive: bool) -> None:
+def _there(store: Store, alive: int) -> None:
     """What is being collected, and what there is. Made anew while something is."""
-    latest = jobs(store, *COMMAND)[:1]
-    for job in latest:
-        if job.state != "finished":
-            markup(f"{badge(job.state)} {html.escape(job.asked()['title'])}")
+    found = [(job, job.state) for job in jobs(store, *COMMAND)]
+    for place, (job, state) in enumerate(found):
+        if state in ALIVE or (place == 0 and state != "finished"):
+            markup(f"{badge(state)} {html.escape(job.asked()['title'])}")
             controls(job, job.id)
     st.subheader("In this store")
     paths = collections(store)
@@ -94,7 +96,7 @@ def _there(store: Store, alive: bool) -> None:
             [_line(path) for path in paths],
             label="collected states",
         )
-    if alive and not any(job.state in ALIVE for job in latest):
+    if alive != sum(state in ALIVE for _, state in found):
         st.rerun()
 
 

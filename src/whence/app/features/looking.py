@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from whence.app.address import choice
-from whence.app.parts import downloads, draw, empty, findings, guarded, live, markup, plain
+from whence.app.parts import downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.features.autoencoder import Autoencoder
 from whence.features.data.base import Data
 from whence.features.run import Run
@@ -193,5 +192,5 @@ def _training(opened: Opened, store: Store) -> None:
         draw(degrees(opened.found), "Histogram of features by the share of variance that position explains", "degrees")
     with trained:
         draw(learning(records), "Training loss and variance unexplained over steps", "learning")
-    again = shlex.join(["whence", "features", "show", run.id, "--store", str(store.root)])
+    again = terminal("features", "show", run.id)
     downloads(f"features-{run.id}", {".html": lambda: run_page(run, opened.found, records, again)})

@@ -49,7 +49,7 @@ def _results(spec: Ablation, runs: list[Run], store: Store) -> None:
     st.caption("PSNR (dB) of the field on signals never trained on, with 95 % intervals over seeds.")
     table(list(map(html.escape, columns)), [list(map(html.escape, row)) for row in rows], label="variants")
     if not any(row.cost for row in found.rows):
-        st.caption("Time and memory are measured when all runs have finished.")
+        st.caption("Time and memory are measured at the end, where such a comparison is started from this page.")
     draw(quality_by_variant(found), f"PSNR of every variant: {found.title}", f"variants:{found.title}")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import streamlit as st
 
 from whence.app.address import addressed
@@ -11,7 +9,7 @@ from whence.app.divider import compare
 from whence.app.fields.picture import chosen
 from whence.app.fields.rendered import Rendered, rendered
 from whence.app.fields.trained import Trained, field_runs
-from whence.app.parts import draw, empty, guarded, plain
+from whence.app.parts import draw, empty, guarded, plain, terminal
 from whence.fields.enlarge import LARGEST
 from whence.fields.tiles import Output
 from whence.report.field_pictures import compared, difference, difference_map, png, quality
@@ -47,7 +45,7 @@ def show(store: Store) -> None:
         else:
             _result(*made)
     with settings:
-        _beyond(store, made)
+        _beyond(made)
 
 
 def _asked_for(store: Store, runs: dict[str, Trained]) -> tuple[Rendered, Output, str] | None:
@@ -107,7 +105,7 @@ def _asked_for(store: Store, runs: dict[str, Trained]) -> tuple[Rendered, Output
     return rendered(store, run, picture, GIVEN[given], side, output), output, run_id
 
 
-def _beyond(store: Store, made: tuple[Rendered, Output, str] | None) -> None:
+def _beyond(made: tuple[Rendered, Output, str] | None) -> None:
     """Larger than the slider goes: asked for by a button, or in a terminal."""
     if made is None:
         return
@@ -122,9 +120,8 @@ def _beyond(store: Store, made: tuple[Rendered, Output, str] | None) -> None:
             help="Moving the slider goes back.",
         )
         st.caption(f"About {max(1, round(seconds))} s on one core. Up to {LARGEST:,} points, in a terminal:")
-        words = ["whence", "fields", "render", run_id, "--input", "PICTURE", "--size", str(LARGEST)]
-        words += ["--output", output, "--out", "large.png", "--store", str(store.root.absolute())]
-        st.code(shlex.join(words), language="bash", wrap_lines=True)
+        words = ["fields", "render", run_id, "--input", "PICTURE", "--size", str(LARGEST)]
+        st.code(terminal(*words, "--output", output, "--out", "large.png"), language="bash", wrap_lines=True)
 
 
 def _result(found: Rendered, output: Output, run_id: str) -> None:

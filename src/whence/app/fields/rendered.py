@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 import torch
@@ -33,7 +34,7 @@ class Rendered:
 
     @property
     def enlarged(self) -> bool:
-        return all(a >= b for a, b in zip(self.made.shape[1:], self.given.shape[1:], strict=True))
+        return any(a > b for a, b in zip(self.made.shape[1:], self.given.shape[1:], strict=True))
 
 
 def rendered(store: Store, run: Run, picture: Picture, shrunk_by: int, side: int, output: Output) -> Rendered:
@@ -52,21 +53,21 @@ def rendered(store: Store, run: Run, picture: Picture, shrunk_by: int, side: int
 
 def _made(store: Store, run: Run, what: str, given: Tensor, size: tuple[int, int], output: Output) -> Tensor:
     """With a bar while it takes its time. Whoever asks for something else meanwhile ends it there."""
-    key = (run.id, what, size, output)
+    key = (run.id, tuple(store.folder(run.id).stamp()), what, size, output)
     if (known := _renderings().get(key)) is not None:
-        return known
+        return known.float() / 255
     model, place = model_of(store, run), st.empty()
 
     def tell(done: int, all_: int) -> None:
         place.progress(done / all_, text=f"Rendering {size[1]}×{size[0]}: {done} of {all_} windows")
 
-    made = enlarge(model, given, size, output, tell).float() / 255
+    made = enlarge(model, given, size, output, tell)
     place.empty()
-    return _renderings().put(key, made)
+    return _renderings().put(key, made).float() / 255
 
 
 @st.cache_resource(show_spinner=False)
-def _renderings() -> Latest[tuple[str, str, tuple[int, int], str], Tensor]:
+def _renderings() -> Latest[Any, Tensor]:
     return Latest(KEPT)
 
 

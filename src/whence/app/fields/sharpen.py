@@ -85,8 +85,7 @@ def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
 
 
 def _history(run: Run, store: Store, *, finished: bool) -> list[Seen]:
-    memory = _memory()
-    known = memory.get(run.id) or memory.put(run.id, {})
+    known = _memory().of((run.id, _begun(run, store)), dict)
     if finished and run.training.steps not in known:
         known[run.training.steps] = _seen(load(store, run.id)[0], run, run.training.steps)
     elif not finished:
@@ -94,7 +93,15 @@ def _history(run: Run, store: Store, *, finished: bool) -> list[Seen]:
     if len(known) > STEPS:
         for step in sorted(known)[1:-1:2]:
             known.pop(step, None)
-    return [known[step] for step in sorted(known)]
+    return [seen for _, seen in sorted(known.copy().items())]
+
+
+def _begun(run: Run, store: Store) -> float:
+    """A run that was deleted and trained again is another one, though it has the same name."""
+    try:
+        return float(store.folder(run.id).status().get("created", 0))
+    except (OSError, Corrupt):
+        return 0
 
 
 def _look(run: Run, store: Store, known: dict[int, Seen]) -> None:
@@ -130,5 +137,5 @@ def _example(run: Run) -> tuple[Tensor, Tensor]:
 
 
 @st.cache_resource(show_spinner=False)
-def _memory() -> Latest[str, dict[int, Seen]]:
+def _memory() -> Latest[tuple[str, float], dict[int, Seen]]:
     return Latest(RUNS)

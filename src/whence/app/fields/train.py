@@ -12,10 +12,10 @@ from whence.app.address import addressed, part, turn_to
 from whence.app.fields import sharpen
 from whence.app.fields.trained import Trained, field_runs, model_of
 from whence.app.forms import form
-from whence.app.jobs import ALIVE, Job, job_about, jobs, submit
+from whence.app.jobs import Job, job_about, jobs, submit
 from whence.app.own_files import offered, without_files
 from whence.app.parts import draw, empty, findings, guarded, live, markup
-from whence.app.progress import Standing, controls, is_running, show_progress, standings
+from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.app.sweeps import EVERY_SECONDS
 from whence.errors import UserError
 from whence.fields.data import DATA
@@ -76,7 +76,7 @@ def _results(store: Store) -> None:
         lambda key: st.selectbox("Run", list(runs), key=key, format_func=lambda run_id: runs[run_id].label),
     )
     run, job = runs[chosen].run, job_about(store, chosen)
-    alive = _is_alive(standings([run], store), job)
+    alive = is_alive(standings([run], store), job)
     live(EVERY_SECONDS if alive else None)(_watch)(run, store, job, alive)
     if standings([run], store)[0].state == "finished":
         guarded(_quality)(run, store)
@@ -89,7 +89,7 @@ def _asked_for(store: Store) -> dict[str, Trained]:
     found = {}
     for job in jobs(store, *COMMAND):
         try:
-            run = Run.read(_settled(job.asked()["config"]))
+            run = Run.read(_settled(job.asked()["config"] or {}))
         except UserError:
             continue
         found[run.id] = Trained(run, {"state": job.state})
@@ -104,12 +104,8 @@ def _watch(run: Run, store: Store, job: Job | None, alive: bool) -> None:
         show_progress(found, job)
     controls(job, run.id)
     guarded(sharpen.show)(run, store, finished=finished)
-    if _is_alive(found, job) != alive:
+    if is_alive(found, job) != alive:
         st.rerun()
-
-
-def _is_alive(found: list[Standing], job: Job | None) -> bool:
-    return (job is not None and job.state in ALIVE) or is_running(found)
 
 
 def _quality(run: Run, store: Store) -> None:

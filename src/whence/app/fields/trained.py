@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,19 +48,19 @@ def field_runs(store: Store) -> dict[str, Trained]:
     """By id, the latest first. What cannot be read is left to the page of all runs."""
     found = {}
     for summary in reversed(store.summaries()):
-        if summary.get("kind") == Run.kind and (run := _spec(store.root, summary["id"])) is not None:
-            found[summary["id"]] = Trained(run, summary)
+        if summary.get("kind") == Run.kind:
+            with suppress(OSError, Corrupt, UserError):
+                found[summary["id"]] = Trained(_spec(store.root, summary["id"]), summary)
     return found
 
 
 @st.cache_resource(show_spinner=False, max_entries=2048)
-def _spec(root: Path, run_id: str) -> Run | None:
+def _spec(root: Path, run_id: str) -> Run:
     """An id names what it says, so that this never changes."""
-    try:
-        run = load_run_spec(Store(root).folder(run_id).spec_document())
-    except (OSError, Corrupt, UserError):
-        return None
-    return run if isinstance(run, Run) else None
+    run = load_run_spec(Store(root).folder(run_id).spec_document())
+    if not isinstance(run, Run):
+        raise UserError(f"run: {run_id} is none of fields.", field="run")
+    return run
 
 
 def model_of(store: Store, run: Run) -> FieldModel:

@@ -14,13 +14,13 @@ import streamlit as st
 from whence.app import sweeps
 from whence.app.address import switch
 from whence.app.navigation import ASKED
-from whence.app.parts import counted, downloads, draw, empty, findings, markup, plain, the_store
+from whence.app.parts import counted, downloads, draw, empty, findings, guarded, markup, plain, terminal, the_store
 from whence.arena.attention import Maps, attention_maps
 from whence.arena.kept import KIND, PRESETS, stored_runs
 from whence.arena.spec import ArenaSpec
 from whence.arena.table import Row, Table, tabulate
 from whence.report.badges import badge
-from whence.report.export import WRITERS
+from whence.report.export import WRITERS, browser
 from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves
 from whence.report.page import Page, scored_where, summary
 from whence.runs.kept import kept_path
@@ -90,6 +90,7 @@ def _table(table: Table, store: Store) -> None:
 
 
 @st.fragment
+@guarded
 def _attention(table: Table, store: Store) -> None:
     """Where one run looks: any layer, head and example."""
     rows = {row.encoding: row for row in table.rows if row.members}
@@ -137,12 +138,14 @@ def _map(maps: Maps, layer: int, head: int, example: int) -> go.Figure:
 
 
 @st.cache_resource(show_spinner="Looking into the model", max_entries=32)
-def _maps_of(run: Any, root: Path) -> Maps | None:
+def _maps_of(run: Any, root: Path, stamp: Any) -> Maps | None:
+    """stamp: a run that was deleted and trained again is read again."""
     return attention_maps(run, Store(root).folder(run.id))
 
 
 def _maps(row: Row, store: Store) -> Maps | None:
-    return _maps_of(row.members[0].run, store.root)
+    run = row.members[0].run
+    return _maps_of(run, store.root, tuple(store.folder(run.id).stamp()))
 
 
 def _export(tables: list[Table], spec: ArenaSpec, store: Store) -> None:
@@ -150,13 +153,14 @@ def _export(tables: list[Table], spec: ArenaSpec, store: Store) -> None:
     path = kept_path(KIND, spec, store)
 
     def made(ending: str) -> bytes:
-        page = Page.of(tables, spec.model_dump(mode="json"), f"whence arena --config {path}", store, path.stem)
+        page = Page.of(tables, spec.model_dump(mode="json"), terminal("arena", "--config", str(path)), store, path.stem)
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / f"report{ending}"
             WRITERS[ending](page, target)
             return target.read_bytes()
 
-    downloads(path.stem, {ending: functools.partial(made, ending) for ending in WRITERS})
+    possible = [ending for ending in WRITERS if ending != ".png" or browser()]
+    downloads(path.stem, {ending: functools.partial(made, ending) for ending in possible})
 
 
 SWEEP = sweeps.Sweep(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from whence.app.address import switch, turn_to
 from whence.app.features.collecting import collect
 from whence.app.features.looking import look
 from whence.app.navigation import ASKED
-from whence.app.parts import downloads, draw, findings, markup, plain, table, the_store
+from whence.app.parts import downloads, draw, findings, markup, plain, table, terminal, the_store
 from whence.errors import not_allowed
 from whence.features.activations import collections
 from whence.features.comparison import ALL, BASELINE, PRESETS, Comparison
@@ -98,7 +97,8 @@ def _results(spec: Comparison, runs: list[Run], store: Store) -> None:
     plan = spec.plan()
     rows = tuple(_row(name, store.root, _stamp(of_one, store), of_one) for name, of_one in plan.items())
     found = Table(spec.title, rows)
-    curves = _curves(store.root, _stamp(runs, store), found)
+    stamp = tuple((name, _stamp(of_one, store)) for name, of_one in plan.items())
+    curves = _curves(store.root, stamp, found)
     if found.exploratory:
         markup(badge("exploratory"))
     findings(found.findings)
@@ -147,7 +147,7 @@ def _open_one(plan: dict[str, list[Run]], found: Table) -> None:
 
 def _export(found: Table, curves: dict[str, Curves], spec: Comparison, store: Store) -> None:
     path = kept_path(SWEEP.name, spec, store)
-    again = shlex.join(["whence", "features", "bench", "--config", str(path)])
+    again = terminal("features", "bench", "--config", str(path))
     downloads(
         path.stem,
         {

@@ -30,8 +30,8 @@ def show() -> None:
 
 def _now() -> None:
     store = the_store()
-    runs = store.summaries()
-    if not runs:
+    runs, latest = store.summaries(), jobs(store)[:LATELY]
+    if not runs and not latest:
         empty(
             "Nothing has been run here yet.",
             "A first comparison takes a few minutes: open Arena, keep what the form says, press Start.",
@@ -42,7 +42,7 @@ def _now() -> None:
     shown = [state for state in ("running", "finished", "failed", "interrupted", "corrupt") if by_state[state]]
     for column, state in zip(st.columns(max(4, len(shown))), shown, strict=False):
         column.metric(state, f"{by_state[state]:,}")
-    for job in jobs(store)[:LATELY]:
+    for job in latest:
         asked = job.asked()
         with st.container(horizontal=True, vertical_alignment="center"):
             markup(badge(job.state))

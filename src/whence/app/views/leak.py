@@ -10,7 +10,7 @@ from whence.app import audits, sweeps
 from whence.app.address import switch, turn_to
 from whence.app.navigation import ASKED
 from whence.app.own_files import offered, without_files
-from whence.app.parts import counted, downloads, draw, findings, markup, plain, the_store
+from whence.app.parts import counted, downloads, draw, findings, markup, plain, terminal, the_store
 from whence.leak.data import DATA
 from whence.leak.run import Run
 from whence.leak.spec import LeakSpec
@@ -59,7 +59,7 @@ def _results(spec: LeakSpec, runs: list[Run], store: Store) -> None:
     with closer:
         _models(table, runs)
     path = kept_path(SWEEP.name, spec, store)
-    again = f"whence leak cure --config {path}"
+    again = terminal("leak", "cure", "--config", str(path))
     downloads(
         path.stem,
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ from typing import Any
 import streamlit as st
 
 from whence.app.address import query
-from whence.app.jobs import submit
+from whence.app.jobs import ALIVE, Job, jobs, submit
 from whence.app.navigation import ASKED, PAGES
-from whence.app.parts import counted, draw, empty, live, markup, plain, the_store
+from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, terminal, the_store
+from whence.app.progress import controls
 from whence.cli.output import duration
+from whence.report.badges import badge
 from whence.report.export import browser, picture_of
 from whence.report.runs import MOST, Beside, beside, curves, runs_page, scores, side_by_side
 from whence.runs.exported import as_csv, evaluated
@@ -25,6 +28,7 @@ from whence.runs.verify import problems_of
 
 Row = dict[str, Any]
 EVERY_SECONDS = 5.0
+RESUME = ("runs", "resume")
 TOLD = "runs:told"
 """What the last action came to, said once the page is made anew."""
 
@@ -50,13 +54,25 @@ def show() -> None:
     if chosen:
         _side_by_side([row["id"] for row in chosen], store)
     running = [row["id"] for row in rows if row["state"] == "running"]
-    live(EVERY_SECONDS if running else None)(_watch)(running, store)
+    going_on = [job.id for job in _going_on(store)]
+    live(EVERY_SECONDS if running or going_on else None)(_watch)(running, going_on, store)
 
 
-def _watch(running: list[str], store: Store) -> None:
-    """The page is made anew when a run has ended."""
-    if running and any(not store.folder(run_id).is_locked() for run_id in running):
+def _watch(running: list[str], going_on: list[str], store: Store) -> None:
+    """What was resumed here; and the page is made anew when a run or a job has ended."""
+    now = _going_on(store)
+    for job in now:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            markup(f"{badge(job.state)} {html.escape(job.asked()['title'])}")
+            controls(job, f"runs:{job.id}")
+    if [job.id for job in now] != going_on or any(not store.folder(run_id).is_locked() for run_id in running):
         st.rerun()
+
+
+def _going_on(store: Store) -> list[Job]:
+    """Those that are at it, and the latest, if it has failed."""
+    found = jobs(store, *RESUME)
+    return [job for place, job in enumerate(found) if job.state in ALIVE or (place == 0 and job.state == "failed")]
 
 
 # --- which
@@ -148,12 +164,12 @@ def _actions(chosen: list[Row], store: Store) -> None:
         st.caption("Tick runs to put them side by side, to go on with them, or to delete them. A heading sorts.")
         return
     ids = [row["id"] for row in chosen]
-    resumable = [row["id"] for row in chosen if row["state"] in ("interrupted", "failed")]
+    resumable = [row["id"] for row in chosen if _can_go_on(row)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
         if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
-            submit(store, ["runs", "resume", *resumable], title=f"resume {counted(len(resumable), 'run')}")
-            st.session_state[TOLD] = f"Going on with {counted(len(resumable), 'run')}, in a process of their own."
+            submit(store, [*RESUME, *resumable], title=f"resume {counted(len(resumable), 'run')}")
+            st.session_state[TOLD] = f"{counted(len(resumable), 'run')} will go on, in a process of their own."
             st.rerun()
         verify = st.button("Verify", icon=":material/verified:", key="runs:verify", help="Checks every byte.")
         if st.button("Delete …", icon=":material/delete:", key="runs:delete"):
@@ -162,17 +178,27 @@ def _actions(chosen: list[Row], store: Store) -> None:
         _verify(ids, store)
 
 
+def _can_go_on(row: Row) -> bool:
+    """Numbers that were not finite would be so again."""
+    failed = row["state"] == "failed" and (row.get("error") or {}).get("kind") != "non_finite"
+    return failed or row["state"] == "interrupted"
+
+
 def _verify(ids: list[str], store: Store) -> None:
+    quiet = [run_id for run_id in ids if not store.folder(run_id).is_locked()]
+    if len(quiet) < len(ids):
+        st.info(f"{counted(len(ids) - len(quiet), 'run')} not checked: still being written.", icon=":material/pending:")
     with st.spinner("Checking every byte"):
-        found = {run_id: problems_of(store.folder(run_id)) for run_id in ids}
+        found = {run_id: problems_of(store.folder(run_id)) for run_id in quiet}
     problems = [f"{run_id}: {problem}" for run_id, those in found.items() for problem in those]
     if problems:
         st.error("\n\n".join(map(plain, problems)), icon=":material/error:")
-    else:
-        st.success(f"{counted(len(ids), 'run')} checked: every byte is the one that was written.")
+    elif quiet:
+        st.success(f"{counted(len(quiet), 'run')} checked: every byte is the one that was written.")
 
 
 @st.dialog("Delete for good?")
+@guarded
 def _delete(ids: list[str], store: Store) -> None:
     st.write(f"{counted(len(ids), 'run')} with weights, curves and logs. This cannot be undone.")
     st.code("\n".join(ids[:MOST]) + (f"\n… and {len(ids) - MOST} more" if len(ids) > MOST else ""), language=None)
@@ -202,10 +228,12 @@ def _export(rows: list[Row], store: Store, *, everything: bool) -> None:
 
     def page() -> bytes:
         runs, _ = beside(store, ids)
-        return runs_page(runs, "\n".join(f"whence runs show {run_id}" for run_id in ids))
+        return runs_page(runs, "\n".join(terminal("runs", "show", run_id) for run_id in ids))
 
-    def numbers() -> bytes:
-        return json.dumps(evaluated(store, rows)[0], indent=1).encode()
+    def lines() -> list[Row]:
+        """Also of those that cannot be read: their state, and why."""
+        found, left_out = evaluated(store, rows)
+        return [*found, *({"id": run_id, "state": "corrupt", "error": str(why)} for run_id, why in left_out.items())]
 
     fits = not everything and len(rows) <= MOST
     too_many = "" if fits else f"Tick 1 to {MOST} runs first."
@@ -213,8 +241,8 @@ def _export(rows: list[Row], store: Store, *, everything: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"Export {'all' if everything else 'the'} {counted(len(rows), 'run')}", width="content")
         for ending, make, problem in (
-            ("csv", lambda: as_csv(evaluated(store, rows)[0]), ""),
-            ("json", numbers, ""),
+            ("csv", lambda: as_csv(lines()), ""),
+            ("json", lambda: json.dumps(lines(), indent=1).encode(), ""),
             ("html", page, too_many),
             ("png", lambda: picture_of(page()), too_many or no_browser),
         ):
@@ -254,6 +282,7 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
 
 
 @st.fragment
+@guarded
 def _curves(runs: list[Beside]) -> None:
     names = scores(runs)
     if not names:
