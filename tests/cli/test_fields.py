@@ -37,6 +37,7 @@ SMALL = ["--data", "photos:size=16,factor=2", "--d-model", "16", "--layers", "1"
 SMALL += ["--batch-size", "2", "--points", "32", "--evaluations", "1", "--crops", "4"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ["--store", str(tmp_path / "runs")]
     assert run(["fields", "train", *SMALL, "--steps", "4", *store]) == 0
@@ -54,6 +55,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert read(out).shape == (3, 30, 45)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_minutes_become_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ["--store", str(tmp_path / "runs")]
     assert run(["fields", "train", *SMALL, "--minutes", "0.02", *store, "--print-spec"]) == 0
@@ -172,10 +174,11 @@ def test_the_document_tells_the_truth(stored: tuple[str, Path], tmp_path: Path, 
     assert all(name in text for name in HYPONETS.names())
 
 
-def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("in_process")
+def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str], slow: bool) -> None:
     store = ["--store", str(tmp_path / "runs")]
     small = SMALL[: SMALL.index("--render-width")] + SMALL[SMALL.index("--render-width") + 2 :]
-    for axis in ("encoder", "hyponet"):
+    for axis in ("encoder", "hyponet") if slow else ("encoder",):
         assert run(["fields", "ablate", "--axis", axis, "--seeds", "2", *small, "--steps", "2", *store, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         sizes = [row["parameters"] for row in found["rows"]]
