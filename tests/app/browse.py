@@ -30,7 +30,7 @@ SOON_MS = 10_000
 """What has not happened by then will not, unless it is tried again."""
 
 
-def until(holds: Callable[[], object], seconds: float = 90) -> None:
+def until(holds: Callable[[], object], seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"

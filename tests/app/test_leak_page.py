@@ -65,7 +65,7 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     expect(visitor.page.get_by_role("button", name="Audit", exact=True)).to_be_disabled()
     visitor.pick("ratios", "0.5", "1")
     visitor.page.get_by_text("Copy as a command").click()
-    visitor.sees(re.compile(r"whence leak audit --run \w{12} --ratios 0.5 1$"))
+    visitor.sees(re.compile(r"whence leak audit --run \w{12} --ratios 0.5 1 --store /"))
     visitor.press("Audit")
     visitor.sees(re.compile("Leaky: predictions of hidden tokens depend on where they are"))
     expect(visitor.page.locator(".badge.unsure").get_by_text("leaky")).to_be_visible()  # four steps teach nothing
