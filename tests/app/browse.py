@@ -89,9 +89,10 @@ class App:
         self.process.stdout.close()
 
     def kill(self) -> None:
-        """Everything of the app, without a word of warning. What it has started is in sessions of its own."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """Without a word of warning. Its server ends with it; what it has started is in sessions of its own."""
+        os.kill(self.process.pid, signal.SIGKILL)
         self._gone()
+        until(lambda: not Path(f"/proc/{self.server}").exists())
 
     def end(self) -> None:
         """And what it has started, which a test that failed may have left running."""

@@ -29,6 +29,10 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     before = visitor.sees(re.compile(r"head 1 looks")).inner_text()
     after = visitor.insist(lambda: visitor.choose("Head", "2"), re.compile(r"head 2 looks"))
     assert after.inner_text() != before
+    app.store.remove(app.store.folder(app.store.ids()[0]))
+    visitor.page.reload()
+    visitor.press("Run what is missing")
+    until(lambda: [run["state"] for run in app.store.summaries()] == ["finished", "finished"])
 
 
 def start_a_long_one(visitor: Visitor) -> None:
@@ -87,12 +91,16 @@ def test_what_cannot_be_is_said_at_its_field_and_cannot_be_started(visitor: Visi
     visitor.sees(re.compile("'quick' is not valid. Allowed: a valid number"))
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
     visitor.write("lr", "0.001")
+    visitor.write("seeds", "0")
+    visitor.sees(re.compile("seeds: 0 is not valid. Allowed: greater than or equal to 1"))
+    expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
+    visitor.write("seeds", "3")
     visitor.pick("encodings", "rope", "rope:bas=500")
     visitor.sees(re.compile("no such field.*Did you mean 'base'"))
     visitor.pick("encodings", "rope")
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
     visitor.page.get_by_text("Copy as a command or as YAML").click()
-    visitor.sees("whence arena --encodings rope --lr 0.001")
+    visitor.sees("whence arena --encodings rope --seeds 3 --lr 0.001")
 
 
 TAMPERED = [

@@ -74,6 +74,5 @@ def test_choices_come_from_the_registries() -> None:
     assert "bimamba" in variants(fields["mixer"].annotation)
     assert fields["attention"].words is not None
     assert "causal" in fields["attention"].words
-    assert fields["seeds"].limits == (1, 1000)
     assert fields["test_lengths"].given([]) is None
     assert fields["test_lengths"].given(["64"]) == ("64",)

@@ -146,7 +146,7 @@ def _widget(leaf: Leaf, key: str, offered: Offered) -> Any:
     if isinstance(leaf.value, tuple):
         options = list(dict.fromkeys([*(labels or names), *st.session_state.get(name, ())]))
         placeholder = None if leaf.value else "as usual"
-        return st.multiselect(label, options, placeholder=placeholder, **chosen, **keep)
+        return st.multiselect(label, options, placeholder=placeholder, select_all=False, **chosen, **keep)
     if leaf.words:
         return st.selectbox(label, [*leaf.words, *([NONE] if leaf.optional else [])], **keep)
     if found := list(labels) or names:
@@ -154,8 +154,7 @@ def _widget(leaf: Leaf, key: str, offered: Offered) -> Any:
         options = list(dict.fromkeys([*options, str(st.session_state.get(name, options[0]))]))
         return st.selectbox(label, options, **chosen, **keep)
     if leaf.whole_number:
-        least, most = leaf.limits
-        return st.number_input(label, min_value=least, max_value=most, step=1, **keep)
+        return st.number_input(label, step=1, **keep)  # its limits are the spec's to tell: Streamlit keeps to itself
     return st.text_input(label, **keep)
 
 

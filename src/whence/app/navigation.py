@@ -23,7 +23,7 @@ ASKED = {
     "leak": "Is my masked model predicting from content, or only from position? Where does it leak, and what stops it?",
     "features": "Which learned features are about position? Sparse autoencoders that know where.",
     "fields": "Can learnable position tokens carry a picture at any resolution?",
-    "runs": "Everything that was ever started in this store.",
+    "runs": "Every training run of this store, whoever started it.",
 }
 
 

@@ -91,9 +91,13 @@ def controls(job: Job | None, key: str) -> None:
         if state == "waiting":
             st.caption("Waiting for its turn: another job of the app is training.")
         about = "Writes checkpoints first; nothing is lost." if trains else "It can be started again."
-        if st.button("Stop", key=f"{key}:stop", icon=":material/stop:", help=about):
+        stopping = st.session_state.get(f"{key}:stopping") == job.started().get("time")
+        if stopping:
+            st.button("Stopping …", key=f"{key}:wait", disabled=True, help=about)
+        elif st.button("Stop", key=f"{key}:stop", icon=":material/stop:", help=about):
+            st.session_state[f"{key}:stopping"] = job.started().get("time")
             job.stop()
-            st.toast("Stopping: each run finishes its step and writes a checkpoint." if trains else "Stopping.")
+            st.rerun()
     elif state in ("stopped", "interrupted"):
         st.warning("Stopped. Nothing is lost." if trains else "Stopped before its end.", icon=":material/pause_circle:")
         word = "Resume" if trains else "Start again"
@@ -117,8 +121,10 @@ def _last_line(said: str) -> str:
 
 def _left(found: Sequence[Standing], done: int, total: int, job: Job | None) -> str:
     begun = job.started().get("begun") if job and job.alive else None
-    if begun is None or not is_running(found):
+    if begun is None:
         return ""
+    if not is_running(found):
+        return f" · starting, {duration(time.time() - begun)}"
     pace = sum(one.pace for one in found if one.state == "running")
     left = f" · about {duration((total - done) / pace)} left" if pace > 0 and done < total else ""
     return f" · {duration(time.time() - begun)}{left}"

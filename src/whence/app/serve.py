@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+
 from streamlit import net_util
 from streamlit.web.cli import main
 
@@ -12,5 +16,14 @@ def _unknown() -> None:
 
 net_util.get_external_ip = net_util.get_internal_ip = _unknown
 
+
+def _end_with(parent: int) -> None:
+    """`whence app` may be killed without a chance to end its server."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(0)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     main(prog_name="streamlit")

@@ -25,6 +25,7 @@ from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
 EVERY_SECONDS = 2.0
+MISSING = ("not begun", "interrupted")
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,23 @@ def stored(sweep: Sweep[S], store: Store) -> None:
     found = standings(runs, store)
     alive, finished = is_alive(found, job), [one for one in found if one.state == "finished"]
     live(EVERY_SECONDS if alive else None)(_watch)(runs, store, job, chosen, alive, len(finished))
+    if not alive and (job is None or job.state == "finished") and any(one.state in MISSING for one in found):
+        guarded(_go_on)(sweep, chosen, paths[chosen], store)
     if finished:
         guarded(sweep.results)(spec, runs, store)
     elif not alive:
         empty("None of its runs has finished.", "Start it again under “New”, or resume it above.")
     with st.expander("What was asked for"):
         st.json(json.loads(paths[chosen].read_text()), expanded=1)
+
+
+def _go_on(sweep: Sweep[S], name: str, path: Path, store: Store) -> None:
+    """Some of its runs were deleted, or it was interrupted in a terminal."""
+    if st.button("Run what is missing", icon=":material/play_arrow:", type="primary"):
+        document = sweep.settle(json.loads(path.read_text()), store)
+        title, where = sweep.title(_read(sweep.spec, path)), {**sweep.where, "comparison": name}
+        submit(store, sweep.words, document, title=title, about=name, where=where)
+        st.rerun()
 
 
 def _watch(runs: list[Any], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:

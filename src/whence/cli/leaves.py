@@ -25,7 +25,6 @@ class Leaf:
     about: str
     value: bool | str | tuple[str, ...]
     """As a user would write it; what nobody has set, as it is by default."""
-    limits: tuple[Any, Any] = (None, None)
 
     @property
     def name(self) -> str:
@@ -62,9 +61,7 @@ def leaves(spec: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
         if is_group(value):
             yield from leaves(value, (*path, name))
         else:
-            yield Leaf(
-                (*path, name), info.annotation, info.description or "", written(value, info.annotation), limits(info)
-            )
+            yield Leaf((*path, name), info.annotation, info.description or "", written(value, info.annotation))
 
 
 def written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
@@ -73,12 +70,6 @@ def written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
     if is_list(annotation):
         return tuple(map(text, value or ()))  # none and an empty list look the same here
     return text(value)
-
-
-def limits(info: Any) -> tuple[Any, Any]:
-    """The least and the most that a number may be, as far as the spec says it."""
-    found = {name: getattr(m, name) for m in info.metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
-    return found.get("ge"), found.get("le")
 
 
 def command(

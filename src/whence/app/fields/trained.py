@@ -29,9 +29,8 @@ class Trained:
     @property
     def label(self) -> str:
         data, *parts = self.run.labels().values()
-        state = [] if self.summary["state"] == "finished" else [self.summary["state"]]
         steps = f"{self.run.training.steps:,} steps"
-        return " · ".join([data, steps, *state, *parts, f"seed {self.run.seed}", self.run.id])
+        return " · ".join([data, steps, *parts, f"seed {self.run.seed}", self.run.id])
 
     @property
     def of_pictures(self) -> bool:

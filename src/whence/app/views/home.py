@@ -41,7 +41,9 @@ def _now() -> None:
     by_state = Counter(run["state"] for run in runs)
     shown = [state for state in ("running", "finished", "failed", "interrupted", "corrupt") if by_state[state]]
     for column, state in zip(st.columns(max(4, len(shown))), shown, strict=False):
-        column.metric(state, f"{by_state[state]:,}")
+        column.metric(f"runs {state}", f"{by_state[state]:,}")
+    if latest:
+        st.caption("Lately asked for in this app")
     for job in latest:
         asked = job.asked()
         with st.container(horizontal=True, vertical_alignment="center"):
