@@ -60,10 +60,14 @@ def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
 
     all_of_them = f"Export all {count:,} runs"
     visitor.open("arena")  # torch has been loaded once this page is there
-    visitor.open("runs")
     for _ in range(ROUNDS):
         timed("load the whole app anew", lambda: page.goto(f"{visitor.app.address}/runs"), all_of_them)
         visitor.settled()
+        page.wait_for_timeout(2000)  # a reader looks first
+        timed("first tick after that", lambda: visitor.tick(0), "Score over steps")
+        visitor.settled()
+    visitor.open("runs")
+    for _ in range(ROUNDS):
         page.get_by_role("link", name="Home").first.click()
         visitor.sees("Instruments")
         visitor.settled()
@@ -74,10 +78,15 @@ def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
         state = page.get_by_role("button", name=f"failed {(count - 1) // 10:,}")
         timed("filter by state", state.click, f"Export all {(count - 1) // 10:,} runs")
         timed("filter taken away", state.click, all_of_them)
+        visitor.settled()
         timed("tick a run", lambda: visitor.tick(0), "Score over steps")
+        visitor.settled()
         timed("tick another", lambda: visitor.tick(1), "Side by side")
+        visitor.settled()
         timed("ask to delete", page.get_by_role("button", name="Delete …").click, "This cannot be undone.")
+        visitor.settled()
         found.setdefault("keep them", []).append(seconds(lambda: _dismiss(visitor)))
+        visitor.settled()
     return found
 
 

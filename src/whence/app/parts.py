@@ -18,6 +18,8 @@ from whence.errors import UserError
 from whence.runs.files import Corrupt
 from whence.runs.store import Store
 
+UNSEEN = "unseen"
+"""Of a container that nobody sees, nor hears."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -105,6 +107,14 @@ def draw(figure: Any, alt: str, key: str | None = None, picked: Callable[[], Non
     picking: dict[str, Any] = {"on_select": picked, "selection_mode": "points"} if picked else {}
     config = {"displaylogo": False, "responsive": True}
     st.plotly_chart(figure, theme="streamlit", alt=alt, key=key, config=config, **picking)
+
+
+def ready_to_draw() -> None:
+    """For pages that draw only when asked: the browser loads what it draws with before somebody waits for it."""
+    import plotly.graph_objects as go
+
+    with st.container(key=UNSEEN):
+        st.plotly_chart(go.Figure(), key=f"{UNSEEN}:figure")
 
 
 def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:

@@ -24,7 +24,11 @@ STYLE = (
 .whence.empty { border: 1px dashed color-mix(in srgb, currentColor 35%, transparent); border-radius: .8rem }
 .whence.empty { padding: 1.4rem }
 .whence.empty p { margin: .3rem 0 0; opacity: .8 }
+.whence .scroll::-webkit-scrollbar, .whence.scroll::-webkit-scrollbar { height: .5rem }
+.whence .scroll::-webkit-scrollbar-thumb, .whence.scroll::-webkit-scrollbar-thumb {
+  background: color-mix(in srgb, currentColor 30%, transparent); border-radius: .25rem }
 .whence th[scope="col"] { white-space: normal }
+.st-key-unseen { display: none }
 .whence mark { color: inherit; background: light-dark(#ffe08a, #6b5300); border-radius: .2em; padding: 0 .15em }
 </style>"""
 )

@@ -14,7 +14,7 @@ import streamlit as st
 from whence.app.address import query
 from whence.app.jobs import ALIVE, Job, jobs, submit
 from whence.app.navigation import ASKED, PAGES
-from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, terminal, the_store
+from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, ready_to_draw, terminal, the_store
 from whence.app.progress import controls
 from whence.cli.output import duration
 from whence.report.badges import badge
@@ -53,6 +53,8 @@ def show() -> None:
     _export(chosen or found, store, everything=not chosen)
     if chosen:
         _side_by_side([row["id"] for row in chosen], store)
+    else:
+        ready_to_draw()
     running = [row["id"] for row in rows if row["state"] == "running"]
     going_on = [job.id for job in _going_on(store)]
     live(EVERY_SECONDS if running or going_on else None)(_watch)(running, going_on, store)
