@@ -13,7 +13,6 @@ from typing import Any, ParamSpec, TypeVar
 import streamlit as st
 
 from whence.app.server import STORE
-from whence.cli.options import elsewhere
 from whence.errors import UserError
 from whence.runs.files import Corrupt
 from whence.runs.store import Store
@@ -58,6 +57,8 @@ def the_store() -> Store:
 
 def terminal(*words: str) -> str:
     """A command to copy, for this store."""
+    from whence.cli.options import elsewhere  # the first page can do without it, and comes sooner
+
     return shlex.join(["whence", *words, *elsewhere(the_store())])
 
 
