@@ -10,6 +10,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.app.browse import App, Visitor, until
 from whence.app.jobs import ALIVE, jobs
+from whence.arena.spec import ArenaSpec
+from whence.runs.kept import keep
 
 
 def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app: App) -> None:
@@ -29,10 +31,14 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     before = visitor.sees(re.compile(r"head 1 looks")).inner_text()
     after = visitor.insist(lambda: visitor.choose("Head", "2"), re.compile(r"head 2 looks"))
     assert after.inner_text() != before
-    app.store.remove(app.store.folder(app.store.ids()[0]))
-    visitor.page.reload()
+
+
+@pytest.mark.slow
+def test_what_is_missing_of_a_comparison_can_be_run(visitor: Visitor, app: App) -> None:
+    small = {"tasks": ["k_back_recall:k=1,symbols=4"], "encodings": ["rope"], "seeds": 1, "training": {"steps": 7}}
+    visitor.open(f"arena?comparison={keep('arena', ArenaSpec.read(small), app.store).stem}")
     visitor.press("Run what is missing")
-    until(lambda: [run["state"] for run in app.store.summaries()] == ["finished", "finished"])
+    visitor.sees(re.compile("Within training"))
 
 
 def start_a_long_one(visitor: Visitor) -> None:
@@ -69,6 +75,7 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
     visitor.sees("Stopped. Nothing is lost.")
 
 
+@pytest.mark.slow
 def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor, browser: Browser, app: App) -> None:
     other = Visitor(browser, app)
     other.open("arena")

@@ -174,11 +174,12 @@ def test_the_document_tells_the_truth(stored: tuple[str, Path], tmp_path: Path, 
     assert all(name in text for name in HYPONETS.names())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
-def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str], slow: bool) -> None:
+def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ["--store", str(tmp_path / "runs")]
     small = SMALL[: SMALL.index("--render-width")] + SMALL[SMALL.index("--render-width") + 2 :]
-    for axis in ("encoder", "hyponet") if slow else ("encoder",):
+    for axis in ("encoder", "hyponet"):
         assert run(["fields", "ablate", "--axis", axis, "--seeds", "2", *small, "--steps", "2", *store, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         sizes = [row["parameters"] for row in found["rows"]]

@@ -115,6 +115,7 @@ def tiny(store: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """SIGKILL in the middle; weights and metrics are then equal bit by bit."""
     whole = document(tiny(tmp_path / "whole"), capsys)

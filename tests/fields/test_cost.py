@@ -35,7 +35,7 @@ def test_memory_beyond_the_model() -> None:
     assert 0 < encoding_peak(FieldSpec(), 3, (128, 128)) < 64
 
 
-@pytest.mark.parametrize("output", ["field", "render"])
+@pytest.mark.parametrize("output", [pytest.param("field", marks=pytest.mark.slow), "render"])
 def test_a_large_rendering_needs_little_more_than_its_own_bytes(output: Output, slow: bool) -> None:
     """In the long form 4096² within 1 GiB. From few points, so that one window answers for many: 1536² are 7 MiB."""
     assert rendering_peak(SMALL, (4, 4), (1536, 1536), output) < 64

@@ -48,7 +48,7 @@ def results(store: Store, run_id: str) -> tuple[bytes, bytes, dict[str, Any]]:
     ("model", "threads", "steps", "wanted_random", "wanted_in_write"),
     [
         ({"d_model": 64, "dropout": 0.2, "encoding": "t5", "positions": "shifted:reach=5"}, 1, 600, 14, 8),
-        ({"d_model": 32, "mixer": "bimamba", "encoding": "none"}, 2, 200, 4, 2),
+        pytest.param({"d_model": 32, "mixer": "bimamba", "encoding": "none"}, 2, 200, 4, 2, marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_random_moments_and_during_writes(
