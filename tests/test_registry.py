@@ -47,7 +47,7 @@ def test_adding_and_deleting_one_file(project_copy: Path) -> None:
         project_copy,
         "-m",
         "pytest",
-        "-v",
+        "-vv",
         "-p",
         "no:cacheprovider",
         "tests/encodings/test_conformance.py",
