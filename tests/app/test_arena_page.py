@@ -39,6 +39,7 @@ def test_what_is_missing_of_a_comparison_can_be_run(visitor: Visitor, app: App) 
     visitor.open(f"arena?comparison={keep('arena', ArenaSpec.read(small), app.store).stem}")
     visitor.press("Run what is missing")
     visitor.sees(re.compile("Within training"))
+    assert ("finished", 7) in {(run["state"], run["step"]) for run in app.store.summaries()}
 
 
 def start_a_long_one(visitor: Visitor) -> None:
@@ -73,6 +74,8 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
     until(lambda: steps(app) > at_rest)
     visitor.press("Stop")
     visitor.sees("Stopped. Nothing is lost.")
+    [long] = [run for run in app.store.summaries() if run["steps"] == 200_000]
+    assert (long["state"], long["step"] > at_rest) == ("interrupted", True)
 
 
 @pytest.mark.slow

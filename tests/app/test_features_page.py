@@ -108,6 +108,7 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     visitor.write("Feature", "4")
     visitor.sees(re.compile("Feature 4: peak at position"))
     until(lambda: profile(visitor) != before)
+    assert len(profile(visitor)) == len(before)  # a value per position
     visitor.sees("These states are made, not collected: there is no text that they belong to.")
     visitor.choose("Sorted by", "number")
     visitor.sees("A click on a circle looks at that feature.")
@@ -123,6 +124,7 @@ def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -
     drawn(visitor, ".heatmaplayer image", 2)
     visitor.sees(re.compile("static_slice .*: where it speaks, as trained, 32 features"))
     visitor.sees(re.compile(r"plain .*: where it speaks, \d+ features"))
+    assert f"run={trained[1]}" in visitor.page.url
 
 
 @pytest.mark.slow
@@ -148,11 +150,13 @@ def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor,
 
 
 @pytest.mark.slow
-def test_what_failed_is_named_beside_what_did_not(visitor: Visitor) -> None:
+def test_what_failed_is_named_beside_what_did_not(visitor: Visitor, app: App) -> None:
     start(visitor, f"{SMALL},world=2", "plain_topk", "002_run04_clip_low_rate", lr="1e30")
     visitor.sees("Failed, in no average")
     visitor.sees(re.compile(r"^plain_topk, [0-9a-f]{12}: "))
     visitor.sees(re.compile(r"^Failed, in no average: plain_topk \(1\)\.$"))
+    states = [run["state"] for run in app.store.summaries() if run["steps"] == 30][-2:]
+    assert sorted(states) == ["failed", "finished"]
 
 
 TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>", "%00", "f" * 4000, "features-../../x"]

@@ -26,6 +26,7 @@ def divider(visitor: Visitor) -> Locator:
 def test_without_a_run_the_page_says_what_to_do(visitor: Visitor) -> None:
     visitor.open("fields")
     visitor.sees("No field of colour pictures has been trained in this store yet.")
+    assert visitor.page.locator('input[type="file"]').count() == 0
 
 
 def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor, run: Run) -> None:
@@ -103,6 +104,7 @@ def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: Run
     visitor.sees("Quality by scale")
     visitor.open("fields?view=Ablations&part=Results&comparison=../../x")
     visitor.sees("No comparison has been started in this store yet.")
+    assert visitor.page.get_by_text("could not be made").count() == 0
 
 
 @pytest.mark.slow

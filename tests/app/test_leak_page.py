@@ -110,6 +110,7 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
     visitor.sees("✓ what would be right")
     visitor.press("Stop")
     visitor.sees("Stopped before its end.")
+    assert jobs(app.store, "leak", "audit")[0].state == "stopped"
 
 
 @pytest.mark.slow

@@ -91,11 +91,11 @@ def controls(job: Job | None, key: str) -> None:
         if state == "waiting":
             st.caption("Waiting for its turn: another job of the app is training.")
         about = "Writes checkpoints first; nothing is lost." if trains else "It can be started again."
-        stopping = st.session_state.get(f"{key}:stopping") == job.started().get("time")
-        if stopping:
+        start = job.started().get("time", 0.0)
+        if st.session_state.get(f"{key}:stopping") == start:
             st.button("Stopping …", key=f"{key}:wait", disabled=True, help=about)
         elif st.button("Stop", key=f"{key}:stop", icon=":material/stop:", help=about):
-            st.session_state[f"{key}:stopping"] = job.started().get("time")
+            st.session_state[f"{key}:stopping"] = start
             job.stop()
             st.rerun()
     elif state in ("stopped", "interrupted"):

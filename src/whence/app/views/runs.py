@@ -72,9 +72,13 @@ def _watch(running: list[str], going_on: list[str], store: Store) -> None:
 
 
 def _going_on(store: Store) -> list[Job]:
-    """Those that are at it, and the latest, if it has failed."""
-    found = jobs(store, *RESUME)
-    return [job for place, job in enumerate(found) if job.state in ALIVE or (place == 0 and job.state == "failed")]
+    """Those that are at it, and the latest, if it came to nothing."""
+    found = [(job, job.state) for job in jobs(store, *RESUME)]
+    return [
+        job
+        for place, (job, state) in enumerate(found)
+        if state in ALIVE or (place == 0 and state in ("failed", "refused"))
+    ]
 
 
 # --- which
