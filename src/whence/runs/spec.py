@@ -68,10 +68,14 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, streams: Streams) -> dict[str, Any]:
-        """Metrics on frozen sets; under "headline", the few numbers that a list of runs shows.
+        """Metrics on this seed's evaluation data; under "headline", the few numbers that a list of runs shows.
 
         Those are shares, shown in percent, unless their names end with a unit in brackets: "quality (dB)".
         """
+
+    def monitor(self, streams: Streams) -> dict[str, Any]:
+        """The same metrics during training, for learning curves. A job may compute them on less data."""
+        return self.evaluate(streams)
 
 
 class RunSpec(Spec, abc.ABC):
