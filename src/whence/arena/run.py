@@ -82,6 +82,9 @@ class Run(RunSpec):
         object.__setattr__(self, "lengths", self.lengths.for_task(self.task.build()))
         return self
 
+    def versions(self) -> dict[str, int]:
+        return {**super().versions(), "task": self.task.build().version}
+
     def labels(self) -> dict[str, str]:
         return {"task": str(self.task), "mixer": str(self.model.mixer), "encoding": self.model.contender}
 
