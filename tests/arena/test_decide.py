@@ -123,6 +123,6 @@ def test_a_budget_that_is_spent_says_so(capsys: pytest.CaptureFixture[str]) -> N
     assert run(arguments) == 0
     printed = capsys.readouterr().out
     assert "the budget is spent (3 seeds" in printed
-    assert "1 comparisons are still undecided" in printed
+    assert "1 comparisons have no verdict yet" in printed
     assert " beats " not in printed
     assert len(list(Path("whence-runs/runs").iterdir())) == 6

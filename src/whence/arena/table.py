@@ -162,16 +162,14 @@ class Table:
     @property
     def heading(self) -> str:
         """What a table of so many seeds may claim."""
-        text = stats.heading(
+        return stats.heading(
             self.seeds,
             self.family,
             [stats.ACCURACY],
             design=self.inference.design,
             family=self.inference.family,
+            earlier=self.earlier,
         )
-        if self.earlier:
-            text += f"; verdicts at {self.earlier} seeds were shown before, so the sequential test applies"
-        return text
 
     @property
     def decided(self) -> bool:
@@ -225,8 +223,9 @@ def tabulate(
         setting: judge(_rows(setting, members, store, ends or {}, tuned, trials or {}))
         for setting, members in groups.items()
     }
-    if earlier or not all(row.complete for those in rows.values() for row in those):
-        inference = replace(inference, design="sequential")
+    complete = all(row.complete for those in rows.values() for row in those)
+    if inference.design == "fixed":
+        inference = replace(inference, design=stats.design_of(complete=complete, earlier=earlier))
     ranked = rank(list(rows.values()), inference)
     return [
         Table(title, str(groups[s][0].task), s, groups[s][0], tuple(rows[s]), comparisons, inference, family, earlier)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field
 
 from whence.cli.options import Engine, Stored, dispatch, elsewhere, parse, parse_options
-from whence.cli.output import print_json, print_table, telling
+from whence.cli.output import print_json, print_table, stderr, telling
 from whence.errors import UserError
 from whence.leak import RATIOS, shares
 from whence.leak.words import number
@@ -198,10 +198,11 @@ def _short(value: float | None) -> str:
 def _cure(arguments: list[str]) -> int:
     from whence.cli.sweep import leave, run_specs
     from whence.leak.spec import LeakSpec
-    from whence.leak.table import tabulate
+    from whence.leak.table import COMPARED, tabulate
     from whence.report.leak import cure_page, write_page
-    from whence.runs.kept import keep
+    from whence.runs.kept import earlier_look, keep
     from whence.runs.store import Store
+    from whence.stats import plan_note
 
     spec, engine = parse(LeakSpec, Engine, arguments, prog="whence leak cure", description=CURE)
     runs = spec.plan()
@@ -211,8 +212,9 @@ def _cure(arguments: list[str]) -> int:
     store = Store(engine.store)
     store.prepare()
     again = shlex.join(["whence", "leak", "cure", "--config", str(keep("leak", spec, store)), *elsewhere(store)])
+    stderr.print(plan_note(spec.seeds, len(COMPARED) * (len(spec.cures) - 1)), highlight=False)
     _, outcome = run_specs(runs, engine)
-    table = tabulate(runs, store, outcome.ends)
+    table = tabulate(runs, store, outcome.ends, earlier=earlier_look("leak", spec, store, ("cures",)))
     report = None
     if any(row.metrics for row in table.rows):
         report = write_page("leak", cure_page(table, spec.model_dump(mode="json"), again), store.reports)

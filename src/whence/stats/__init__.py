@@ -38,10 +38,11 @@ from whence.stats.pairs import (
     against,
     all_pairs,
     compare,
+    design_of,
     pair,
     seeds_needed,
 )
-from whence.stats.wording import heading, open_pairs, plan_note, sentence, short
+from whence.stats.wording import heading, open_pairs, plan_note, report, sentence, short
 
 __all__ = [
     "ACCURACY",
@@ -63,6 +64,7 @@ __all__ = [
     "all_pairs",
     "compare",
     "design_effect",
+    "design_of",
     "effective",
     "heading",
     "holm",
@@ -77,6 +79,7 @@ __all__ = [
     "plan_note",
     "pooled",
     "rankable",
+    "report",
     "seeds_needed",
     "sentence",
     "short",

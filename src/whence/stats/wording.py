@@ -21,7 +21,8 @@ def plan_note(seeds: int, comparisons: int, *, family: str = "table", design: Te
     if comparisons < 1:
         return f"{count(seeds, 'seed')}, nothing to compare."
     needed = seeds_needed(comparisons, design=design)
-    note = f"{count(comparisons, 'comparison')} in one {family} need at least {needed} paired seeds for a verdict"
+    need = "needs" if comparisons == 1 else "need"
+    note = f"{count(comparisons, 'comparison')} in one {family} {need} at least {needed} paired seeds for a verdict"
     if design == "sequential":
         return f"{note}; seeds are added until every comparison is decided."
     if seeds < needed:
@@ -30,16 +31,22 @@ def plan_note(seeds: int, comparisons: int, *, family: str = "table", design: Te
 
 
 def heading(
-    seeds: int, comparisons: int, metrics: Sequence[Metric], *, design: TestDesign = "fixed", family: str = "table"
+    seeds: int,
+    comparisons: int,
+    metrics: Sequence[Metric],
+    *,
+    design: TestDesign = "fixed",
+    family: str = "table",
+    earlier: int = 0,
 ) -> str:
-    """What a table of this many paired seeds may claim."""
+    """What a table of this many paired seeds may claim. `earlier`: seeds at which verdicts were shown before."""
     paired = count(seeds, "paired seed")
     if not comparisons:
         return f"{paired}; nothing is compared"
     needed = seeds_needed(comparisons, design=design)
     tested = f"{count(comparisons, 'comparison')} in one {family}"
     if seeds < SEEDS_TO_DECIDE:
-        return f"exploratory: {paired}, {tested} need at least {needed} for a verdict; nothing is ranked"
+        return f"exploratory: {paired}, {needed} are needed for a verdict on {tested}; nothing is ranked"
     margins = " and ".join(dict.fromkeys(metric.margin for metric in metrics))
     how = (
         "signs of paired differences, Holm-corrected"
@@ -47,6 +54,8 @@ def heading(
         else "e-values of the signs of paired differences, valid after every seed"
     )
     short = f"; no winner is possible below {needed} seeds" if seeds < needed else ""
+    if earlier:
+        short += f"; verdicts at {earlier} seeds were shown before, so the sequential test applies"
     return (
         f"{paired}; {tested}: the probability of any false winner is at most {100 * ALPHA:g} % ({how}); {CLAIM}; "
         f'"tied": within {margins}{short}'
@@ -80,6 +89,16 @@ def sentence(c: Comparison) -> str:
         seeds = f"{count(c.n, 'seed')}, {more} more needed"
         return f"{c.a} and {c.b}: exploratory{where}{on} (difference {mean}{span}, {seeds})"
     return f"{c.a} and {c.b}: undecided{where}{on} (difference {mean}{span}; {evidence})"
+
+
+def report(comparisons: Sequence[Comparison], *, design: TestDesign, earlier: int = 0) -> list[str]:
+    """Sentences on all comparisons of a table, decided ones first, and what the table may claim."""
+    lines = [sentence(c) + "." for c in comparisons if c.decided]
+    lines += open_pairs([c for c in comparisons if not c.decided])
+    if comparisons:
+        seeds, metrics = min(c.n for c in comparisons), [c.metric for c in comparisons]
+        lines.append(heading(seeds, comparisons[0].family, metrics, design=design, earlier=earlier) + ".")
+    return lines
 
 
 def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
