@@ -25,7 +25,7 @@ DESCRIPTION = """Compare positional encodings on tasks, within the training leng
   whence arena --mixer bimamba
   whence arena --tasks k_back_recall --sweep "d_model=64,128;k=1,3,7" --workers 2
   whence arena --tasks copy --tune lr=0.001,0.003        (for each encoding, chosen on seeds that are not reported)
-  whence arena --tasks copy --against none --seeds 8     (compare with one encoding: fewer comparisons, fewer seeds)
+  whence arena --tasks copy --against rope --seeds 8     (compare with one encoding: fewer comparisons, fewer seeds)
   whence arena --tasks copy --encodings rope t5 --until-decided --max-seeds 20
   whence arena --resume                                  (the latest comparison of this store)
 
@@ -70,12 +70,11 @@ def main(arguments: list[str]) -> int:
     resolve_device(engine.device)
     config = kept_path(KIND, spec, store)
     again = shlex.join(["whence", "arena", "--config", str(config), *elsewhere(store)])
-    design = spec.inference.design
-    stderr.print(plan_note(spec.seeds, spec.comparisons(), family=spec.family, design=design), highlight=False)
+    notes = [plan_note(spec.seeds, spec.comparisons(), family=spec.family, design=spec.inference.design)]
     tables, outcome = settle(
         spec,
         store,
-        lambda runs: run_specs(runs, engine)[1],
+        lambda runs: run_specs(runs, engine, notes.pop() if notes else "")[1],
         minutes=engine.minutes,
         tell=lambda words: stderr.print(words),
     )

@@ -207,9 +207,9 @@ def _bench(arguments: list[str]) -> int:
         ["whence", "features", "bench", "--config", str(keep("features", spec, store)), *elsewhere(store)]
     )
     comparisons = controlled_pairs({name: of_one[0].model.sparsity.name for name, of_one in plan.items()})
-    stderr.print(plan_note(spec.seeds, len(comparisons)), highlight=False)
     runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
-    _, outcome = run_specs(list({run.id: run for run in runs}.values()), engine)
+    note = plan_note(spec.seeds, len(comparisons))
+    _, outcome = run_specs(list({run.id: run for run in runs}.values()), engine, note)
     with stderr.status("comparing directions of different seeds …"):
         table = tabulate(
             spec.title, plan, store, outcome.ends, earlier=earlier_look("features", spec, store, ("presets",))

@@ -237,9 +237,8 @@ def _ablate(arguments: list[str]) -> int:
     store = Store(engine.store)
     store.prepare()
     again = shlex.join(["whence", "fields", "ablate", "--config", str(keep("fields", spec, store)), *elsewhere(store)])
-    stderr.print(plan_note(spec.seeds, len(plan) - 1), highlight=False)
     runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
-    _, outcome = run_specs(runs, engine)
+    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, len(plan) - 1))
     table = tabulate(spec.title, plan, store, outcome.ends, earlier=earlier_look("fields", spec, store))
     if engine.json_:
         print_json({**table.to_json(), "runs": outcome.ends, "again": again})

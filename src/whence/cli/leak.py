@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field
 
 from whence.cli.options import Engine, Stored, dispatch, elsewhere, parse, parse_options
-from whence.cli.output import print_json, print_table, stderr, telling
+from whence.cli.output import print_json, print_table, telling
 from whence.errors import UserError
 from whence.leak import RATIOS, shares
 from whence.leak.words import number
@@ -212,8 +212,7 @@ def _cure(arguments: list[str]) -> int:
     store = Store(engine.store)
     store.prepare()
     again = shlex.join(["whence", "leak", "cure", "--config", str(keep("leak", spec, store)), *elsewhere(store)])
-    stderr.print(plan_note(spec.seeds, len(COMPARED) * (len(spec.cures) - 1)), highlight=False)
-    _, outcome = run_specs(runs, engine)
+    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, len(COMPARED) * (len(spec.cures) - 1)))
     table = tabulate(runs, store, outcome.ends, earlier=earlier_look("leak", spec, store, ("cures",)))
     report = None
     if any(row.metrics for row in table.rows):
