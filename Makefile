@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots test test-slow lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots test test-slow validate lint format bench bench-features interop clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -57,6 +57,10 @@ test: $(VENV)/installed browser font
 
 test-slow: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow
+
+# Error rates and power of the verdicts, by simulation; the tables go into docs/validation.md.
+validate: $(VENV)/installed
+	$(BIN)/python -m tests.validation
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

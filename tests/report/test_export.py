@@ -24,7 +24,7 @@ def test_csv_has_one_line_per_run_and_length(page: Page, tmp_path: Path) -> None
     export.write_csv(page, tmp_path / "a.csv")
     lines = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
     members = [(t, r, m) for t in page.tables for r in t.rows for m in r.members]
-    assert len(lines) == 2 * len(members) == 80, "a failed run has no numbers"
+    assert len(lines) == 2 * len(members) == 104, "a failed run has no numbers"
     for line in lines:
         t, r, m = next(x for x in members if x[2].run.id == line["run"])
         counts = m.metrics["lengths"][line["length"]]
@@ -55,7 +55,7 @@ def test_json_holds_everything(page: Page, tmp_path: Path) -> None:
     assert found["spec"] == page.document
     assert found["again"] == page.again
     assert [t["title"] for t in found["tables"]] == [t.title for t in page.tables]
-    assert found["tables"][0]["rows"][0]["id"]["per_seed"] == pytest.approx([1 - s / 1000 for s in range(7)], abs=1e-3)
+    assert found["tables"][0]["rows"][0]["id"]["per_seed"] == pytest.approx([1 - s / 1000 for s in range(9)], abs=1e-3)
 
 
 def test_png_is_a_picture_of_the_whole_page(page: Page, browse: Callable[..., Any], tmp_path: Path) -> None:
