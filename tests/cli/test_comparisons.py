@@ -22,11 +22,11 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_presets_tell_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(["presets"], capsys)
     assert all(f"{name}\n" in text for name in PRESETS.names())
-    one = output(["presets", "source_k_back"], capsys)
-    assert "whence arena --preset source_k_back" in one
+    one = output(["presets", "source_encodings"], capsys)
+    assert "whence arena --preset source_encodings" in one
     assert "claim_copy" not in one
-    found = document(["presets", "claim_parity", "source_k_back"], capsys)
-    assert [preset["name"] for preset in found] == ["claim_parity", "source_k_back"]
+    found = document(["presets", "claim_parity", "source_encodings"], capsys)
+    assert [preset["name"] for preset in found] == ["claim_parity", "source_encodings"]
     assert found[1]["spec"]["first_seed"] == 1337
     assert "Delétang" in found[0]["about"]
 

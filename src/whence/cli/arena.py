@@ -20,7 +20,7 @@ DESCRIPTION = """Compare positional encodings on tasks, within the training leng
 
   whence arena                                           four tasks, four encodings, three seeds: a first look
   whence arena --tasks k_back_recall --encodings rope alibi none --seeds 7
-  whence arena --preset source_k_back                    (see 'whence presets')
+  whence arena --preset source_encodings                 (see 'whence presets')
   whence arena --tasks long_range_match --encodings rope randomized+rope:base=500 --steps 1000
   whence arena --mixer bimamba
   whence arena --tasks k_back_recall --sweep "d_model=64,128;k=1,3,7" --workers 2

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """What changed between two stored comparisons, paired by seed.
 
   whence compare arena-3f2a1b arena-77b0c2       (names: 'whence report' lists them)
-  whence compare source_k_back mine.yaml         presets and config files that have been run
+  whence compare source_encodings mine.yaml         presets and config files that have been run
 
 Tables of the same task and encodings of the same name are set against each other, over the seeds that both have.
 A cell at chance is not ranked: its verdict before and after is all that is said."""

@@ -8,7 +8,7 @@ from whence.cli.output import print_json
 DESCRIPTION = """Comparisons that come with whence: what each is, what it costs, what to expect.
 
   whence presets                     all of them
-  whence presets source_k_back       one
+  whence presets source_encodings       one
   whence arena --preset NAME         run it (any flag wins over the preset: --seeds 3)"""
 
 

@@ -21,7 +21,7 @@ DESCRIPTION = """Make a report of stored runs or of whole comparisons.
 
   whence report                                      what there is to report on
   whence report arena-3f2a1b --out report.html       a comparison, by the beginning of its name
-  whence report source_k_back --out k_back.png       a preset that has been run
+  whence report source_encodings --out encodings.png a preset that has been run
   whence report 7c1e 88ab 90d2 --out runs.md         single runs, by the first digits of their ids
 
 The ending of --out says what it will be: .html one self-contained page · .png a picture of that page (needs Chromium)
