@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots test test-slow validate lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots test test-slow validate publish lint format bench bench-features interop clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -61,6 +61,10 @@ test-slow: $(VENV)/installed browser font
 # Error rates and power of the verdicts, by simulation; the tables go into docs/validation.md.
 validate: $(VENV)/installed
 	$(BIN)/python -m tests.validation
+
+# README's tables, from the results that were measured (results/*.json).
+publish: $(VENV)/installed
+	$(BIN)/python bench/publish.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import platform
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from whence.arena.table import Table
 from whence.errors import UserError
 from whence.report.page import Page
 from whence.runs.files import write_atomically
+from whence.runs.spec import FORMAT
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTH = 1120
@@ -27,8 +30,16 @@ def write_html(page: Page, path: Path) -> None:
 
 
 def write_json(page: Page, path: Path) -> None:
-    body = {"tables": [table.to_json() for table in page.tables], "spec": page.document, "again": page.again}
+    tables = [table.to_json() for table in page.tables]
+    body = {"tables": tables, "spec": page.document, "again": page.again, "versions": versions()}
     write_atomically(path, (json.dumps(body, indent=1) + "\n").encode())
+
+
+def versions() -> dict[str, str]:
+    """Of what results depend on."""
+    names = ("whence", "torch", "numpy", "scipy", "numba")
+    known = {name: metadata.version(name) for name in names}
+    return {**known, "python": platform.python_version(), "machine": platform.machine(), "format": str(FORMAT)}
 
 
 def write_csv(page: Page, path: Path) -> None:
