@@ -2,8 +2,8 @@
 
     make publish        # README.md between its markers, from results/*.json
 
-A results file is what `whence report NAME --out results/NAME.json` writes: configuration, scores of every seed, verdicts
-and versions. The README is never edited between the markers by hand; a test compares it with the files.
+A results file is what `whence report NAME --out results/NAME.json` writes: configuration, scores of every seed,
+verdicts and versions. The README is never edited between the markers by hand; a test compares it with the files.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def encodings() -> str:
     fixed, tuned = (json.loads(path.read_text()) for path in (FIXED, TUNED))
     seeds = fixed["tables"][0]["seeds"]
     lines = [
-        f"Accuracy in %, mean over {seeds} seeds with 95 % intervals. *Fixed*: the document's settings (lr 0.003, constant). *Tuned*: "
-        "learning rate and schedule chosen per encoding on validation data of other seeds.",
+        f"Accuracy in %, mean over {seeds} seeds with 95 % intervals. *Fixed*: the document's settings (lr 0.003, "
+        "constant). *Tuned*: learning rate and schedule chosen per encoding on validation data of other seeds.",
         "",
         "| task | encoding | ID, fixed | OOD, fixed | ID, tuned | OOD, tuned | chosen |",
         "|---|---|---|---|---|---|---|",
@@ -74,9 +74,8 @@ def _verdicts(fixed: dict[str, Any], tuned: dict[str, Any]) -> str:
 def _word(comparison: dict[str, Any] | None) -> str:
     if comparison is None:
         return "not ranked"
-    return {"a beats b": "{a} beats {b}", "b beats a": "{b} beats {a}"}.get(
-        comparison["verdict"], comparison["verdict"]
-    )
+    winners = {"a beats b": "{a} beats {b}", "b beats a": "{b} beats {a}"}
+    return winners.get(comparison["verdict"], comparison["verdict"])
 
 
 def written(readme: str) -> str:
