@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots test test-slow lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots test test-slow test-cpus lint format bench bench-features interop clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -57,6 +57,10 @@ test: $(VENV)/installed browser font
 
 test-slow: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow
+
+# What depends on the CPU, with and without AVX-512 and on 1, 2 and 8 threads.
+test-cpus: $(VENV)/installed
+	$(BIN)/python -m tests.cpus
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
