@@ -18,9 +18,10 @@ import numpy as np
 THREADS = (1, 2, 8)
 KERNELS = ["tests/kernels"]
 NUMERIC = [
-    *("tests/encodings", "tests/mixers", "tests/models", "tests/leak", "tests/fields", "tests/test_stats.py"),
-    *("tests/features", "tests/runs/test_loop.py", "tests/runs/test_muon.py", "tests/arena/test_run.py"),
+    *("tests/encodings", "tests/mixers", "tests/models", "tests/test_stats.py", "tests/runs/test_loop.py"),
+    *("tests/features/test_autoencoder.py", "tests/fields/test_model.py"),
 ]
+LONG = ["tests/leak", "tests/features", "tests/fields", "tests/arena/test_run.py", "tests/runs/test_muon.py"]
 
 
 def beyond_avx2(name: str) -> bool:
@@ -55,8 +56,8 @@ def run(tests: list[str], avx512: bool, threads: int) -> bool:
     if done.returncode:
         print(done.stdout)
     lines = done.stdout.splitlines() or [f"ended with {done.returncode}"]
-    cpu, what = "this CPU" if avx512 else "AVX2", " ".join(tests) if len(tests) == 1 else "other numeric tests"
-    print(f"{cpu:8}  threads: {threads}  {what:20} {lines[-1]}", flush=True)
+    cpu = "this CPU" if avx512 else "AVX2"
+    print(f"{cpu:8}  threads: {threads}  {lines[-1]}  ({', '.join(tests)})", flush=True)
     return done.returncode == 0
 
 
@@ -64,7 +65,7 @@ def main(tests: list[str]) -> int:
     every = [(avx512, threads) for avx512 in (False, True) for threads in THREADS]
     good = [run(tests or KERNELS, avx512, threads) for avx512, threads in every]
     if not tests:
-        good += [run(NUMERIC, False, 1), run(NUMERIC, True, 8)]
+        good += [run(NUMERIC, True, 8), run(NUMERIC, False, 1), run(LONG, False, 1)]
     return 0 if all(good) else 1
 
 
