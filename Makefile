@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots test test-slow validate publish lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots test test-slow test-cpus validate publish lint format bench bench-features interop clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -65,6 +65,10 @@ validate: $(VENV)/installed
 # README's tables, from the results that were measured (results/*.json).
 publish: $(VENV)/installed
 	$(BIN)/python bench/publish.py
+
+# What depends on the CPU, with and without AVX-512 and on 1, 2 and 8 threads.
+test-cpus: $(VENV)/installed
+	$(BIN)/python -m tests.cpus
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -31,10 +31,10 @@ torch.manual_seed(0)
 u, delta, B, C = (torch.rand(2, 9, n) for n in (17, 17, 3, 3))
 A = -torch.rand(17, 3)
 u.requires_grad_("backward" in sys.argv)
-expected, start = naive.selective_scan(u, delta, A, B, C), time.perf_counter()
+expected, start = naive.selective_scan(u, delta, A, B, C), time.process_time()
 found = selective_scan(u, delta, A, B, C)
 gradient, = torch.autograd.grad(found.sum(), u) if u.requires_grad else [None]
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 torch.testing.assert_close(found, expected)
 if gradient is not None:
     torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), u)[0])
@@ -43,7 +43,7 @@ print(seconds)
 
 
 def scan(source: Path, home: Path, *words: str) -> tuple[float, str]:
-    """Seconds of the first scan in a new process, and what it said on stderr."""
+    """Seconds of CPU time for the first scan in a new process, and what it said on stderr."""
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     environment |= {"PYTHONPATH": str(source), "XDG_CACHE_HOME": str(home)}
     done = subprocess.run(
@@ -70,7 +70,7 @@ def test_first_use_is_announced_and_the_second_process_has_it(source: Path, tmp_
     ]
     assert all(f"once, then kept in {tmp_path}" in line for line in lines)
     print(f"first compilation: {seconds:.1f} s")
-    assert seconds < 15
+    assert seconds < 30
     _, said = scan(source, tmp_path, "backward")
     assert said == ""
 
@@ -263,7 +263,7 @@ def test_the_scan_has_the_same_bits_without_openmp(monkeypatch: pytest.MonkeyPat
     torch.set_num_threads(2)
     usual = results()
     monkeypatch.setattr(launch, "_openmp", lambda: None)
-    for number in (1, 2, 3):
+    for number in (1, 2, 3, 8):
         torch.set_num_threads(number)
         for found, expected in zip(results(), usual, strict=True):
             assert torch.equal(found, expected)

@@ -36,13 +36,14 @@ def test_equals_mambapy(options: dict[str, Any]) -> None:
     names = {"state": "d_state", "expand": "expand_factor", "taps": "d_conv", "rank": "dt_rank", "bias": "bias"}
     theirs = MambaBlock(MambaConfig(D_MODEL, 1, **{names[key]: value for key, value in options.items()}))
     theirs.load_state_dict(ours.state_dict())
-    x, y = data().requires_grad_(), data().requires_grad_()
+    theirs.double()
+    x, y = data().requires_grad_(), data().double().requires_grad_()
     weight = torch.randn(BATCH, LENGTH, D_MODEL)
     mine, other = ours(x), theirs(y)
-    torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(mine.double(), other, rtol=1e-5, atol=1e-6)
     (mine * weight).sum().backward()
     (other * weight).sum().backward()
-    torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(x.grad.double(), y.grad, rtol=1e-4, atol=1e-6)  # type: ignore[union-attr]
     wanted = dict(theirs.named_parameters())
     for name, parameter in ours.named_parameters():
         error = (parameter.grad - wanted[name].grad).norm() / wanted[name].grad.norm()
