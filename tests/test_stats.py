@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import random
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -406,3 +409,32 @@ def test_words() -> None:
     )
     assert "no winner is possible below 9 seeds" in stats.heading(7, 12, [stats.ACCURACY])
     assert "±2 points and ±0.2 dB" in stats.heading(9, 12, [stats.ACCURACY, stats.PSNR])
+
+
+def _written(path: Path) -> list[str]:
+    """Strings of a module that may reach a user: all but docstrings."""
+    tree = ast.parse(path.read_text())
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [str(node.value) for node in constants if id(node) not in documents | bare]
+
+
+def test_only_stats_writes_verdicts(source: Path) -> None:
+    words = re.compile(r"\b(beats|beat|tied|undecided|statistically|significantly)\b|: mixed")
+    package = source / "whence"
+    guilty = {
+        str(path.relative_to(package)): text
+        for path in package.rglob("*.py")
+        if path.parent.name != "stats"
+        for text in _written(path)
+        if words.search(text)
+    }
+    assert not guilty
+    assert any(words.search(text) for text in _written(package / "stats" / "wording.py")), "the test sees nothing"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ACTIONS = {
     "collect": "hidden states of a model on text, each with its token, position and sequence",
-    "presets": "the runs of the sources, and what they have to beat",
+    "presets": "the runs of the documents, and their baselines",
     "train": "train one autoencoder, from a preset or part by part",
     "bench": "presets against each other, at the same number of active features, over paired seeds",
     "measure": "one autoencoder, trained here or with SAELens, on other states",
