@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import transformers
@@ -20,6 +20,7 @@ from whence.leak.adapters.any_module import subject_of
 from whence.leak.adapters.transformers_model import _subject
 from whence.leak.data.planted import Planted
 from whence.leak.masks import draw
+from whence.leak.run import LeakJob
 from whence.leak.subject import Subject
 from whence.runs.streams import ambient_kept
 
@@ -205,8 +206,13 @@ def _fitted(seed: int, kind: Callable[[], nn.Module], steps: int = 150) -> Subje
 
 def _masked(seed: int, mitigations: str = "none", position: float = 0.0, steps: int = 80, **model: object) -> Subject:
     """whence's own masked model, trained briefly."""
-    job = job_of(mitigations, seed=seed, data=f"planted:steps=64,channels=2,position={position}", window=2, **model)
-    return _seeded(seed, lambda: trained(job, steps).subject(ROWS))
+    data = f"planted:steps=64,channels=2,position={position}"
+
+    def job(seed: int) -> LeakJob:
+        return job_of(mitigations, seed=seed, data=data, window=2, **model)
+
+    subject = _seeded(seed, lambda: trained(job(seed), steps).subject(ROWS))
+    return replace(subject, untrained=lambda other: job(1000 + other).subject(ROWS))
 
 
 def _untrained_bert(seed: int) -> Subject:
@@ -218,13 +224,9 @@ def _untrained_bert(seed: int) -> Subject:
         model = transformers.AutoModel.from_config(config).eval()
         ids = torch.randint(5, 99, (ROWS, TOKENS))
 
-        def twin() -> nn.Module:
-            torch.manual_seed(seed + 1000)
-            return type(model)(config)
+        return _subject("bert", model, ids, (0, 0), 3)
 
-        return _subject("bert", model, ids, (0, 0), 3, twin)
-
-    return _seeded(seed, build)
+    return _seeded(100 + seed, build)
 
 
 TABLE = frozenset({"learned absolute positions"})

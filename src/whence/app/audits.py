@@ -35,7 +35,7 @@ from whence.runs.store import Store
 WORDS = ("leak", "audit")
 AUDITED = ("leak", "arena")
 """Kinds of runs whose models can be."""
-NOT_ASKED = ("json", "store", "model", "run", "text")
+NOT_ASKED = ("json", "store", "model", "run", "text", "token_ids", "mask_token_id")
 OF_TEXT = ("rows", "length")
 """Fields that mean something to language models alone."""
 EVERY_SECONDS = 1.0

@@ -39,8 +39,12 @@ class Subject:
     pattern: Pattern = "random"
     fitted: bool = False
     """The model was never asked to say the target: its error is that of the best linear map from what it says"""
-    untrained: Callable[[], Subject | None] | None = None
-    """The same before training; none where there is no such model"""
+    untrained: Callable[[int], Subject | None] | None = None
+    """seed → the same architecture before training; None where no such model can be made"""
+    masking: str = ""
+    """What masked tokens are replaced by, as a sentence"""
+    limits: tuple[str, ...] = ()
+    """Where less than was requested is audited, as sentences"""
     current: dict[str, Tensor] = field(default_factory=dict)
     """While the model runs, under "hidden": what is hidden from it"""
 
