@@ -20,7 +20,7 @@ from whence.leak.pathways import pathways
 from whence.leak.probe import fitted_error, pattern_probe, probe
 from whence.leak.shape import AuditShape
 from whence.leak.shift import shift_profile
-from whence.leak.subject import Subject
+from whence.leak.subject import BATCH, Subject
 from whence.leak.untrained import TWINS, Comparison, compare
 from whence.leak.verdict import Verdict, judge
 from whence.runs.streams import ambient_kept
@@ -149,7 +149,10 @@ def _look(
 
 def _sample(subject: Subject, targets: Tensor, ratio: float, seed: int) -> Sample:
     hidden = subject.hide(ratio, seed)
-    return Sample(subject.said(subject.content, hidden), targets, hidden, subject.position, subject.stride)
+    # With everything masked, rows are repeated draws of a noisy model: each must have noise of its own.
+    batch = 1 if ratio == 1 and subject.noisy() else BATCH
+    prediction = subject.said(subject.content, hidden, batch)
+    return Sample(prediction, targets, hidden, subject.position, subject.stride)
 
 
 def _error(subject: Subject, sample: Sample) -> float:

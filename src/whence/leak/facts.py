@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from whence.leak.influence import embedded
+from whence.leak.shift import ROWS
 from whence.leak.sources.additive_encoding import AdditiveEncoding
 from whence.leak.sources.base import all_shut
 from whence.leak.sources.causal_order import CAUSAL_ORDER
@@ -32,7 +33,10 @@ def facts(
             f"The mask pattern alone predicts position with R² {pattern:.2f} {at_ratio(ratio)}: a probe may reach as "
             "much without a leak."
         )
-    return [sentence for sentence in [*told, *_causal(sources), *subject.limits] if sentence]
+    told += [*_causal(sources), *subject.limits]
+    if len(subject.content) > ROWS:
+        told.append(f"The shift test uses the first {ROWS} of {len(subject.content)} examples.")
+    return [sentence for sentence in told if sentence]
 
 
 def _mask_tokens(subject: Subject, hidden: Tensor) -> list[str]:

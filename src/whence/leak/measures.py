@@ -154,31 +154,28 @@ def _within(sample: Sample) -> float:
 def _between_means(sample: Sample) -> Excess:
     places = sample.hidden[0].nonzero().flatten()
     said = sample.prediction[:, places].double()
-    size, noise = (torch.zeros(len(places), dtype=torch.float64) for _ in range(2))
+    apart = torch.zeros_like(said)
     for first in range(sample.stride):
         alike = places % sample.stride == first
         count = int(alike.sum())
-        if count < 2:
-            continue
-        # Noise that a row shares cancels between positions, so it must not be subtracted: rows are centred first.
-        centred = said[:, alike] - said[:, alike].mean(1, keepdim=True)
-        free = count / (count - 1)
-        size[alike] = centred.mean(0).pow(2).mean(-1) * free
-        noise[alike] = centred.var(0).mean(-1) / len(said) * free
-    return beyond_noise(size, noise)
+        if count > 1:
+            # Noise that a row shares cancels between positions and must not be subtracted: rows are centred.
+            centred = said[:, alike] - said[:, alike].mean(1, keepdim=True)
+            apart[:, alike] = centred * (count / (count - 1)) ** 0.5
+    return beyond_noise(apart)
 
 
-def beyond_noise(size: Tensor, noise: Tensor) -> Excess:
-    """The mean size less the mean noise, if that is more than four of its standard errors; else 0.
+def beyond_noise(draws: Tensor) -> Excess:
+    """Mean square of what all draws (draws, …) have in common, if it is more than four of its standard errors.
 
-    Four, since a model is measured often enough for two to come by chance. The error is estimated from the values
-    themselves, and is no larger than what squares of normal noise could vary by: a leak that differs from position to
-    position must not pass for uncertainty.
+    Products of different draws have no noise in their mean, however the noise of one draw is correlated within it. Four
+    standard errors, since a model is measured often enough for two to come by chance.
     """
-    excess = size - noise
-    found = float(excess.mean())
-    limit = 4 * min(float(excess.std()), 2**0.5 * float(noise.mean())) / len(excess) ** 0.5
-    return Excess(found if found > limit else 0.0, limit)
+    flat = draws.flatten(1)
+    products = flat @ flat.T / flat.shape[1]
+    pairs = products[torch.ones_like(products, dtype=torch.bool).triu(1)]
+    value, limit = float(pairs.mean()), 4 * float(pairs.std()) / len(pairs) ** 0.5
+    return Excess(value if value > limit else 0.0, limit)
 
 
 def correlation(values: Tensor, places: Tensor) -> float | None:

@@ -8,7 +8,7 @@ uses relative context only predicts the same at both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,17 +163,11 @@ def _shares(pairs: Pairs, own: float, rounding: float) -> dict[int, Excess]:
 def _size(difference: Tensor) -> Excess:
     """The variance of which the two offsets are a sample; (passes, rows, tokens, width).
 
-    Several passes are averaged, and the noise that their mean still contains is subtracted: apart for what a row's
-    tokens share and for the rest, so that noise shared by a row does not bury differences within it.
+    Noise is told from position by several passes: apart for what the tokens of a row share and for the rest, so that
+    noise shared by a row does not bury differences within it.
     """
     if len(difference) == 1:
         return Excess(float(difference.pow(2).mean()) / 2, 0.0)
     shared = difference.mean(2, keepdim=True)
-    parts: Sequence[Excess] = [_beyond_noise(part) for part in (shared, difference - shared)]
-    return Excess(sum(part.value for part in parts), sum(part.limit for part in parts))
-
-
-def _beyond_noise(part: Tensor) -> Excess:
-    rows = part.mean(0).pow(2).mean((1, 2)) / 2
-    noise = part.var(0).mean((1, 2)) / 2 / len(part)
-    return beyond_noise(rows, noise)
+    parts = [beyond_noise(part) for part in (shared, difference - shared)]
+    return Excess(sum(part.value for part in parts) / 2, sum(part.limit for part in parts) / 2)
