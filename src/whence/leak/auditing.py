@@ -136,7 +136,7 @@ def _look(
     subject: Subject, targets: Tensor, ratio: float, seed: int, tell: Tell, who: str = ""
 ) -> tuple[Sample, dict[str, Any]]:
     tell(f"{who}mask ratio {ratio:g}")
-    sample, found = look(subject, lambda: _sample(subject, targets, ratio, seed), ratio, seed)
+    sample, found = look(subject, lambda: sample_of(subject, targets, ratio, seed), ratio, seed)
     pattern = pattern_probe(sample, subject.inner())
     return sample, {
         **found,
@@ -147,7 +147,8 @@ def _look(
     }
 
 
-def _sample(subject: Subject, targets: Tensor, ratio: float, seed: int) -> Sample:
+def sample_of(subject: Subject, targets: Tensor, ratio: float, seed: int) -> Sample:
+    """Predictions of masked tokens beside their targets."""
     hidden = subject.hide(ratio, seed)
     # With everything masked, rows are repeated draws of a noisy model: each must have noise of its own.
     batch = 1 if ratio == 1 and subject.noisy() else BATCH
@@ -176,7 +177,7 @@ def _beside_twins(
         twin = subject.untrained(index)
         if twin is not None:
             targets = twin.targets()
-            twins.append({ratio: _error(twin, _sample(twin, targets, float(ratio), seed)) for ratio in errors})
+            twins.append({ratio: _error(twin, sample_of(twin, targets, float(ratio), seed)) for ratio in errors})
     return compare(errors, twins)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from whence.leak.measures import ROUNDING
-from whence.leak.untrained import Comparison
+from whence.leak.untrained import CLEAR, Comparison
 from whence.leak.words import at_ratio, share
 
 Leak = Literal["clean", "traces", "undecided", "leaky"]
@@ -213,7 +213,7 @@ def _beside_untrained(compared: Comparison | None) -> str:
     if compared is None:
         return "Untrained twin not available: what training changed is unknown."
     if compared.twins == 1:
-        return "The error differs clearly from that of an untrained twin."
+        return f"At one mask ratio or more, the error differs by more than {CLEAR} from that of an untrained twin."
     ranges = ", ".join(f"{low:.2f} to {high:.2f} {at_ratio(r)}" for r, (low, high) in compared.between.items())
     lies = "lies outside, at one mask ratio or more," if compared.different else "lies within"
     return f"The error {lies} the 99 % prediction interval of {compared.twins} untrained twins ({ranges}; 1 at most)."
