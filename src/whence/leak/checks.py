@@ -90,11 +90,14 @@ def check_token_ids(ids: Tensor, tokenizer: Any = None) -> None:
     part, common = float(counts[most]) / ids.numel(), int(kinds[most])
     if part < ONE_ID:
         return
-    name = f" ({tokenizer.convert_ids_to_tokens(common)})" if tokenizer is not None else ""
+    field, name, what_to_do = "data", "", "Pass token ids of real examples."
+    if tokenizer is not None:
+        field, name = "text", f" ({tokenizer.convert_ids_to_tokens(common)})"
+        what_to_do = "Pass a text that the tokenizer can encode, or add the tokenizer that belongs to the model."
     raise UserError(
-        f"text: expected tokens that vary, got id {common}{name} for {math.floor(100 * part)} % of {ids.numel():,} "
-        "tokens. Pass a text that the tokenizer can encode, or add the tokenizer that belongs to the model.",
-        field="text",
+        f"{field}: expected tokens that vary, got id {common}{name} for {math.floor(100 * part)} % of {ids.numel():,} "
+        f"tokens. {what_to_do}",
+        field=field,
     )
 
 

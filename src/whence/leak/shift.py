@@ -56,11 +56,13 @@ def placements(subject: Subject, ratio: float, seed: int = 0) -> list[Shifted]:
     inner = range(*subject.inner().indices(subject.tokens))
     steps = len(inner) // subject.stride
     far = max(1, steps // 3)
+    here: dict[int, Placement] = {}  # by length of the block: two of the three begin alike
     pairs = []
     for by, room in dict.fromkeys([(far, far), (max(1, far - 1), far), (min(2, far), min(2, far))]):
         block = (steps - room) * subject.stride
         masked = draw(torch.Generator().manual_seed(seed), len(subject.content), block, ratio, subject.pattern)
-        pairs.append(Shifted(by, _placed(subject, inner, masked, 0), _placed(subject, inner, masked, by)))
+        here.setdefault(block, _placed(subject, inner, masked, 0))
+        pairs.append(Shifted(by, here[block], _placed(subject, inner, masked, by)))
     return pairs
 
 
@@ -125,20 +127,26 @@ def _outcomes(
     """Run the model at all placements. Passes here and there draw the same random numbers, as far as they can."""
     subject = subject.with_rows(ROWS)
     passes = NOISY_PASSES if subject.noisy() else 1
-    pairs: dict[str, Pairs] = {}
-    for shifted in placements(subject, ratio, seed):
-        several: dict[str, list[Tensor]] = {}
-        for index in range(passes):
-            both: dict[str, list[Tensor]] = {}
-            for place in (shifted.here, shifted.there):
+    outcomes: dict[int, dict[str, Tensor]] = {}
+
+    def outcome(place: Placement) -> dict[str, Tensor]:
+        """By name: (passes, rows, masked tokens of the block, width)"""
+        if id(place) not in outcomes:
+            several: dict[str, list[Tensor]] = {}
+            for index in range(passes):
                 with ambient_kept():
                     torch.manual_seed(derive(seed, index))
                     for name, values in run(subject, place).items():
-                        both.setdefault(name, []).append(_by_row(values, place))
-            for name, values in both.items():
-                several.setdefault(name, []).append(torch.stack(values))
-        for name, values in several.items():
-            pairs.setdefault(name, []).append((shifted.by, torch.stack(values)))
+                        several.setdefault(name, []).append(_by_row(values, place))
+            outcomes[id(place)] = {name: torch.stack(values) for name, values in several.items()}
+        return outcomes[id(place)]
+
+    pairs: dict[str, Pairs] = {}
+    every = placements(subject, ratio, seed)  # kept alive: outcomes are known by identity
+    for shifted in every:
+        here, there = outcome(shifted.here), outcome(shifted.there)
+        for name in here:
+            pairs.setdefault(name, []).append((shifted.by, torch.stack([here[name], there[name]], 1)))
     return pairs
 
 

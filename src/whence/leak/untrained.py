@@ -61,13 +61,13 @@ def reinitialized(model: nn.Module, seed: int) -> nn.Module | None:
     Models of transformers are built from their configuration. In others, every submodule that has `reset_parameters`
     uses it, and values of parameters that none of them resets are permuted.
     """
-    if hasattr(model, "config") and hasattr(model, "_init_weights"):
-        with ambient_kept():
-            torch.manual_seed(seed)
-            return type(model)(model.config).float()  # pyright: ignore[reportCallIssue]
     try:
+        if hasattr(model, "config") and hasattr(model, "_init_weights"):
+            with ambient_kept():
+                torch.manual_seed(seed)
+                return type(model)(model.config).float()  # pyright: ignore[reportCallIssue]
         twin = copy.deepcopy(model)
-    except Exception:  # whatever a module of the user's own raises: handles, generators, open files
+    except Exception:  # whatever a module of somebody else's raises: locks, open files, other constructors
         return None
     initialise(twin, seed)
     with ambient_kept(), torch.no_grad():

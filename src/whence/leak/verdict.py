@@ -205,7 +205,10 @@ def _beside_position(errors: Mapping[str, float], by_position: Mapping[str, floa
         return []
     best = min(by_position, key=lambda ratio: errors[ratio])
     alone = f"Predicting the mean of each position has a normalized error of {by_position[best]:.2f} {at_ratio(best)}"
-    replaced = " Replacing the visible content changes no prediction: the model predicts from position only."
+    replaced = (
+        f" Replacing the visible content changes less than {share(REPLACED)} of the prediction variance: the model "
+        "predicts from position only."
+    )
     return [f"{alone}.{replaced if only else ''}"]
 
 
