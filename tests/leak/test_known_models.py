@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.leak.known_models import KNOWN, Known, WithTable
+from tests.leak.known_models_later import LATER
 from tests.leak.power import PARTLY, WHOLLY, RowNoise, at_power, planted, verdict
 from whence.leak.auditing import audit
 
@@ -15,7 +16,7 @@ SEEDS = range(5)
 def check(known: Known, seed: int) -> None:
     torch.set_num_threads(1)
     verdict = audit(known.build(seed), (0.5, 0.9, 1.0)).verdict
-    assert verdict.outcome == known.outcome, verdict.sentences
+    assert verdict.outcome in known.outcome.split(" or "), verdict.sentences
     assert set(verdict.entrances) == known.pathways, verdict.sentences
     assert not known.note or known.note in verdict.notes, verdict.sentences
 
@@ -23,6 +24,13 @@ def check(known: Known, seed: int) -> None:
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
 def test_verdict_and_pathways(known: Known) -> None:
     check(known, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("known", LATER, ids=lambda known: known.name)
+def test_the_second_dozen(known: Known, seed: int) -> None:
+    check(known, seed)
 
 
 @pytest.mark.slow
