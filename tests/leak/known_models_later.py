@@ -2,7 +2,8 @@
 
 That score was 59 of 60 (twelve models, five seeds). The miss: one of five causal encoders has a shift sensitivity of
 0.55 %, so that its verdict is traces. That a causal encoder depends on position is known by construction; how far it
-does after training is not. Its expected verdict was widened afterwards. Nothing in the audit was changed.
+does after training is not. Its expected verdict was widened afterwards. Nothing in the audit was
+changed for it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ REPLACED = 0.01
 ELSEWHERE = "elsewhere"
 """In the table of pathways: position that enters where no detector finds a pathway."""
 LET_IN = 0.2
-"""A pathway is named if alone it has at least this share of the shift sensitivity of the strongest."""
+"""A pathway is named if alone it is leaky, or has at least this share of the shift sensitivity of the strongest."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,10 @@ def judged(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def entrances(sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Pathways that have a good part of the shift sensitivity, by what each has alone."""
+    """Pathways that alone reach the threshold of shift sensitivity, or a good part of the strongest one."""
     widest = max((row["alone"] for row in sources), default=0.0)
-    found = [row["name"] for row in sources if row["alone"] > ROUNDING**2 and row["alone"] >= LET_IN * widest]
+    enough = min(MOVED, LET_IN * widest)
+    found = [row["name"] for row in sources if row["alone"] > ROUNDING**2 and row["alone"] >= enough]
     return list(dict.fromkeys(found))
 
 
