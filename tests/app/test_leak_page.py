@@ -67,29 +67,29 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     visitor.page.get_by_text("Copy as a command").click()
     visitor.sees(re.compile(r"whence leak audit --run \w{12} --ratios 0.5 1 --store /"))
     visitor.press("Audit")
-    visitor.sees(re.compile("Leaky: predictions of hidden tokens depend on where they are"))
-    expect(visitor.page.locator(".badge.unsure").get_by_text("leaky")).to_be_visible()  # four steps teach nothing
-    visitor.sees(re.compile("It reconstructs nothing"))
+    visitor.sees(re.compile("Reconstructs nothing: at every mask ratio"))  # four steps teach nothing
+    expect(visitor.page.locator(".badge.unsure").get_by_text("reconstructs nothing")).to_be_visible()
+    visitor.sees(re.compile("Position enters through"))
     expect(chart(visitor, "after every layer")).to_be_visible()
     open_tab(visitor, "Similarity")
-    expect(chart(visitor, "How alike predictions")).to_be_visible()
+    expect(chart(visitor, "Similarity of mean predictions")).to_be_visible()
     open_tab(visitor, "By position")
     expect(chart(visitor, "Mean prediction")).to_be_visible()
-    open_tab(visitor, "Where it comes in")
+    open_tab(visitor, "Pathways")
     visitor.sees(re.compile("additive encoding"))
     open_tab(visitor, "Measures")
     visitor.sees("gradient share of position")
     download = visitor.download("JSON")
-    assert json.loads(download.path().read_text())["verdict"]["outcome"] == "leaky"
+    assert json.loads(download.path().read_text())["verdict"]["leak"] == "leaky"
     download = visitor.download("HTML")
     assert b"whence leak audit --run" in download.path().read_bytes()
     assert f"audit={jobs(app.store, 'leak', 'audit')[0].id}" in visitor.page.url
     for view in ("New audit", "Audits", "Compare cures", "Audits"):
         go_to(visitor, view)
-    visitor.sees(re.compile("Leaky: predictions"))
+    visitor.sees(re.compile("Reconstructs nothing: "))
     visitor.open("")
     visitor.page.get_by_role("link", name=re.compile("Audit of planted")).click()
-    visitor.sees(re.compile("Leaky: predictions"))
+    visitor.sees(re.compile("Reconstructs nothing: "))
 
 
 @pytest.mark.slow
@@ -101,13 +101,13 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
     visitor.sees(re.compile("'1001' is not valid. Allowed: less than or equal to 1000"))
     visitor.write("rows", "60")
     visitor.press("Audit")
-    visitor.sees(re.compile("loading the model|what would be right"))
-    visitor.sees("✓ what would be right")
+    visitor.sees(re.compile("loading the model|mask ratio"))
+    visitor.sees("✓ mask ratio 0.15")
     visitor.press("Stop")
     visitor.sees("Stopped before its end.")
     visitor.press("Start again")
-    visitor.sees(re.compile("loading the model|what would be right"))
-    visitor.sees("✓ what would be right")
+    visitor.sees(re.compile("loading the model|mask ratio"))
+    visitor.sees("✓ mask ratio 0.15")
     visitor.press("Stop")
     visitor.sees("Stopped before its end.")
     assert jobs(app.store, "leak", "audit")[0].state == "stopped"

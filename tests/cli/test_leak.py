@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+import transformers
 
 from tests.calls import document, output
 from tests.cli.test_bad_input import refused
@@ -12,6 +16,7 @@ from tests.conftest import TINY_FLAGS
 
 pytestmark = pytest.mark.usefixtures("here", "in_process")
 
+WORDS = [f"{first}{second}" for first in "abcdefgh" for second in "ijklmnop"]
 DOCS = Path(__file__).parents[2] / "docs" / "leak.md"
 SMALL = ["leak", "cure", "--data", "planted:steps=48,channels=2", "--d-model", "8", "--steps", "4", "--batch-size", "8"]
 SMALL += ["--test-rows", "16", "--evaluations", "1"]
@@ -32,7 +37,8 @@ def test_cures_compared_and_a_run_audited(capsys: pytest.CaptureFixture[str]) ->
     assert "removes it" in text
     assert "undefined" in text
     audited = document(["leak", "audit", "--run", rows["none"]["runs"][0], "--ratios", "0.5", "1"], capsys)
-    assert audited["verdict"]["outcome"] == "leaky"
+    assert audited["verdict"]["outcome"] == "reconstructs nothing", "four steps teach nothing"
+    assert audited["verdict"]["leak"] == "leaky"
     assert audited["untrained"]
     assert Path(audited["report"]).is_file()
 
@@ -55,8 +61,9 @@ def test_the_sources_configuration(capsys: pytest.CaptureFixture[str], here: Pat
 def test_the_page_of_the_docs_audits_ones_own_model(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     (here / "mine.py").write_text(DOCS.read_text().split("```python\n")[1].split("```")[0])
     text = output(["leak", "audit", "--model", "mine.py:build", "--ratios", "0.5", "1"], capsys)
-    assert "learned absolute positions" in text
-    assert "Leaky" in text
+    assert "Reconstructs nothing" in text, "it was not trained"
+    assert "Position enters through learned absolute positions" in text
+    assert "Masked tokens are set to 0." in text
 
 
 def test_a_model_of_the_arena(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,3 +112,122 @@ def test_mistakes_are_named(arguments: list[str], parts: list[str], capsys: pyte
     message = refused(arguments, capsys)
     for part in parts:
         assert part in message
+
+
+def bert(folder: Path, *, tokenizer: bool = True, positions: int = 48) -> Any:
+    """A small BERT with random weights, saved as transformers saves it."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    config = transformers.BertConfig(**sizes, vocab_size=5 + len(WORDS), max_position_embeddings=positions)
+    model = transformers.BertModel(config)
+    transformers.utils.logging.disable_progress_bar()
+    model.save_pretrained(folder)
+    if tokenizer:
+        (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    return model
+
+
+def text_of(words: int) -> str:
+    order = torch.randint(len(WORDS), (words,), generator=torch.Generator().manual_seed(0))
+    return " ".join(WORDS[index] for index in order.tolist())
+
+
+AUDIT = ["leak", "audit", "--model", "bert", "--ratios", "0.5", "--length", "24"]
+
+
+@pytest.fixture
+def words(here: Path) -> Path:
+    (here / "words.txt").write_text(text_of(2000))
+    return here
+
+
+def test_a_directory_with_its_tokenizer_is_audited(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bert(words / "bert")
+    text = output([*AUDIT, "--text", "words.txt"], capsys)
+    assert "No different from the same model untrained" in text
+    assert "Masked tokens are replaced by [MASK] (id 4)." in text
+
+
+def test_a_directory_without_tokenizer_files_is_refused(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bert(words / "bert", tokenizer=False)
+    assert refused([*AUDIT, "--text", "words.txt"], capsys) == (
+        "whence: --model bert: no tokenizer files found, so text cannot be encoded. Add the tokenizer to the directory "
+        "or pass --token-ids FILE.npy.\n"
+    )
+    (words / "bert" / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    assert "no tokenizer files found" in refused([*AUDIT, "--text", "words.txt"], capsys), "it has special tokens only"
+
+
+def test_text_that_is_all_unknown_is_refused(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bert(words / "bert")
+    (words / "other.txt").write_text("zz yy xx ww " * 600)
+    assert refused([*AUDIT, "--text", "other.txt"], capsys) == (
+        "whence: text: expected tokens that vary, got id 1 ([UNK]) for 100 % of 528 tokens. Pass a text that the "
+        "tokenizer can encode, or add the tokenizer that belongs to the model.\n"
+    )
+
+
+def test_measures_that_are_not_finite_are_refused(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = bert(words / "bert")
+    with torch.no_grad():
+        model.encoder.layer[0].output.dense.weight.fill_(torch.nan)
+    model.save_pretrained(words / "bert")
+    assert refused([*AUDIT, "--text", "words.txt"], capsys) == (
+        "whence: model: expected finite outputs, got values that are infinite or not a number with nothing masked. "
+        "Check the weights of the model.\n"
+    )
+
+
+def test_outputs_that_do_not_vary_are_refused(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once called clean, with errors that were not numbers."""
+    model = bert(words / "bert")
+    with torch.no_grad():
+        model.encoder.layer[0].output.LayerNorm.weight.zero_()
+    model.save_pretrained(words / "bert")
+    assert "expected targets that vary, got equal ones" in refused([*AUDIT, "--text", "words.txt"], capsys)
+
+
+def test_a_length_beyond_the_position_table_is_refused(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bert(words / "bert")
+    arguments = ["leak", "audit", "--model", "bert", "--text", "words.txt"]
+    assert refused([*arguments, "--length", "4000"], capsys) == (
+        "whence: --length 4000: expected at most 48 tokens, as many as bert has positions. Pass --length 48 or less.\n"
+    )
+    found = document([*arguments, "--ratios", "0.5"], capsys)
+    assert found["tokens"] == 48
+    assert "Examples have 48 tokens instead of 64: the model has no more positions." in found["facts"]
+
+
+def test_fewer_rows_than_requested_are_reported(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bert(words / "bert")
+    (words / "short.txt").write_text(text_of(200))
+    found = document([*AUDIT, "--text", "short.txt", "--rows", "12"], capsys)
+    assert found["rows"] == 9
+    assert "9 of 12 examples: the text has no more tokens." in found["facts"]
+    found = document([*AUDIT, "--text", "words.txt", "--rows", "40"], capsys)
+    assert "The shift test uses the first 24 of 40 examples." in found["facts"]
+
+
+def test_token_ids_need_no_tokenizer(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bert(words / "bert", tokenizer=False)
+    np.save("ids.npy", np.random.default_rng(0).integers(5, 60, (12, 24)))
+    arguments = ["leak", "audit", "--model", "bert", "--ratios", "0.5", "--token-ids"]
+    assert "Masked tokens are replaced by the token id 4." in output(
+        [*arguments, "ids.npy", "--mask-token-id", "4"], capsys
+    )
+    assert "mean of all token embeddings" in output([*arguments, "ids.npy"], capsys)
+    np.save("floats.npy", np.zeros((12, 24)))
+    np.save("large.npy", np.full((12, 24), 999))
+    np.save("long.npy", np.zeros((12, 99), dtype=int))
+    np.save("same.npy", np.full((12, 24), 7))
+    for file, part in {
+        "floats.npy": "expected integers of shape (rows, tokens), got float64 of shape (12, 24)",
+        "large.npy": "expected ids from 0 to 68, got 999 to 999",
+        "long.npy": "expected rows of at most 48 tokens",
+        "same.npy": "expected tokens that vary, got id 7 for 100 % of 288 tokens",
+        "no.npy": "cannot be read",
+    }.items():
+        assert part in refused([*arguments, file], capsys)
+    assert "requires --token-ids" in refused([*AUDIT, "--mask-token-id", "4"], capsys)
+    assert "Pass one of them" in refused([*arguments, "ids.npy", "--length", "24"], capsys)

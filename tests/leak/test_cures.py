@@ -135,3 +135,22 @@ def test_the_sources_own_keys() -> None:
     ):
         with pytest.raises(UserError, match="Allowed: one"):
             LeakSpec.read({"prevent_position_only_learning": True, **both})
+
+
+@pytest.mark.parametrize("mitigation", ["content_gated", "zero_masked_positions"])
+@pytest.mark.parametrize("backbone", ["transformer", "bimamba"])
+def test_mitigations_act_on_time_and_leave_the_channel(mitigation: str, backbone: str) -> None:
+    """A masked token's prediction changes with its channel's embedding, and not with its time's."""
+    job = job_of(mitigation, layout="time_channel", backbone=backbone, temporal="learned", layers=1)
+    tokens = job.tokens(generator(1), 3, "test")
+    hidden = torch.ones(tokens.shape[:2], dtype=torch.bool)
+    hidden[:, : 2 * job.stride] = False
+    before = said(job, tokens, hidden)
+    last, time, channel = slice(-job.stride, None), *job.positions[0, -1].tolist()
+    with torch.no_grad():
+        job.model.temporal.table[time] += 1.0  # type: ignore[union-attr, index]
+    assert torch.equal(said(job, tokens, hidden)[:, last], before[:, last]), "time does not reach it"
+    with torch.no_grad():
+        job.model.spatial.table[channel] += torch.linspace(-1, 1, 16)  # type: ignore[union-attr, index]
+    changed = said(job, tokens, hidden)[:, last] - before[:, last]
+    assert float(changed[:, -1].abs().max()) > 1e-3, "the last channel's embedding does"

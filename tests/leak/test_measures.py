@@ -13,6 +13,7 @@ from whence.errors import UserError
 from whence.leak.masks import draw
 from whence.leak.measures import (
     Sample,
+    between_positions,
     chance_correlation,
     correlation,
     error,
@@ -20,7 +21,6 @@ from whence.leak.measures import (
     leakage,
     shuffled,
     similarity,
-    spread,
 )
 
 
@@ -119,6 +119,10 @@ def test_spread_is_within_rows() -> None:
     said = torch.randn(5, 1, 3).expand(5, 12, 3)
     sample = Sample(said, torch.randn(5, 12, 3), torch.ones(5, 12, dtype=torch.bool), torch.arange(12))
     assert spread(sample) == pytest.approx(0, abs=1e-7)
+
+
+def spread(sample: Sample) -> float:
+    return between_positions(sample).value ** 0.5
 
 
 def hidden_wholly(said: Tensor, stride: int = 1) -> Sample:

@@ -6,6 +6,7 @@ import torch
 
 from tests.leak.planted import Planted, offset_r2, plant
 from whence.leak.auditing import audit
+from whence.leak.verdict import entrances
 
 
 def test_verdicts_and_sources(slow: bool) -> None:
@@ -17,18 +18,18 @@ def test_verdicts_and_sources(slow: bool) -> None:
     for seed in range(count):
         planted: Planted = plant(seed)
         found = audit(planted.subject, (0.5, 0.9, 1.0))
-        called = found.verdict.outcome != "clean"
+        called = found.verdict.leak != "clean"
         right += called == (planted.source is not None)
         if planted.source is None:
             if called:
-                missed.append(f"{planted.subject.name}: called {found.verdict.outcome}")
+                missed.append(f"{planted.subject.name}: called {found.verdict.leak}")
             continue
         leaky += 1
-        first = found.verdict.entrances[:1]
+        first = entrances(found.sources)[:1]
         if first and first[0].startswith(planted.source):
             named += 1
         else:
-            missed.append(f"{planted.subject.name} ({planted.strength:.2f}): named {found.verdict.entrances}")
+            missed.append(f"{planted.subject.name} ({planted.strength:.2f}): named {first}")
         if not called:
             assert offset_r2(planted.subject) < 0.3, planted.subject.name
     print(f"{right} of {count} right, source named in {named} of {leaky}; {missed}")
@@ -39,7 +40,7 @@ def test_verdicts_and_sources(slow: bool) -> None:
 def test_a_faint_leak_is_still_one() -> None:
     """Predictions that hardly differ, and by position alone where they do."""
     planted = plant(62)
-    assert audit(planted.subject, (0.5,)).verdict.entrances == ["recurrent state"]
+    assert entrances(audit(planted.subject, (0.5,)).sources) == ["recurrent state"]
 
 
 def test_the_oracle_itself_can_tell() -> None:

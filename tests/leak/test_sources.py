@@ -42,7 +42,7 @@ def transformer(kind: str) -> Subject:
         for name, weight in model.named_parameters():
             if weight.ndim == 2 and "A_log" not in name:
                 weight.mul_(6.0)
-    return _subject(kind, model, IDS, (0, 0), 3 if kind == "bert" else None, None)
+    return _subject(kind, model, IDS, (0, 0), 3 if kind == "bert" else None)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from whence.runs.store import Store
 WORDS = ("leak", "audit")
 AUDITED = ("leak", "arena")
 """Kinds of runs whose models can be."""
-NOT_ASKED = ("json", "store", "model", "run", "text")
+NOT_ASKED = ("json", "store", "model", "run", "text", "token_ids", "mask_token_id")
 OF_TEXT = ("rows", "length")
 """Fields that mean something to language models alone."""
 EVERY_SECONDS = 1.0
@@ -135,21 +135,21 @@ def _result(job: Job) -> None:
     markup(f"{badges(audit.verdict.notes)} <span class=note>{html.escape(f'{audit.name}, {head}')}</span>")
     findings([*audit.verdict.sentences, *audit.facts])
     profile, similarity, positions, sources, measures = st.tabs(
-        ["Layer by layer", "Similarity", "By position", "Where it comes in", "Measures"]
+        ["Layer by layer", "Similarity", "By position", "Pathways", "Measures"]
     )
     with profile:
         figure = layer_profile(audit)
         if figure is None:
             empty("This model shows no layers.")
         else:
-            draw(figure, f"What hidden states know of position after every layer of {audit.name}", "audit:profile")
+            draw(figure, f"Position in the activations after every layer of {audit.name}", "audit:profile")
     with similarity:
         figure = similarity_map(audit)
         if figure is None:
             empty("Mean predictions are the same at every position.", "There is nothing to compare.")
         else:
             st.caption("Mean predictions of two positions, centred: 1 where they are alike, −1 where they are opposed.")
-            draw(figure, f"How alike predictions of {audit.name} are, position by position", "audit:similarity")
+            draw(figure, f"Similarity of mean predictions of {audit.name} between positions", "audit:similarity")
     with positions:
         st.caption("The outputs that vary most with position. Their targets can be switched on in the legend.")
         draw(predictions_by_position(audit), f"Mean prediction of {audit.name} at every position", "audit:positions")
@@ -157,7 +157,7 @@ def _result(job: Job) -> None:
         if audit.sources:
             markup(sources_table(audit))
         else:
-            empty("No entrance was found.", "Nothing in this model is known to let position in.")
+            empty("No pathway was detected.", "No part of this model is known to add position.")
     with measures:
         markup(measures_table(audit))
     again = terminal(*job.asked()["words"])

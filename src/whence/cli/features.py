@@ -67,8 +67,8 @@ BENCH = """Compare presets on the same states, at the same number of active feat
   whence features bench --presets all --sparsity topk --controls --activations minilm-3
 
 A penalty is steered to the wanted number of active features; a top-k has it anyway. Masks make fidelity to positions
-trivial, so that position-bound features are counted with masks lifted. What every positional mechanism has to beat is
-position_mean_topk. Ctrl-C stops cleanly, and the same command goes on."""
+trivial, so that position-bound features are counted with masks lifted. Every preset is compared with
+position_mean_topk, the baseline. Ctrl-C stops cleanly, and the same command goes on."""
 
 
 PRINTED = ("FVU", "L0", "dead", "FVU lifted", "bound", "retention", "free found", "bound found")

@@ -20,27 +20,37 @@ if TYPE_CHECKING:
     from whence.leak.table import Table
 
 ACTIONS = {
-    "audit": "does a model predict hidden tokens from content or from position, and where does position come in?",
+    "audit": "measure position leakage of a masked model and the pathways through which position enters",
     "cure": "train masked models with and without cures: what each stops, and what it costs",
     "cures": "list the cures: what each can stop, and what it cannot",
 }
-HELP = """whence leak: is the model predicting from content or from position, and what stops it?
+HELP = """whence leak: measure position leakage in masked models and compare mitigations
 
 usage: whence leak ACTION [options]
 
 """ + "".join(f"  {action:<8} {text}\n" for action, text in ACTIONS.items())
 HELP += "\nEvery action: --help teaches it, --json prints one JSON document on standard output.\n"
 
-AUDIT = """Look at a masked model from all sides: what predictions of hidden tokens ride on, where position comes in.
+AUDIT = """Measure position leakage: do predictions of masked tokens depend on content or on absolute position?
 
   whence leak audit --model minilm                 MiniLM, a BERT with learned absolute positions (a package)
   whence leak audit --model smollm2                SmolLM2-135M, a Llama (a package)
   whence leak audit --model DIR                    any transformers model in a directory; nothing is downloaded
+  whence leak audit --model DIR --token-ids F.npy  the same without a tokenizer
   whence leak audit --model path.py:build          your own: build() returns (model, content)   (docs/leak.md)
   whence leak audit --run 7c1e                     a stored run of 'whence leak cure' or 'whence arena'
 
-Hidden tokens are moved together with all visible content: what changes then is absolute position, and nothing else.
-Everything is measured at several shares of hidden tokens, beside the model before training."""
+The shift test translates visible content and mask together and reports the share of the prediction variance that
+changes (shift sensitivity). All measures are taken at several mask ratios, beside an untrained twin. Verdicts:
+reconstructs nothing, no different from untrained, leaky, undecided, traces, clean (docs/leak.md).
+
+Masked tokens are replaced by the mask token of the tokenizer. Causal language models have none: there the embedding
+of a masked token is replaced by the mean of all token embeddings, and the target is the last hidden state of the same
+model with nothing masked. In a causal model a token's position determines how many tokens it attends to; the table of
+pathways separates what causal order explains from what is left. The output states which token was used.
+
+Exit code 2: no tokenizer, nearly all tokens have one id, nothing varies, a measure is not finite, or --length exceeds
+the positions of the model."""
 
 CURE = """Train masked models with and without cures, and say what became of the leak and of the reconstruction.
 
@@ -53,19 +63,25 @@ The first cure is what the others are held against. Ctrl-C stops cleanly, and th
 
 
 class Auditing(Stored):
-    """What to look at, and how."""
+    """What is audited, and how."""
 
     model: str | None = Field(default=None, description="minilm, smollm2, a directory, or FILE.py:FUNCTION")
     run: str | None = Field(default=None, description="a stored run, by the first digits of its id")
-    text: str | None = Field(
-        default=None, description="a text file to read with language models; none: Python's manual"
+    text: str | None = Field(default=None, description="text file that a language model reads; none: Python's manual")
+    token_ids: str | None = Field(
+        default=None, description=".npy file of token ids (rows, tokens) in place of text; needs no tokenizer"
     )
-    rows: int | None = Field(default=None, ge=5, le=1000, description="examples of text; none: 24")
-    length: int | None = Field(default=None, ge=12, le=4096, description="tokens per example of text; none: 64")
+    mask_token_id: int | None = Field(
+        default=None, ge=0, description="with token_ids: id of the mask token; none: the mean of all token embeddings"
+    )
+    rows: int | None = Field(default=None, ge=5, le=1000, description="number of examples of text; none: 24")
+    length: int | None = Field(
+        default=None, ge=12, le=4096, description="tokens per example of text; none: 64, or as many as the model takes"
+    )
     ratios: Annotated[tuple[float, ...], AfterValidator(shares)] = Field(
-        default=RATIOS, description="shares of tokens to hide"
+        default=RATIOS, description="mask ratios, above 0 and up to 1"
     )
-    seed: int = Field(default=0, ge=0, description="which tokens are hidden")
+    seed: int = Field(default=0, ge=0, description="seed of the masks, and of the noise of models that draw any")
 
 
 def main(arguments: list[str]) -> int:
@@ -107,15 +123,24 @@ def _subject(options: Auditing, store: Any) -> Subject:
         from whence.leak.adapters.user_file import load as load_file
 
         return load_file(options.model)
-    from whence.leak.adapters.transformers_model import LENGTH, ROWS, load
+    from whence.leak.adapters.transformers_model import load, load_ids
 
+    if options.token_ids is not None:
+        unused = [name for name in ("text", "rows", "length") if getattr(options, name) is not None]
+        if unused:
+            raise UserError(
+                f"{unused[0]}: applies to text, but --token-ids is given. Pass one of them.", field=unused[0]
+            )
+        return load_ids(options.model, options.token_ids, options.mask_token_id)
+    if options.mask_token_id is not None:
+        raise UserError("mask_token_id: requires --token-ids; text is masked by its tokenizer.", field="mask_token_id")
     text = None
     if options.text is not None:
         try:
             text = Path(options.text).read_text()
         except (OSError, UnicodeDecodeError):
             raise UserError(f"text: {options.text!r} cannot be read as text.", field="text") from None
-    return load(options.model, text, options.rows or ROWS, options.length or LENGTH)
+    return load(options.model, text, options.rows, options.length)
 
 
 def _stored(word: str, store: Any) -> Subject:
@@ -133,34 +158,46 @@ def print_audit(found: Audit) -> None:
     for sentence in [*found.verdict.sentences, *found.facts]:
         print(f"  {sentence}")
     print()
-    columns = ["hidden", "", "error", "|r|", "chance", "target", "η²", "target", "similarity", "centred", "variance"]
-    columns += ["R²", "±", "p", "pattern", "moved", "content", "gradient"]
+    columns = [
+        "mask ratio",
+        "",
+        "error",
+        "|r|",
+        "chance",
+        "target",
+        "η²",
+        "target",
+        "similarity",
+        "centered",
+        "variance",
+    ]
+    columns += ["R²", "±", "p", "pattern", "shift", "content", "gradient"]
     rows = []
     for ratio, trained in found.ratios.items():
-        rows.append([f"{100 * float(ratio):g} %", "model", *_numbers(trained)])
+        rows.append([f"{float(ratio):g}", "model", *_numbers(trained)])
         if ratio in found.untrained:
             rows.append(["", "untrained", *_numbers(found.untrained[ratio])])
-    print_table("predictions of hidden tokens", columns, rows)
+    print_table("predictions of masked tokens", columns, rows)
     print()
     if found.profile:
         ratio = next(iter(found.profile.values())).get("ratio", 0)
         print_table(
-            f"what hidden states know of position, {100 * ratio:g} % hidden: moved, and R² of the probe",
-            ["after", "moved", "", "untrained", "R²", "shape", "p", "untrained", "mask pattern"],
+            f"activations at masked tokens, mask ratio {ratio:g}: shift sensitivity, and R² of a probe for position",
+            ["layer", "shift", "", "untrained", "R²", "shape", "p", "untrained", "mask pattern"],
             [_layer(name, layer) for name, layer in found.profile.items()],
         )
         print()
     if found.sources:
         print_table(
-            "where position may come in (share of the predictions' variance that moving changes)",
-            ["entrance", "where", "", "with all", "without it", "it alone"],
+            "pathways (shift sensitivity, mean over mask ratios below 1)",
+            ["pathway", "where", "", "with all", "without it", "it alone"],
             [
                 [s["name"], s["where"], s["note"], *(number(s[key]) for key in ("with_all", "without", "alone"))]
                 for s in found.sources
             ],
         )
         print()
-    print("thresholds  " + "  ".join(f"{name} {value:g}" for name, value in found.verdict.thresholds.items()))
+    print("thresholds  " + " · ".join(f"{name} {value:g}" for name, value in found.verdict.thresholds.items()))
 
 
 def _numbers(found: dict[str, Any]) -> list[str]:

@@ -1,9 +1,7 @@
-"""Is the model predicting from content or from position, and what stops it? From Python:
+"""Measure position leakage in masked models and compare mitigations. From Python:
 
-    found = whence.audit(my_model, batch)
-    print(found)                      # the verdict in words; found.to_json() has every number
-
-`batch`: (rows, tokens, features) of numbers, or (rows, tokens) of ids with mask=THE_ID. Keywords as in `subject_of`.
+result = whence.audit(my_model, batch)
+print(result)                      # the verdict in words; result.to_json() has every number
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["RATIOS", "Subject", "audit", "subject_of"]
 
 RATIOS = (0.15, 0.5, 0.9, 1.0)
-"""Shares of tokens hidden at which models are looked at."""
+"""Mask ratios of an audit."""
 
 
 def shares(ratios: Sequence[float]) -> Sequence[float]:
@@ -38,7 +36,22 @@ def audit(
     ratios: Sequence[float] = RATIOS,
     **how: Any,
 ) -> Audit:
-    """Everything `whence leak audit` finds."""
+    """Measure position leakage of a masked model, as `whence leak audit` does.
+
+    Args:
+        model: takes masked content and returns one prediction per token.
+        batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
+        ratios: mask ratios, above 0 and up to 1.
+        how: keywords of `whence.leak.subject_of`; token ids require `mask`, the id of the mask token.
+
+    Raises:
+        UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
+
+    Example:
+        >>> result = whence.audit(model, ids, mask=tokenizer.mask_token_id)
+        >>> result.verdict.outcome, result.verdict.entrances
+        ('leaky', ['learned absolute positions'])
+    """
     from whence.errors import UserError
     from whence.leak.adapters.any_module import subject_of
     from whence.leak.auditing import audit as look

@@ -19,10 +19,13 @@ ROWS = 8
 
 
 def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str, float | None] | None:
-    """Visible content is exchanged among visible places, which stay. None where at most one token is visible.
+    """The effect of visible content on predictions. None where at most one token is visible.
 
-    changed: how far predictions move, over their own variance; 0: content, or its order, does not matter; None: they
-    have none. error: by which factor the error grows; None: there was none.
+    Returns:
+        changed: visible tokens are permuted within a row, masked ones stay: mean squared change of the predictions
+            over their variance; 0 where content, or its order, has no effect, None where predictions have no variance.
+        error: the factor by which the error grows under that permutation; None where there was no error.
+        replaced: visible tokens are replaced by those of another row: change over variance.
     """
     visible = ~sample.hidden
     inner = subject.inner()
@@ -36,13 +39,17 @@ def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str,
     for row, there in enumerate(movable):
         order[row, there] = luck[row].argsort()[: int(there.sum())]
     index = order.view(*order.shape, *[1] * (subject.content.ndim - 2)).expand_as(subject.content)
-    moved = subject.said(subject.content.gather(1, index), sample.hidden)[sample.hidden].double()
+    moved, other = (
+        subject.said(content, sample.hidden)[sample.hidden].double()
+        for content in (subject.content.gather(1, index), subject.content.roll(1, 0))
+    )
     before, truth = (t[sample.hidden].double() for t in (sample.prediction, sample.target))
     own = (before - before.mean(0)).pow(2).mean()
     was = (before - truth).pow(2).mean()
     return {
         "changed": float((moved - before).pow(2).mean() / own) if own > 0 else None,
         "error": float((moved - truth).pow(2).mean() / was) if was > 0 else None,
+        "replaced": float((other - before).pow(2).mean() / own) if own > 0 else None,
     }
 
 

@@ -14,19 +14,18 @@ from whence.leak.subject import Subject
 
 def look(subject: Subject, sampled: Callable[[], Sample], ratio: float, seed: int = 0) -> tuple[Sample, dict[str, Any]]:
     """`sampled` asks the model. Under "inside": what is left of the leak when a prior in the open is taken away."""
-    sample, found = _deciding(subject, sampled, ratio, seed)
+    sample, found = deciding(subject, sampled, ratio, seed)
     few = len(sample.places.unique()) < FOLDS  # too few for a probe, as when only the last are hidden
     told = None if found["identical"] or few else probe(sample)
     priors = priors_of(subject.model)
     inside = None
     if priors:
         with without(priors):
-            inside = _deciding(subject, sampled, ratio, seed)[1]
+            inside = deciding(subject, sampled, ratio, seed)[1]
     return sample, {**found, "probe": told.to_json() if told else None, "inside": inside}
 
 
-def _deciding(
-    subject: Subject, sampled: Callable[[], Sample], ratio: float, seed: int
-) -> tuple[Sample, dict[str, Any]]:
+def deciding(subject: Subject, sampled: Callable[[], Sample], ratio: float, seed: int) -> tuple[Sample, dict[str, Any]]:
+    """The measures that a verdict on position goes by."""
     sample = sampled()
     return sample, {**leakage(sample), "shift": shift_effect(subject, ratio, deviation(sample.target), seed)}

@@ -89,9 +89,11 @@ def leakage(sample: Sample) -> dict[str, Any]:
     truth = sample.target[sample.hidden].double()
     equal = _within(one) <= ROUNDING * targets
     chance = None if equal else chance_correlation(said, one.places, one.rows)
+    between = between_positions(one)
     return {
         "error": error(sample),
-        "spread": (spread(one) / targets) ** 2,
+        "spread": between.value / targets**2,
+        "spread_limit": between.limit / targets**2,
         "identical": equal,
         "correlation": None if equal else correlation(said, one.places),
         "correlation_chance": chance,
@@ -117,15 +119,25 @@ def error(sample: Sample) -> float:
     )
 
 
-def spread(sample: Sample) -> float:
-    """Root mean square difference of predictions from their mean over places.
+@dataclass(frozen=True)
+class Excess:
+    """A variance beyond that of noise."""
 
-    Where every row hides the same tokens and answers differ, that is noise: places are then compared by their means
-    over rows, less what those owe to noise, where `beyond_noise`.
+    value: float
+    """0 where it does not exceed the limit"""
+    limit: float
+    """The smallest that would have been detected; 0 where there is no noise"""
+
+
+def between_positions(sample: Sample) -> Excess:
+    """Variance of predictions between positions.
+
+    Where every row masks the same tokens and predictions differ between rows, that is noise: positions are then
+    compared by their means over rows, less the noise that those contain.
     """
     if len(sample.prediction) > 1 and bool((sample.hidden == sample.hidden[:1]).all()):
-        return _spread_of_means(sample)
-    return _within(sample)
+        return _between_means(sample)
+    return Excess(_within(sample) ** 2, 0.0)
 
 
 def _within(sample: Sample) -> float:
@@ -139,29 +151,31 @@ def _within(sample: Sample) -> float:
     return float((apart / (weights.sum() * said.shape[-1])).sqrt())
 
 
-def _spread_of_means(sample: Sample) -> float:
+def _between_means(sample: Sample) -> Excess:
     places = sample.hidden[0].nonzero().flatten()
     said = sample.prediction[:, places].double()
-    noise = said.var(0).mean(-1) / len(said)  # of every place's mean
-    means, apart = said.mean(0), torch.zeros(len(places), dtype=torch.float64)
+    apart = torch.zeros_like(said)
     for first in range(sample.stride):
         alike = places % sample.stride == first
-        if alike.sum() > 1:
-            apart[alike] = (means[alike] - means[alike].mean(0)).pow(2).mean(-1) * alike.sum() / (alike.sum() - 1)
-    return beyond_noise(apart, noise) ** 0.5
+        count = int(alike.sum())
+        if count > 1:
+            # Noise that a row shares cancels between positions and must not be subtracted: rows are centred.
+            centred = said[:, alike] - said[:, alike].mean(1, keepdim=True)
+            apart[:, alike] = centred * (count / (count - 1)) ** 0.5
+    return beyond_noise(apart)
 
 
-def beyond_noise(size: Tensor, noise: Tensor) -> float:
-    """The mean size less the mean noise, if that is more than four of its standard errors; else 0.
+def beyond_noise(draws: Tensor) -> Excess:
+    """Mean square of what all draws (draws, …) have in common, if it is more than four of its standard errors.
 
-    Four, since a model is looked at often enough for two to come by chance. The error is estimated from the values
-    themselves, and is no larger than what squares of normal noise could vary by: a leak that differs from place to
-    place must not pass for uncertainty.
+    Products of different draws have no noise in their mean, however the noise of one draw is correlated within it. Four
+    standard errors, since a model is measured often enough for two to come by chance.
     """
-    excess = size - noise
-    found = float(excess.mean())
-    error = min(float(excess.std()), 2**0.5 * float(noise.mean())) / len(excess) ** 0.5
-    return found if found > 4 * error else 0.0
+    flat = draws.flatten(1)
+    products = flat @ flat.T / flat.shape[1]
+    pairs = products[torch.ones_like(products, dtype=torch.bool).triu(1)]
+    value, limit = float(pairs.mean()), 4 * float(pairs.std()) / len(pairs) ** 0.5
+    return Excess(value if value > limit else 0.0, limit)
 
 
 def correlation(values: Tensor, places: Tensor) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,7 +96,7 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> Probe | None:
     other = shuffled(start, rows, SHUFFLES)
     null = torch.stack([column for t in other.unbind(1) for column in shapes(t, length).values()], 1)
     control = torch.stack([_relabelled(start, seed) for seed in range(5)], 1)
-    guessed, wanted = _cross_validated(features, torch.cat([true, null, control], 1), folds)
+    guessed, wanted = _cross_validated(features, torch.cat([true, null, control], 1), folds, _full_map)
     r2 = 1 - (guessed - wanted).pow(2).sum(0) / (wanted - wanted.mean(0)).pow(2).sum(0)
     names = list(shapes(start, length))
     found, chance = r2[: len(names)], r2[len(names) : -5].view(SHUFFLES, len(names)).max(1).values
@@ -111,15 +112,21 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> Probe | None:
 
 
 def fitted_error(sample: Sample) -> float:
-    """The error of the best linear map from prediction to target, over that of always saying the mean."""
+    """Normalized error of a linear map from prediction to target, cross-validated over rows.
+
+    The better of two: one factor for all dimensions, which a few rows suffice to estimate, and a full linear map.
+    """
     chosen = slice(0, _enough(sample))
     hidden = sample.hidden[chosen]
     said, truth = (t[chosen][hidden].double() for t in (sample.prediction, sample.target))
     if not (said - said.mean(0)).abs().max() > 0:
         return 1.0
     rows = torch.arange(len(hidden))[:, None].expand_as(hidden)[hidden]
-    guessed, wanted = _cross_validated(said, truth, rows % FOLDS)
-    return float((guessed - wanted).pow(2).sum() / (wanted - wanted.mean(0)).pow(2).sum())
+    errors = []
+    for solve in (_one_factor, _full_map):
+        guessed, wanted = _cross_validated(said, truth, rows % FOLDS, solve)
+        errors.append(float((guessed - wanted).pow(2).sum() / (wanted - wanted.mean(0)).pow(2).sum()))
+    return min(errors)
 
 
 def _enough(sample: Sample) -> int:
@@ -133,14 +140,26 @@ def _relabelled(places: Tensor, seed: int) -> Tensor:
     return labels[places.long()]
 
 
-def _cross_validated(features: Tensor, targets: Tensor, folds: Tensor) -> tuple[Tensor, Tensor]:
+def _cross_validated(
+    features: Tensor, targets: Tensor, folds: Tensor, solve: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
     guessed = torch.empty_like(targets)
     for fold in folds.unique():
         test, train = folds == fold, folds != fold
-        mean, scale = features[train].mean(0), features[train].std(0).clamp(min=1e-12)
-        x, y = (features - mean) / scale, targets[train] - targets[train].mean(0)
-        guessed[test] = targets[train].mean(0) + x[test] @ _ridge(x[train], y)
+        mean = features[train].mean(0)
+        x, y = features - mean, targets[train] - targets[train].mean(0)
+        guessed[test] = targets[train].mean(0) + x[test] @ solve(x[train], y)
     return guessed, targets
+
+
+def _one_factor(x: Tensor, y: Tensor) -> Tensor:
+    factor = (x * y).sum() / x.pow(2).sum().clamp(min=1e-300)
+    return factor * torch.eye(x.shape[1], dtype=x.dtype)
+
+
+def _full_map(x: Tensor, y: Tensor) -> Tensor:
+    scale = x.std(0).clamp(min=1e-12)
+    return _ridge(x / scale, y) / scale[:, None]
 
 
 def _ridge(x: Tensor, y: Tensor) -> Tensor:

@@ -27,6 +27,11 @@ from whence.runs.spec import Job, RunSpec, Training
 from whence.runs.streams import Streams, generator
 from whence.spec import Spec
 
+REPLACED = {
+    "zeros": "Masked tokens are set to 0.",
+    "noise": "Masked tokens are replaced by noise, drawn at every forward pass.",
+    "learned": "Masked tokens are replaced by one learned vector.",
+}
 FITTED = 1024
 """Training examples from each half of the recordings that a cure may look at before training."""
 
@@ -184,6 +189,7 @@ class LeakJob(Job):
             masked="shown",
             stride=self.stride,
             pattern=self.run.masking.pattern,
+            masking=REPLACED[self.run.model.replacement],
         )
 
     def sample(self, streams: Streams, ratio: float, split: Split = "test") -> Sample:

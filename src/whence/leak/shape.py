@@ -7,7 +7,7 @@ from typing import Annotated, Self
 import pydantic
 from pydantic import ConfigDict, Field
 
-from whence.leak.verdict import Outcome
+from whence.leak.verdict import Leak, Outcome
 from whence.spec import Spec
 
 Share = Annotated[str, Field(pattern=r"^\d*\.?\d+(e-\d+)?$")]
@@ -30,11 +30,14 @@ class Probe(Shape):
 
 class Shift(Shape):
     of_prediction: float
+    limit: float
+    placements: dict[str, float]
 
 
 class Exchange(Shape):
     changed: float | None
     error: float | None
+    replaced: float | None
 
 
 class Measures(Shape):
@@ -47,6 +50,7 @@ class Measures(Shape):
     similarity: float | None
     similarity_centred: float | None
     spread: float
+    spread_limit: float
     probe: Probe | None
     pattern_r2: float | None
     shift: Shift
@@ -95,7 +99,8 @@ class Pictures(Shape):
 
 class Judgement(Shape):
     outcome: Outcome
-    dead: bool
+    leak: Leak
+    position_only: bool
     sentences: list[str]
     entry: str | None
     entrances: list[str]

@@ -39,8 +39,12 @@ class Subject:
     pattern: Pattern = "random"
     fitted: bool = False
     """The model was never asked to say the target: its error is that of the best linear map from what it says"""
-    untrained: Callable[[], Subject | None] | None = None
-    """The same before training; none where there is no such model"""
+    untrained: Callable[[int], Subject | None] | None = None
+    """seed → the same architecture before training; None where no such model can be made"""
+    masking: str = ""
+    """What masked tokens are replaced by, as a sentence"""
+    limits: tuple[str, ...] = ()
+    """Where less than was requested is audited, as sentences"""
     current: dict[str, Tensor] = field(default_factory=dict)
     """While the model runs, under "hidden": what is hidden from it"""
 
@@ -62,12 +66,12 @@ class Subject:
         hidden[:, inner.start : inner.stop] = draw(generator, len(hidden), len(inner), ratio, self.pattern)
         return hidden
 
-    def said(self, content: Tensor, hidden: Tensor) -> Tensor:
+    def said(self, content: Tensor, hidden: Tensor, batch: int = BATCH) -> Tensor:
         """Predictions, a few rows at a time."""
         self.model.eval()
         with torch.no_grad():
             parts = []
-            for some, gone in zip(content.split(BATCH), hidden.split(BATCH), strict=True):
+            for some, gone in zip(content.split(batch), hidden.split(batch), strict=True):
                 self.current["hidden"] = gone
                 part = self.predict(some, gone)
                 check_aligned(part, gone)
@@ -91,7 +95,7 @@ class Subject:
         return {layer: states.float().cpu() for layer, states in found.items()}
 
     def noisy(self) -> bool:
-        """Does it answer the same question differently?"""
+        """Whether two forward passes on the same input differ."""
         hidden = self.hide(0.5)[:1]
         return not torch.equal(self.said(self.content[:1], hidden), self.said(self.content[:1], hidden))
 

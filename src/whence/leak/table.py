@@ -10,7 +10,7 @@ from typing import Any
 from whence import stats
 from whence.leak import RATIOS
 from whence.leak.run import Run
-from whence.leak.verdict import DEAD, judged, leaks
+from whence.leak.verdict import DEAD, LEAKS, Leak, judged, leaks
 from whence.leak.words import number, percent, share
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
@@ -64,12 +64,12 @@ class Row:
         return min(self.mean(ratio, "error") or 0.0 for ratio in SHOWN) >= DEAD
 
     @property
-    def worst(self) -> str:
-        return max(self.outcomes, key=("clean", "traces", "leaky").index)
+    def worst(self) -> Leak:
+        return max(self.outcomes, key=LEAKS.index)
 
     @property
-    def outcomes(self) -> list[str]:
-        """Leaky, traces or clean, per seed."""
+    def outcomes(self) -> list[Leak]:
+        """Per seed."""
         return [leaks(metrics) for metrics in self.metrics.values()]
 
     @property
@@ -213,6 +213,9 @@ class Table:
             apart = f"with everything hidden, predictions differ by {share(spread)} of the targets' variance"
             return f"{apart}; moving everything {changes}"
         left = f"moving everything still {changes}"
+        if row.worst == "undecided":
+            limit = max(row.inside(ratio, "shift", "limit") for ratio in SHOWN if ratio != "1")
+            return f"nothing is decided: noise hides changes below {share(limit)} of the predictions' variance"
         if row.worst == "traces":
             return f"leaves traces; {left}"
         before = reference.inside("1", "spread")

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ def share(value: float) -> str:
     """Of a variance."""
     if value >= 0.001:
         return f"{100 * value:.1f} %"
-    return f"{value:.0e}" if value > 0 else "nothing"
+    return f"{100 * value:.2g} %" if value >= 1e-6 else f"{value:.0e}" if value > 0 else "0 %"
 
 
 def percent(ratio: str | float) -> str:
-    """Of tokens hidden."""
     return f"{100 * float(ratio):g} %"
+
+
+def at_ratio(ratio: str | float) -> str:
+    return f"at mask ratio {float(ratio):g}"

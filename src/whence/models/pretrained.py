@@ -39,19 +39,39 @@ def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, A
     head: with what says the next token. also: what else a caller allows in place of a name, for the error.
     """
     tokenizer = tokenizer_of(name, also=also)
+    return model_of(name, head=head, also=also), tokenizer
+
+
+def model_of(name: str, *, head: bool = False, also: str = "") -> Any:
+    """Without the tokenizer."""
     with _loading(name, also) as (transformers, folder, files):
         kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
         safe = (
             {} if "gguf_file" in files else {"use_safetensors": True}
         )  # other formats can run code when they are read
-        model = kind.from_pretrained(folder, dtype=torch.float32, **files, **safe)
-    return model.eval(), tokenizer
+        return kind.from_pretrained(folder, dtype=torch.float32, **files, **safe).eval()
 
 
-def tokenizer_of(name: str, *, also: str = "") -> Any:
-    """Without the model."""
+def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
+    """Without the model. instead: what a user may do who has no tokenizer, for the error."""
     with _loading(name, also) as (transformers, folder, files):
-        return transformers.AutoTokenizer.from_pretrained(folder, **files)
+        tokenizer = None
+        if files.get("gguf_file") or any(map(_of_a_tokenizer, os.listdir(folder))):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **files)
+    # Where files are missing, transformers 5 silently makes a tokenizer of special tokens: all text becomes one id.
+    if tokenizer is None or set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise UserError(
+            f"--model {name}: no tokenizer files found, so text cannot be encoded. Add the tokenizer to the directory"
+            f"{instead}.",
+            field="model",
+        )
+    return tokenizer
+
+
+def _of_a_tokenizer(file: str) -> bool:
+    return file.startswith(("tokenizer", "vocab", "merges", "spiece", "tekken")) or file.endswith(
+        (".model", ".tiktoken")
+    )
 
 
 @contextmanager
@@ -91,7 +111,10 @@ def _place(name: str, also: str) -> tuple[Path, str | None]:
 
 def longest(model: Any) -> int | None:
     """Tokens that a model can take; None: any number."""
-    return getattr(model.config, "max_position_embeddings", None)
+    most = getattr(model.config, "max_position_embeddings", None)
+    table = next((m for n, m in model.named_modules() if n.endswith("position_embeddings")), None)
+    padding = getattr(table, "padding_idx", None)  # RoBERTa's positions begin behind it
+    return most if most is None or padding is None else most - padding - 1
 
 
 def ends_of(tokenizer: Any) -> tuple[list[int], list[int]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 
-UNSURE = ("at chance", "not learned", "exploratory", "seeds disagree", "traces")
-UNSURE += ("dead", "reconstructs nothing", "not run", "interrupted", "stopped")
+UNSURE = ("at chance", "not learned", "undecided", "exploratory", "seeds disagree", "traces")
+UNSURE += ("dead", "reconstructs nothing", "no different from untrained", "not run", "interrupted", "stopped")
 KINDS = {
     "good": ("solved", "finished", "clean"),
-    "bad": ("failed", "damaged", "corrupt", "refused", "leaky"),
+    "bad": ("failed", "damaged", "corrupt", "refused", "leaky", "position only"),
     "unsure": UNSURE,
 }
 

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from whence.leak.auditing import Audit
 from whence.leak.table import COLUMNS, LEGEND, SHOWN, Row, Table, at
+from whence.leak.verdict import OUTCOMES_WITHOUT_EVIDENCE
 from whence.leak.words import number
 from whence.report.badges import badge
 from whence.report.figures import COLOURS, DASHES, figure_of
@@ -17,7 +18,7 @@ from whence.report.shell import plot, regenerate, shell
 from whence.report.shell import write as write_page
 
 __all__ = ["audit_page", "cure_page", "write_page"]
-DOUBTFUL = ("dead", "reconstructs nothing")
+DOUBTFUL = ("dead", *OUTCOMES_WITHOUT_EVIDENCE)
 
 
 def audit_page(audit: Audit, again: str) -> bytes:
@@ -30,12 +31,12 @@ def audit_page(audit: Audit, again: str) -> bytes:
         _listed([*audit.verdict.sentences, *audit.facts]),
     ]
     figures = {"Layer by layer": layer_profile(audit), "Predictions by position": predictions_by_position(audit)}
-    figures["How alike predictions are, position by position"] = similarity_map(audit)
+    figures["Similarity of mean predictions between positions"] = similarity_map(audit)
     drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
     for place, (name, figure) in enumerate(drawn):
         parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{place}', place == 0)}")
         if place == 0 and audit.sources:
-            parts += ["<h2>Where position may come in</h2>", sources_table(audit)]
+            parts += ["<h2>Pathways</h2>", sources_table(audit)]
     parts += ["<h2>Measures</h2>", measures_table(audit)]
     return shell(title, [*parts, *regenerate(again, {k: v for k, v in audit.to_json().items() if k != "pictures"})])
 
@@ -45,7 +46,7 @@ def _listed(lines: Sequence[str]) -> str:
 
 
 def badges(notes: Sequence[str]) -> str:
-    """A verdict, word by word. What a model that predicts nothing scores is in doubt, however good it looks."""
+    """The words of a verdict. Those on a model that reconstructs nothing are shown as uncertain."""
     kind = "unsure" if set(notes) & set(DOUBTFUL) else None
     return " ".join(badge(note, kind) for note in notes)
 
@@ -63,40 +64,43 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], label: str) ->
 
 
 MEASURES: list[tuple[str, tuple[str, ...]]] = [
-    ("reconstruction error, over that of saying the mean", ("error",)),
+    ("normalized error (1 = predicting the mean)", ("error",)),
     ("position correlation, mean |r|", ("correlation",)),
     ("… by chance", ("correlation_chance",)),
     ("… of the targets", ("correlation_target",)),
     ("η², share of variance by position", ("eta2",)),
     ("… of the targets", ("eta2_target",)),
     ("pairwise similarity", ("similarity",)),
-    ("… centred", ("similarity_centred",)),
-    ("variance between predictions, over the targets'", ("spread",)),
+    ("… centered", ("similarity_centred",)),
+    ("variance between positions, over the target variance", ("spread",)),
+    ("… detection limit", ("spread_limit",)),
     ("probe: R² of position", ("probe", "r2")),
     ("… mean error in positions", ("probe", "mae")),
     ("… best shape, R²", ("probe", "best")),
     ("… relabelled positions, R²", ("probe", "control")),
     ("… p by shuffling", ("probe", "p")),
     ("mask pattern alone, R²", ("pattern_r2",)),
-    ("moved: share of the predictions' variance", ("shift", "of_prediction")),
-    ("content exchanged: change of predictions", ("content", "changed")),
+    ("shift sensitivity, share of the prediction variance", ("shift", "of_prediction")),
+    ("… detection limit", ("shift", "limit")),
+    ("content permuted: change over prediction variance", ("content", "changed")),
     ("… factor of the error", ("content", "error")),
+    ("content replaced: change over prediction variance", ("content", "replaced")),
     ("gradient share of position", ("gradient",)),
 ]
 
 
 def measures_table(audit: Audit) -> str:
-    columns = ["share hidden"]
+    columns = ["mask ratio"]
     sources: list[Mapping[str, Any]] = []
     for ratio, found in audit.ratios.items():
-        columns.append(f"{100 * float(ratio):g} %")
+        columns.append(f"{float(ratio):g}")
         sources.append(found)
         if ratio in audit.untrained:
             columns.append("untrained")
             sources.append(audit.untrained[ratio])
     rows = [[name, *(number(at(found, path)) for found in sources)] for name, path in MEASURES]
     thresholds = "; ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items())
-    note = f"Thresholds of the verdict: {thresholds}. What each measure is: docs/leak.md."
+    note = f"Thresholds of the verdict: {thresholds}. The measures are defined in docs/leak.md."
     return f"{_table(columns, rows, 'measures')}<p class=note>{html.escape(note)}</p>"
 
 
@@ -105,20 +109,20 @@ def sources_table(audit: Audit) -> str:
         [s["name"], s["where"], s["note"], *(number(s[key]) for key in ("with_all", "without", "alone"))]
         for s in audit.sources
     ]
-    note = "<p class=note>Share of the predictions' variance that changes when everything is moved.</p>"
-    columns = ["entrance", "where", "", "with all open", "without it", "it alone"]
-    return note + _table(columns, rows, "where position may come in")
+    note = "<p class=note>Shift sensitivity, mean over mask ratios below 1, at the same placements in every column.</p>"
+    columns = ["pathway", "where", "", "with all", "without it", "it alone"]
+    return note + _table(columns, rows, "pathways")
 
 
 def layer_profile(audit: Audit) -> go.Figure | None:
-    """What moving changes, and what a probe reads off, after every layer."""
+    """Shift sensitivity and probe R² after every layer."""
     if not audit.profile:
         return None
     ratio = next(iter(audit.profile.values())).get("ratio", 0)
-    figure = figure_of("after", f"at hidden tokens, {100 * ratio:g} % hidden")
+    figure = figure_of("layer", f"at masked tokens, mask ratio {ratio:g}")
     layers = list(audit.profile)
     lines = (("trained", "model"), ("untrained", "untrained"))
-    for place, (measure, label) in enumerate((("moved", "moved (share of variance)"), ("best", "probe (R²)"))):
+    for place, (measure, label) in enumerate((("moved", "shift sensitivity"), ("best", "probe (R²)"))):
         for dash, (who, name) in enumerate(lines):
             values = [(audit.profile[layer].get(who) or {}).get(measure) for layer in layers]
             if any(value is not None for value in values):
@@ -141,7 +145,7 @@ def layer_profile(audit: Audit) -> go.Figure | None:
 
 def predictions_by_position(audit: Audit) -> go.Figure:
     ratio = list(audit.ratios)[-1]
-    figure = figure_of("position", f"mean prediction, {100 * float(ratio):g} % hidden")
+    figure = figure_of("position", f"mean prediction, mask ratio {float(ratio):g}")
     pictures = audit.pictures
     for place, (dimension, values) in enumerate(zip(pictures["dimensions"], pictures["prediction"], strict=True)):
         line = {"color": COLOURS[place % len(COLOURS)]}

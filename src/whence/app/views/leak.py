@@ -71,7 +71,7 @@ def _results(spec: LeakSpec, runs: list[Run], store: Store) -> None:
 
 def _models(table: Table, runs: list[Run]) -> None:
     """From a line of the table to a closer look at what it says."""
-    st.caption("Layer by layer, and where position comes in: the first seed of each cure, as a new audit.")
+    st.caption("Layer profile and pathways: the first seed of each cure, as a new audit.")
     for row in table.rows:
         run = next((run for run in runs if run.cure == row.cure and run.seed in row.metrics), None)
         if run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +11,8 @@ from torch import Tensor, nn
 
 from whence.errors import UserError
 from whence.leak.subject import Subject
-from whence.models.init import initialise
+from whence.leak.untrained import reinitialized
 from whence.models.taps import first_tensor, taps
-from whence.runs.streams import ambient_kept
 
 
 def subject_of(
@@ -40,7 +38,11 @@ def subject_of(
         raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).", field="content")
     ids = not content.is_floating_point()
     if ids and mask is None:
-        raise UserError("mask: token ids need the id that stands for a hidden one: mask=103.", field="mask")
+        raise UserError(
+            "mask: audit() requires the id of the mask token for token inputs, e.g. "
+            "audit(model, ids, mask=tokenizer.mask_token_id).",
+            field="mask",
+        )
     told = _takes_two(model)
 
     def arguments(some: Tensor, hidden: Tensor) -> tuple[Any, ...]:
@@ -56,7 +58,7 @@ def subject_of(
     def predict_with(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         return lambda some, hidden: (prediction or _of)(module(*arguments(some, hidden)))
 
-    def build(module: nn.Module, untrained: Callable[[], Subject | None] | None) -> Subject:
+    def build(module: nn.Module, untrained: Callable[[int], Subject | None] | None) -> Subject:
         predict = predict_with(module)
 
         def itself(some: Tensor) -> Tensor:
@@ -72,13 +74,20 @@ def subject_of(
             fitted=ids and target is None,
             ends=ends,
             untrained=untrained,
+            masking=_described(mask),
         )
 
-    def before() -> Subject | None:
-        twin = _untrained(model)
+    def before(seed: int) -> Subject | None:
+        twin = reinitialized(model, seed)
         return None if twin is None else build(twin, None)
 
     return build(model, before)
+
+
+def _described(mask: Callable[[Tensor, Tensor], Any] | int | None) -> str:
+    if callable(mask):
+        return "Masked tokens are replaced by the function that was passed as mask."
+    return "Masked tokens are set to 0." if mask is None else f"Masked tokens are replaced by the token id {mask}."
 
 
 def _takes_two(model: nn.Module) -> bool:
@@ -113,23 +122,3 @@ def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], cont
             module.training = flag
     shapes = {name: states.shape for name, states in seen.hidden.items() if isinstance(states, Tensor)}
     return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])
-
-
-def _untrained(model: nn.Module) -> nn.Module | None:
-    """A copy, every part of which that can be is started anew; weights that nothing restarts change places.
-
-    None where that changes nothing: there is no such model.
-    """
-    twin = copy.deepcopy(model)
-    initialise(twin, 0)
-    with ambient_kept(), torch.no_grad():
-        torch.manual_seed(0)
-        for module in twin.modules():
-            restart = getattr(module, "_reset_parameters", None)  # as nn.MultiheadAttention and nn.Transformer call it
-            if callable(restart):
-                restart()
-        for before, after in zip(model.parameters(), twin.parameters(), strict=True):
-            if torch.equal(before, after):
-                after.copy_(after.flatten()[torch.randperm(after.numel())].view_as(after))
-    same = all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
-    return None if same else twin

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.errors import UserError
-from whence.leak.adapters.mean_token import with_mean_token
+from whence.leak.adapters.mean_token import MEAN_TOKEN, with_mean_token
 from whence.leak.subject import Subject
 from whence.models.init import initialise
 from whence.models.taps import blocks
@@ -18,10 +18,11 @@ from whence.runs.streams import Streams
 ROWS = 64
 
 
-def sequence_subject(run: RunSpec, folder: RunFolder | None, rows: int = ROWS) -> Subject:
-    """What it says of tokens it is not shown, beside what it says when it sees them.
+def sequence_subject(run: RunSpec, folder: RunFolder | None, rows: int = ROWS, seed: int | None = None) -> Subject:
+    """Predictions at masked tokens; the target are those of the same model when nothing is masked.
 
-    Known by what it offers, not by its class: instruments do not know each other.
+    Without a folder, the model is initialized with `seed`. The run is known by what it offers, not by its class:
+    instruments do not know each other.
     """
     if run.model.attention == "prefix":  # type: ignore[attr-defined]
         raise UserError(
@@ -31,7 +32,7 @@ def sequence_subject(run: RunSpec, folder: RunFolder | None, rows: int = ROWS) -
     batch = task.sample(torch.Generator().manual_seed(0), rows, length)
     model: nn.Module = run.build_model("cpu")  # type: ignore[attr-defined]
     if folder is None:
-        initialise(model, Streams.of(run.seed).init)
+        initialise(model, Streams.of(run.seed if seed is None else seed).init)
     else:
         model.load_state_dict(weights_of(folder))
 
@@ -46,5 +47,6 @@ def sequence_subject(run: RunSpec, folder: RunFolder | None, rows: int = ROWS) -
         call,
         fitted=True,
         layers=tuple(blocks(model))[-len(model.blocks) :],  # type: ignore[arg-type]
-        untrained=(lambda: sequence_subject(run, None, rows)) if folder is not None else None,
+        untrained=(lambda seed: sequence_subject(run, None, rows, seed)) if folder is not None else None,
+        masking=MEAN_TOKEN,
     )

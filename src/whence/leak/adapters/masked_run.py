@@ -13,11 +13,11 @@ from whence.runs.store import RunFolder
 from whence.runs.streams import Streams
 
 
-def masked_subject(run: Run, folder: RunFolder | None = None) -> Subject:
-    """With the weights of a stored run, or as it starts."""
+def masked_subject(run: Run, folder: RunFolder | None = None, seed: int | None = None) -> Subject:
+    """With the weights of a stored run, or untrained, initialized with `seed`."""
     job = run.job()
-    job.setup(Streams.of(run.seed), torch.device("cpu"))
+    job.setup(Streams.of(run.seed if seed is None else seed), torch.device("cpu"))
     if folder is None:
         return job.subject()
     job.model.load_state_dict(weights_of(folder))
-    return replace(job.subject(), untrained=lambda: masked_subject(run))
+    return replace(job.subject(), untrained=lambda seed: masked_subject(run, seed=seed))

@@ -1,4 +1,4 @@
-"""Hiding in models that have no mask token: a hidden token is embedded as the mean of all tokens."""
+"""Masking in models without a mask token: the embedding of a masked token is the mean of all token embeddings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from whence.leak.sources.base import hooked
 
+MEAN_TOKEN = "Masked tokens are replaced by the mean of all token embeddings: the model has no mask token."
+
 
 def with_mean_token(embedding: nn.Embedding, call: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """`call(ids)` while the embedding says nothing about hidden tokens."""
+    """`call(ids)` with the embeddings of masked tokens replaced."""
 
     def predict(ids: Tensor, hidden: Tensor) -> Tensor:
         def blank(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:

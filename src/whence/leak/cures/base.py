@@ -55,7 +55,9 @@ class Cure(Variant, nn.Module):
         return prediction
 
     def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
-        """vector: (rows, tokens, d_model) of one axis, "time" or "channel"."""
+        """vector: (rows, tokens, d_model) of one axis, "time" or "channel". A mitigation changes "time" alone: without
+        its channel, a masked token could not be predicted.
+        """
         return vector
 
     def order(self, x: Tensor) -> Tensor | None:

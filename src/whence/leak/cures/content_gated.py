@@ -58,7 +58,7 @@ class ContentGated(Cure):
             )
 
     def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
-        return torch.zeros_like(vector) if axis == "time" else vector.masked_fill(hidden[..., None], 0)
+        return torch.zeros_like(vector) if axis == "time" else vector
 
     def embed(self, x: Tensor, visible: Tensor) -> Tensor:
         before, after = (distance.clamp(max=self.reach) for distance in distances(visible))

@@ -8,10 +8,10 @@ from whence.leak.cures.base import Cure
 
 
 class ZeroMaskedPositions(Cure):
-    """Hidden tokens get no additive encoding."""
+    """Masked tokens get no additive encoding of time. Which channel they belong to is part of the question."""
 
-    stops = "additive encodings at hidden tokens"
+    stops = "additive encodings of time at masked tokens"
     leaves = "the order in which a mixer reads: state, convolution edge, causal order; rotations and biases"
 
     def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
-        return vector.masked_fill(hidden[..., None], 0)
+        return vector.masked_fill(hidden[..., None], 0) if axis == "time" else vector

@@ -32,7 +32,7 @@ class AdditiveEncoding(Source):
                     "learned absolute positions",
                     name,
                     lambda table=table: hooked([table], _same_everywhere),
-                    note=f"norm at hidden tokens {norm:.2g}",
+                    note=f"norm at masked tokens {norm:.2g}",
                 )
             )
         return found

@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 from whence.leak.sources.base import Entrance, Source
 from whence.leak.subject import Subject
 
+CAUSAL_ORDER = "causal order"
+
 
 class CausalOrder(Source):
     """Causal order: how much a token sees tells where it is. Found and lifted where attention is computed."""
@@ -21,7 +23,7 @@ class CausalOrder(Source):
         with _Order(lift=False) as order:
             subject.with_rows(1).said(subject.content[:1], hidden[:1])
         where = f"{order.calls} attention layer{'s' if order.calls > 1 else ''}"
-        return [Entrance("causal order", where, lambda: _Order(lift=True))] if order.calls else []
+        return [Entrance(CAUSAL_ORDER, where, lambda: _Order(lift=True))] if order.calls else []
 
 
 def _parameters(kind: Any, **defaults: Any) -> list[inspect.Parameter]:

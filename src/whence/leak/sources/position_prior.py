@@ -19,7 +19,7 @@ class OpenPrior(Source):
         priors = priors_of(subject.model)
         if not priors:
             return []
-        return [Entrance("position prior, in the open", next(iter(priors)), lambda: without(priors))]
+        return [Entrance("position prior (explicit)", next(iter(priors)), lambda: without(priors))]
 
 
 def priors_of(model: nn.Module) -> dict[str, nn.Module]:
