@@ -14,9 +14,9 @@ class Copy(Prompted):
     fed:    inputs  C A B | C A        blank:  inputs  C A B | _ _
             targets . . . C A B                targets . . . C A B
 
-    With answers fed, content goes some way: look the previous letter up in the question and say what followed. Letters
-    are few, so that it stands there several times over: that is in the floors. Two letters of context find the place
-    four times in five, longer ones nearly always: copying with answers fed does not need position, with blanks it does.
+    With answers fed, content is one way to solve the task: find the last few answers in the question and name the
+    letter that followed them. A suffix of three letters is right in 95 to 99 % of cases, so copying with answers fed does
+    not need position. With blanks it does. What the previous letter alone tells is a shortcut.
     """
 
     examples = (

@@ -18,9 +18,10 @@ class ModularArithmetic(Task):
 
     The length is the number of operands, with a sign after each. Which sign belongs to which operand decides, so counts
     of either say little. Working strictly from left to right, or adding up without regard to the signs, is right for
-    short expressions only: it is in the floors.
+    short expressions only: these are shortcuts.
     """
 
+    skill = "Evaluate an expression: every operand with its own operator, products first."
     per = "sequence"
     shortest = 2
     train_length = 16
