@@ -53,6 +53,10 @@ class Task(Variant, abc.ABC):
     per: Per = "token"
     """An answer for every token, one for the sequence, or places in it (as many as `outputs`)."""
     goal: ClassVar[Literal["classification", "regression"]] = "classification"
+    ranked: ClassVar[bool] = True
+    """Whether results on this task may rank models. False if a predictor without the skill is known to solve it."""
+    version: ClassVar[int] = 1
+    """Version of the generator. Raise it when the data that a seed gives change."""
     dense: ClassVar[bool] = False
     """Every beginning of a sequence is a problem of its own: training at full length covers the shorter ones, and
     beyond training only the later positions count."""

@@ -1,7 +1,8 @@
-"""Find a pattern wherever it stands."""
+"""Detect or locate a pattern of three adjacent symbols at any position."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Literal
 
 import torch
@@ -10,103 +11,158 @@ from torch import Tensor
 
 from whence.tasks.base import Answer, Batch, Per, Task, line
 
+Triple = tuple[int, int, int]
+
+PATTERN: Triple = (0, 1, 2)
+DENSITY = 0.75
+"""Probability that a background token is a symbol of the pattern."""
+
+
+def _detection_groups() -> list[tuple[list[Triple], list[Triple]]]:
+    """Return the variants of the six groups as pairs (negative, positive).
+
+    A variant picks a pivot slot and a wrong symbol for it. The other two slots hold an ordered pair of different
+    symbols. Three of the six pairs have the cyclic order of the pattern. The label is positive if these three meet the
+    right pivot symbol and the three reversed pairs meet the wrong one, and negative if it is the other way around.
+    """
+    variants: list[tuple[list[Triple], list[Triple]]] = []
+    for pivot in PATTERN:
+        a, b = (symbol for symbol in PATTERN if symbol != pivot)
+        cyclic = [(a, b), (b, pivot), (pivot, a)]
+        reverse = [(right, left) for left, right in cyclic]
+        for wrong in PATTERN:
+            if wrong != pivot:
+                positive = [_triple(pivot, pivot, pair) for pair in cyclic]
+                positive += [_triple(pivot, wrong, pair) for pair in reverse]
+                negative = [_triple(pivot, pivot, pair) for pair in reverse]
+                negative += [_triple(pivot, wrong, pair) for pair in cyclic]
+                variants.append((negative, positive))
+    return variants
+
+
+def _triple(slot: int, symbol: int, pair: tuple[int, int]) -> Triple:
+    """Return the triple with `symbol` in `slot` and `pair` in the other two slots."""
+    left, right = pair
+    return ((symbol, left, right), (left, symbol, right), (left, right, symbol))[slot]
+
+
+def _location_groups() -> list[list[Triple]]:
+    """Return the variants of the seven groups: the pattern, three with two right slots, three with one."""
+    pairs = ((1, 2), (0, 2), (0, 1))
+    variants: list[list[Triple]] = []
+    for shifts in itertools.product((1, 2), repeat=3):
+        near = [_triple(slot, (slot + shifts[slot]) % 3, pairs[slot]) for slot in PATTERN]
+        swapped = [_triple(slot, slot, (right, left)) for slot, (left, right) in enumerate(pairs)]
+        variants.append([PATTERN, *near, *swapped])
+    return variants
+
+
+DETECTION = torch.tensor(_detection_groups())
+"""(variant, label, group, slot)."""
+LOCATION = torch.tensor(_location_groups())
+"""(variant, group, slot). The first group is the pattern."""
+
 
 class ShiftInvariantPattern(Task):
-    """Do the pattern's symbols stand side by side, in order, anywhere? Or (ask=location): where does it end?
+    """Detect the symbols A, B, C in adjacent positions and in this order, or (ask=location) find where they start.
 
-    pattern A B C:  X A B C Y C Z B A → 1 (location: 3)        X A Y B C X C B A → 0
+    X Y A B C Z → 1 (location: 2)        X A B Y C A Z B C → 0
 
-    Every sequence holds the pattern's symbols twice: once side by side, once with gaps. One of the two groups is in
-    order, the other backwards. The answer is whether it is the dense group that is in order. So the symbols, who stands
-    beside whom, and how often A stands somewhere before B are alike under both answers: only order and adjacency
-    together tell. (Who sees them in one pair of neighbours alone is right four times in five.)
+    The symbols of the pattern occur many times in every sequence. Only the ordered triple A B C separates the labels.
 
-    Location is asked of sequences that hold the pattern, a dense group backwards, and one in order with gaps.
+    **Detection.** Each sequence contains six groups of three adjacent symbols, all from the pattern. A positive
+    sequence has, for example, the groups ABC BCC CAC BAA CBA ACA, a negative one ABA BCA CAA BAC CBC ACC. The number
+    of times that a given symbol occupies a given slot is the same in both lists. So is that of a given pair of symbols
+    in a given pair of slots, and that of a given unordered triple. Counts of symbols, of pairs at any distance and of
+    unordered neighborhoods therefore have equal means under both labels. The label decides only which of two lists is
+    used; one of six such pairs of lists, the order of the groups and their spacing are drawn independently of it.
+
+    **Location.** Each sequence contains ABC, three groups with two of its symbols in the right slot (such as ABA, ACC,
+    CBC), and the three groups with one of them in the right slot (ACB, CBA, BAC). The target is the position of A in
+    ABC. A predictor that uses two of the three slots is correct at most half of the time.
+
+    A filler separates each group from the rest of the sequence. The remaining tokens are background: random symbols of
+    the pattern (75 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few tokens would remain
+    and the spacing of the groups would be nearly constant.
     """
 
+    version = 2
     per: Per = "sequence"
+    shortest = 32
+    train_length = 48
     examples = (
-        ("", [3, 0, 1, 2, 4, 2, 5, 1, 0], [1]),
-        ("", [3, 0, 4, 1, 2, 3, 2, 1, 0], [0]),
-        ("ask=location", [3, 0, 1, 2, 4, 2, 1, 0, 5, 0, 3, 1, 2], [3]),
+        ("", [3, 4, 0, 1, 2, 5], [1]),
+        ("", [3, 0, 1, 4, 2, 0, 5, 1, 2], [0]),
+        ("", [0, 2, 1, 3, 1, 2, 0, 4, 2, 1, 0], [0]),
+        ("ask=location", [3, 4, 0, 1, 2, 5], [2]),
+        ("ask=location", [0, 1, 0, 3, 0, 2, 1, 4, 0, 1, 2], [8]),
     )
 
     def __init__(
         self,
         *,
         ask: Annotated[
-            Literal["detection", "location"], Field(description="is the pattern there, or where does it end")
+            Literal["detection", "location"],
+            Field(description="detection: whether the pattern occurs; location: the position at which it starts"),
         ] = "detection",
-        pattern: Annotated[int, Field(ge=2, le=6, description="symbols in the pattern")] = 3,
-        slack: Annotated[int, Field(ge=1, description="gaps in the group that is not dense: 1 to this many")] = 2,
-        others: Annotated[int, Field(ge=1, description="symbols that fill the rest")] = 12,
+        others: Annotated[int, Field(ge=1, description="number of filler symbols")] = 12,
     ) -> None:
-        self.ask, self.pattern, self.slack, self.others = ask, pattern, slack, others
-        self.symbols = pattern + others
-        self.shortest = (2 if ask == "detection" else 3) * pattern + slack
+        self.ask, self.others = ask, others
+        self.symbols = len(PATTERN) + others
         self.per, self.outputs = ("sequence", 2) if ask == "detection" else ("place", 1)
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
-        inputs = torch.randint(self.pattern, self.symbols, (batch, length), generator=generator)
-        if self.ask == "location":
-            dense, backwards, loose = self._places(generator, batch, length, (False, False, True))
-            self._write(inputs, dense, forwards=True)
-            self._write(inputs, backwards, forwards=False)
-            self._write(inputs, loose, forwards=True)
-            ends = dense[:, -1:]
-            return Batch(inputs, line(length), ends, torch.ones_like(ends, dtype=torch.bool))
-        answer = torch.randint(2, (batch,), generator=generator)
-        dense, loose = self._places(generator, batch, length, (False, True))
-        self._write(inputs, dense, forwards=answer[:, None] == 1)
-        self._write(inputs, loose, forwards=answer[:, None] == 0)
-        return Batch(inputs, line(length), answer, torch.ones(batch, dtype=torch.bool))
+        if self.ask == "detection":
+            answers = torch.randint(2, (batch,), generator=generator)
+            groups = DETECTION[torch.randint(len(DETECTION), (batch,), generator=generator), answers]
+            inputs, _ = self._write(generator, groups, length)
+            return Batch(inputs, line(length), answers, torch.ones(batch, dtype=torch.bool))
+        groups = LOCATION[torch.randint(len(LOCATION), (batch,), generator=generator)]
+        inputs, starts = self._write(generator, groups, length)
+        return Batch(inputs, line(length), starts[:, :1], torch.ones(batch, 1, dtype=torch.bool))
 
-    def _write(self, inputs: Tensor, places: Tensor, forwards: Tensor | bool) -> None:
-        order = torch.arange(self.pattern).expand_as(places)
-        inputs.scatter_(1, places, torch.where(torch.as_tensor(forwards), order, order.flip(1)))
+    def _write(self, generator: torch.Generator, groups: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Place groups of shape (batch, number, 3) in random order and spacing. Return the inputs and their starts."""
+        batch, number, size = groups.shape
+        free = length - number * (size + 1) + 1  # tokens that are neither in a group nor the filler between two
+        chosen = torch.rand(batch, free + number, generator=generator).argsort(1)[:, :number]
+        ranked = chosen.sort(1).values + size * torch.arange(number)  # every spacing is equally likely
+        order = torch.rand(batch, number, generator=generator).argsort(1)
+        starts = torch.empty_like(ranked).scatter_(1, order, ranked)
 
-    def _places(
-        self, generator: torch.Generator, batch: int, length: int, loose: tuple[bool, ...]
-    ) -> tuple[Tensor, ...]:
-        """Places of each group, (batch, pattern), drawn without regard to the answer: apart, in any sequence."""
-        size, groups = self.pattern, len(loose)
-        gaps = torch.randint(1, self.slack + 1, (batch, groups), generator=generator) * torch.tensor(loose)
-        widths = size + gaps
-        order = torch.rand(batch, groups, generator=generator).argsort(1)
-        free = length - widths.sum(1, keepdim=True)
-        filler = (torch.rand(batch, groups, generator=generator) * (free + 1)).long().minimum(free).sort(1).values
-        ordered = widths.gather(1, order)
-        starts = torch.empty_like(widths).scatter_(1, order, filler + ordered.cumsum(1) - ordered)
-        return tuple(starts[:, i : i + 1] + self._within(generator, widths[:, i : i + 1]) for i in range(groups))
+        fillers = torch.randint(size, self.symbols, (batch, length), generator=generator)
+        background = torch.randint(size, (batch, length), generator=generator)
+        keep = torch.rand(batch, length, generator=generator) < DENSITY
+        inputs = torch.where(keep, background, fillers)
+        inputs[:, 2:] = torch.where(_pattern_starts(inputs), fillers[:, 2:], inputs[:, 2:])
 
-    def _within(self, generator: torch.Generator, width: Tensor) -> Tensor:
-        """Offsets of a group: from the first to the last place of its width, gaps anywhere between."""
-        inner = torch.arange(self.pattern + self.slack)[None]
-        rank = torch.rand(len(width), self.pattern + self.slack, generator=generator)
-        rank = torch.where((inner == 0) | (inner == width - 1), -1.0, rank)
-        rank = torch.where(inner >= width, 2.0, rank)
-        return rank.argsort(1)[:, : self.pattern].sort(1).values
+        sides = torch.cat([starts - 1, starts + size], 1).clamp(0, length - 1)  # at either end a group overwrites them
+        inputs.scatter_(1, sides, fillers.gather(1, sides))
+        places = starts[..., None] + torch.arange(size)
+        inputs.scatter_(1, places.flatten(1), groups.flatten(1))
+        return inputs, starts
 
     def solve(self, inputs: list[int]) -> list[Answer]:
-        wanted = list(range(self.pattern))
-        starts = range(len(inputs) - self.pattern + 1)
-        ends = [s + self.pattern - 1 for s in starts if inputs[s : s + self.pattern] == wanted]
-        return [int(bool(ends))] if self.ask == "detection" else list(ends)
+        starts = [s for s in range(len(inputs) - 2) if inputs[s : s + 3] == list(PATTERN)]
+        return [int(bool(starts))] if self.ask == "detection" else list(starts)
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
-        inputs, places = batch.inputs, line(batch.inputs.shape[1])
-        first, last = inputs == 0, inputs == self.pattern - 1
-        beside = ((inputs[:, 1:] < self.pattern) & (inputs[:, :-1] < self.pattern)).sum(1)
+        inputs, places = batch.inputs, line(batch.inputs.shape[1] - 2)
+        a, b, c = (inputs == symbol for symbol in PATTERN)
         if self.ask == "detection":
             return {
-                "symbols at the end of the sequence": inputs[:, -1],
-                "the first symbol somewhere before the last": (first.cumsum(1) * last).sum(1),
-                "how many of its symbols stand side by side": beside,
+                "last symbol": inputs[:, -1],
+                "number of pairs A, B in adjacent positions": (a[:, :-1] & b[:, 1:]).sum(1),
+                "number of pairs A before C": (a.cumsum(1) * c).sum(1),
             }
-        run = torch.stack([(inputs < self.pattern).roll(back, 1) for back in range(self.pattern)]).all(0)
-        ends = torch.where(run & (places >= self.pattern - 1), places, -1)
-        return {
-            "the last symbol's last place": torch.where(last, places, -1).amax(1, keepdim=True),
-            "the last symbol's first place": torch.where(last, places, len(places[0])).amin(1, keepdim=True),
-            "the end of the last dense group": ends.amax(1, keepdim=True),
+        pairs = {
+            "last pair A, B": a[:, :-2] & b[:, 1:-1],
+            "last pair B, C": b[:, 1:-1] & c[:, 2:],
+            "last A, any symbol, C": a[:, :-2] & c[:, 2:],
         }
+        return {name: torch.where(pair, places, -1).amax(1, keepdim=True) for name, pair in pairs.items()}
+
+
+def _pattern_starts(inputs: Tensor) -> Tensor:
+    """Return where the pattern starts, bool of shape (batch, length − 2)."""
+    return (inputs[:, :-2] == 0) & (inputs[:, 1:-1] == 1) & (inputs[:, 2:] == 2)
