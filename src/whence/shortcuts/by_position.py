@@ -29,9 +29,7 @@ def baseline_by_position(task: Task, length: int) -> dict[int, float]:
 def _measured(task: Task, length: int) -> dict[int, float]:
     batch = task.sample(torch.Generator().manual_seed(0), SEQUENCES, length)
     declared, half = task.shortcuts(batch), SEQUENCES // 2
-    functions = [
-        keys for name in CLASSES_BY_POSITION if name not in expressed_by(task) for keys in CLASSES[name].keys
-    ]
+    functions = [keys for name in CLASSES_BY_POSITION if name not in expressed_by(task) for keys in CLASSES[name].keys]
     result: dict[int, float] = {}
     for at in batch.scored.all(0).nonzero().flatten().tolist():
         answers = Answers(

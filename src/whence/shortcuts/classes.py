@@ -35,7 +35,9 @@ CLASSES: dict[str, FeatureClass] = {
     "majority": FeatureClass(keys=(keys.no_keys,)),
     "position": FeatureClass({"the position": columns.position}, (keys.position_keys,), (places.relative_position,)),
     "one-hots": FeatureClass({"one-hot tokens by position": columns.one_hots}),
-    "counts": FeatureClass({"symbol counts": columns.symbol_counts}, (keys.count_keys,), (places.symbol,), summary=True),
+    "counts": FeatureClass(
+        {"symbol counts": columns.symbol_counts}, (keys.count_keys,), (places.symbol,), summary=True
+    ),
     "bigrams": FeatureClass(
         {
             "bigram counts": columns.bigram_counts,
@@ -55,9 +57,7 @@ CLASSES: dict[str, FeatureClass] = {
         (places.neighbours(0, 2), places.neighbours(0, 3)),
         perceptron=True,
     ),
-    "centroids": FeatureClass(
-        {"sums of positions per symbol": columns.centroids}, (keys.centroid_keys,), summary=True
-    ),
+    "centroids": FeatureClass({"sums of positions per symbol": columns.centroids}, (keys.centroid_keys,), summary=True),
     "order": FeatureClass({"pairwise order of symbols": columns.pairwise_order}, perceptron=True),
     "regions": FeatureClass({"symbol counts per quarter": columns.region_counts}, summary=True),
     "last symbol": FeatureClass(
@@ -66,9 +66,7 @@ CLASSES: dict[str, FeatureClass] = {
     "variety": FeatureClass(
         {"distinct symbols and highest counts so far": columns.variety}, (keys.variety_keys,), summary=True
     ),
-    "first tokens": FeatureClass(
-        {"the first tokens": columns.first_tokens}, (keys.first_token_keys,), perceptron=True
-    ),
+    "first tokens": FeatureClass({"the first tokens": columns.first_tokens}, (keys.first_token_keys,), perceptron=True),
     "last tokens": FeatureClass({"the last tokens": columns.last_tokens}, (keys.last_token_keys,), perceptron=True),
     "long window": FeatureClass({"a longer window of last tokens": columns.tokens_beyond_window}, perceptron=True),
     "ends": FeatureClass({"the first two and the last two tokens": columns.both_ends}, perceptron=True),

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 Predictor = Callable[[Tensor], Tensor]
 HIDDEN = 64
-EPOCHS = 8
+STEPS = 160
 BATCH = 2048
 WEIGHT_DECAY = 1e-5
 
@@ -38,16 +38,16 @@ def look_up(keys: Tensor, targets: Tensor, new_keys: Tensor) -> Tensor:
 def pick_place(keys: Tensor, targets: Tensor, new_keys: Tensor, *, latest: bool) -> Tensor:
     """The position whose key most often marked the answer in training; of equal ones the first, or the latest.
 
-    keys: (sequences, positions) integers. targets: (sequences, outputs) positions. Returns one position per output.
+    keys: (sequences, positions) integers from 0 on. targets: (sequences, outputs) positions. Returns one position per
+    output.
     """
-    values, value = torch.cat([keys, new_keys]).unique(return_inverse=True)
-    known, new = value[: len(keys)], value[len(keys) :]
-    frequency = known.flatten().bincount(minlength=len(values)).clamp(min=1)
+    kinds = 1 + max(int(keys.max()), int(new_keys.max()))
+    frequency = keys.flatten().bincount(minlength=kinds).clamp(min=1)
     picks = []
     for target in targets.unbind(1):
-        hits = known.gather(1, target[:, None]).flatten().bincount(minlength=len(values))
-        rate = (hits / frequency)[new]
-        picks.append(new.shape[1] - 1 - rate.flip(1).argmax(1) if latest else rate.argmax(1))
+        hits = keys.gather(1, target[:, None]).flatten().bincount(minlength=kinds)
+        rate = (hits / frequency)[new_keys]
+        picks.append(rate.shape[1] - 1 - rate.flip(1).argmax(1) if latest else rate.argmax(1))
     return torch.stack(picks, 1)
 
 
@@ -71,9 +71,9 @@ def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden: bool) -> Pr
     wanted = (targets - middle) / spread if regression else targets
     optimiser = torch.optim.Adam(model.parameters(), weight_decay=WEIGHT_DECAY, fused=True)
     parts = list(zip(columns.split(BATCH), wanted.split(BATCH), strict=True))  # answers come in random order
-    steps, rate = EPOCHS * len(parts), 0.02 if hidden else 0.1
-    for step in range(steps):
-        optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
+    rate = 0.02 if hidden else 0.1
+    for step in range(STEPS):
+        optimiser.param_groups[0]["lr"] = rate * (1 - step / STEPS)
         some, answers = parts[step % len(parts)]
         guess = model((some.float() - centre) / scale)
         loss = mse_loss(guess, answers) if regression else cross_entropy(guess, answers)
@@ -89,7 +89,7 @@ def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden: bool) -> Pr
 
 
 def _moments(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each column; constants are left as they are. Some answers tell them well enough."""
+    """Mean and standard deviation of each column, estimated from some of the answers; 1 for constant columns."""
     some = columns[:8192].float()
     spread = some.std(0, correction=0)
     return some.mean(0), torch.where(spread > 1e-6, spread, 1.0)

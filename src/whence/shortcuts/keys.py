@@ -78,7 +78,14 @@ def last_symbol_keys(answers: Answers) -> dict[str, Tensor]:
     earlier, quarter = earlier_occurrences(answers), region(answers)
     count, first = earlier.sum(1), (earlier & (quarter == 0)).sum(1)
     half = (earlier & (quarter < REGIONS // 2)).sum(1)
-    return {
+    lately = {
+        f"how often the last symbol occurred in the {near} tokens before": (
+            earlier & (answers.positions >= answers.place[:, None] - near)
+        ).sum(1)
+        for near in (2, 4, 8, 16)
+        if near < answers.length - 1
+    }
+    return lately | {
         "how often the last symbol occurred": count,
         "the last symbol and how often it occurred": joint(answers.last[:, 0], count),
         "how often the last symbol occurred in the first quarter": first,

@@ -20,12 +20,18 @@ PACKAGED = Path(__file__).with_name("baselines.json")
 
 def scores(choice: Choice, length: int, first: int = 0) -> list[ShortcutScore]:
     """The best score of every feature class, best first. Read from a file, or searched: that takes some seconds."""
+    first = first_counted(choice, first)
     return list(_scores(key(choice, length, first), choice, length, first))
 
 
 def stated_baseline(choice: Choice, length: int, first: int = 0) -> ShortcutScore:
     """The accuracy that a model must exceed: the best of all classes that do not express the skill."""
     return best(scores(choice, length, first))
+
+
+def first_counted(choice: Choice, first: int) -> int:
+    """The first position that counts: 0 in tasks whose answers are all of the same kind."""
+    return first if getattr(choice.variant, "dense") else 0  # noqa: B009  (a choice knows its variant as any variant)
 
 
 def key(choice: Choice, length: int, first: int = 0) -> str:

@@ -11,8 +11,9 @@ from torch import Tensor
 from whence import stats
 from whence.shortcuts.answers import Answers, draw
 from whence.shortcuts.classes import CLASSES, FeatureClass
-from whence.shortcuts.columns import position
+from whence.shortcuts.columns import Columns, position
 from whence.shortcuts.fit import look_up, pick_place, train
+from whence.shortcuts.keys import Keys
 from whence.tasks.base import Task
 
 SEARCH_VERSION = 1
@@ -67,7 +68,7 @@ def search(
     expressed = expressed_by(task)
     for name, features in CLASSES.items():
         on_progress(name)
-        predictions = _places(features, known, new) if task.per == "place" else _answers(name, features, known, new)
+        predictions = _places(features, known, new) if task.per == "place" else _answers(features, known, new)
         for shortcut, right in predictions:
             scores.append(_score(shortcut, name, right, new, expresses_skill=name in expressed))
     if task.per != "place":
@@ -101,63 +102,55 @@ def _score(name: str, feature_class: str, right: Tensor, new: Answers, expresses
     return ShortcutScore(name, feature_class, accuracy, stats.wilson(accuracy * worth, worth), expresses_skill)
 
 
-def _answers(name: str, features: FeatureClass, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
-    """Each predictor's name, and where it is right."""
+def _answers(features: FeatureClass, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
+    """Name of each predictor, and where it is right."""
     for keys in features.keys:
-        table, asked = keys(known), keys(new)
-        for label in table:
-            yield label, _right_by_key(table[label], asked[label], known, new)
+        yield from _looked_up(keys, known, new)
     for label, columns in features.columns.items():
-        beside = features.summary and _position_helps(known)
-        yield from _fitted(label, lambda a, columns=columns: columns(a), known, new, features, beside)
+        yield from _fitted(
+            label, columns, known, new, perceptron=features.summary or features.perceptron, summary=features.summary
+        )
 
 
 def _summaries(known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
     """All summaries that do not express the skill, together."""
-    expressed = expressed_by(known.task)
     parts = [
         columns
         for name, features in CLASSES.items()
-        if features.summary and name not in expressed
+        if features.summary and name not in expressed_by(known.task)
         for columns in features.columns.values()
     ]
     if len(parts) > 1:
-        together = FeatureClass(summary=True)
-        yield from _fitted(
-            "all summaries", lambda a: _beside(*(c(a) for c in parts)), known, new, together, _position_helps(known)
-        )
+        yield from _fitted("all summaries", _together(*parts), known, new, perceptron=True, summary=True)
 
 
-def _position_helps(answers: Answers) -> bool:
-    return answers.task.per == "token" and "position" not in answers.task.expressed_by
-
-
-def _beside(*columns: Tensor) -> Tensor:
-    return torch.cat([c.float() for c in columns], 1)
+def _together(*parts: Columns) -> Columns:
+    return lambda answers: torch.cat([part(answers).float() for part in parts], 1)
 
 
 def _fitted(
-    label: str,
-    columns: Callable[[Answers], Tensor],
-    known: Answers,
-    new: Answers,
-    features: FeatureClass,
-    with_position: bool,
+    label: str, columns: Columns, known: Answers, new: Answers, *, perceptron: bool, summary: bool
 ) -> Iterator[tuple[str, Tensor]]:
+    """Linear model and perceptron. Summaries are given the position too, unless that would express the skill."""
+    task = known.task
     width = columns(new[:1]).shape[1]
-    outputs = known.task.outputs
-    if not 0 < width * outputs <= MOST_WEIGHTS:
+    if not 0 < width * task.outputs <= MOST_WEIGHTS:
         return
-    if with_position:
-        label, plain = f"{label} and the position", columns
-        columns = lambda a: _beside(plain(a), position(a))  # noqa: E731
+    if summary and task.per == "token" and "position" not in task.expressed_by:
+        label, columns = f"{label} and the position", _together(columns, position)
     enough = known[: MOST_NUMBERS // width]
     matrix, unseen = columns(enough), columns(new)
-    perceptron = (features.summary or features.perceptron) and matrix.shape[1] <= MOST_COLUMNS_MLP
-    for hidden in (False, True)[: 1 + perceptron]:
-        predict = train(matrix, enough.targets, outputs, hidden=hidden)
-        model = "small MLP" if hidden else "linear model"
-        yield f"{model} on {label}", new.task.correct(predict(unseen), new.targets)
+    models = {"linear model": False, "small MLP": True}
+    for model, hidden in models.items():
+        if not hidden or (perceptron and matrix.shape[1] <= MOST_COLUMNS_MLP):
+            predict = train(matrix, enough.targets, task.outputs, hidden=hidden)
+            yield f"{model} on {label}", task.correct(predict(unseen), new.targets)
+
+
+def _looked_up(keys: Keys, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
+    table, asked = keys(known), keys(new)
+    for label in table:
+        yield label, _right_by_key(table[label], asked[label], known, new)
 
 
 def _right_by_key(keys: Tensor, asked: Tensor, known: Answers, new: Answers) -> Tensor:
@@ -175,14 +168,12 @@ def _right_by_key(keys: Tensor, asked: Tensor, known: Answers, new: Answers) -> 
 
 
 def _places(features: FeatureClass, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
-    for keys in features.places:
-        table, asked = keys(known), keys(new)
+    for place_keys in features.places:
+        table, asked = place_keys(known), place_keys(new)
         for label in table:
-            for latest in (False, True):
+            for latest, which in ((False, "first"), (True, "latest")):
                 picks = pick_place(table[label], known.targets, asked[label], latest=latest)
-                yield f"{label} ({'latest' if latest else 'first'} such position)", picks == new.targets
-    for keys in features.keys:
-        if keys in (CLASSES["majority"].keys[0], CLASSES["declared"].keys[0]):
-            table, asked = keys(known), keys(new)
-            for label in table:
-                yield label, _right_by_key(table[label], asked[label], known, new)
+                yield f"{label} ({which} such position)", picks == new.targets
+    if features in (CLASSES["majority"], CLASSES["declared"]):  # other keys belong to answers, not to positions
+        for keys in features.keys:
+            yield from _looked_up(keys, known, new)

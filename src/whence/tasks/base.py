@@ -69,10 +69,6 @@ class Task(Variant, abc.ABC):
     """Lengths beyond training, as multiples of the training length, unless the user names others."""
     examples: ClassVar[tuple[tuple[str, list[int], list[Answer]], ...]] = ()
     """Worked by hand: (options as a user writes them, inputs, what `solve` must say)."""
-    version: ClassVar[int] = 1
-    """Raise it with every change of the generator: saved baselines of other versions are not used."""
-    ranked: ClassVar[bool] = True
-    """False for tasks that do not need the skill that they were made for: their results rank no encodings."""
     skill: str = ""
     """One sentence: what a model must be able to do to solve the task."""
     expressed_by: frozenset[str] = frozenset()

@@ -17,8 +17,8 @@ class EvenPairs(Task):
     0 1 1 0 → 1 (01, 10)        0 1 0 0 1 → 0 (01, 10, 01)
 
     It is even exactly if the first bit is the last: who sees that need not count, who counts must not miss one. The
-    bits between say nothing. Exact counts of neighbours express the comparison, since 01 and 10 alternate. Shortcuts are
-    counts of bits (the last bit is likelier to be the first if it is the commoner one) and rough counts of such pairs.
+    bits between say nothing. Exact counts of neighbours express the comparison, since 01 and 10 alternate. Shortcuts
+    are counts of bits (the last bit is likelier to be the first if it is the commoner one) and rough counts of pairs.
     """
 
     skill = "Compare the first bit with the last, or count the changes between them without missing one."

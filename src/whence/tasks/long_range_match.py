@@ -18,9 +18,9 @@ class LongRangeMatch(Task):
     B A C B D B → 1        A B C B D B → 0        location:  A B . C X . Y Z B → 1 and 8
 
     The last symbol occurs equally often before the end whether or not it also comes first, so neither "it has been
-    seen" nor any count over the whole sequence tells the answer. Counts of pairs do: a symbol that begins more pairs than
-    it ends stands at the beginning, so they express the comparison of the two ends. How often the symbol occurs is
-    spread evenly up to a third of the length, so that a count of one part, where one may be missing, tells little.
+    seen" nor any count over the whole sequence tells the answer. Counts of pairs do: a symbol that begins more pairs
+    than it ends stands at the beginning, so they express the comparison of the two ends. How often the symbol occurs
+    is spread evenly up to a third of the length, so that a count of one part, where one may be missing, tells little.
 
     For location, blanks separate symbols that are all different but for one pair.
     """

@@ -16,8 +16,8 @@ class OwnPosition(Task):
     inputs  D A A C
     targets 0 1 2 3
 
-    Counting the tokens so far is the skill. How many distinct symbols have occurred, and how often the most frequent one,
-    tell something about the place without counting tokens: these are shortcuts.
+    Counting the tokens so far is the skill. How many distinct symbols have occurred, and how often the most frequent
+    one, tell something about the place without counting tokens: these are shortcuts.
 
     There is nothing to score beyond training: places that never occurred have no name.
     """

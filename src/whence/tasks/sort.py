@@ -30,7 +30,7 @@ class Sort(Prompted):
     def __init__(self, *, letters: Alphabet = 16, answers: Feed = "fed") -> None:
         super().__init__(letters=letters, answers=answers)
         self.skill = "Count the letters of the question and name them in ascending order."
-        self.expressed_by = HOLD_COUNTS
+        self.expressed_by = HOLD_COUNTS | {"one-hots"}
 
     def answer(self, question: Tensor) -> Tensor:
         return question.sort(1).values
