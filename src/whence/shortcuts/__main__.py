@@ -45,9 +45,12 @@ Entry = tuple[Choice, int, int]
 
 
 def packaged_entries() -> list[Entry]:
-    """Every task with default options, and the tasks of the presets, at the lengths of training and of tests."""
+    """Every task with default options, and the tasks of the presets, at the lengths of training and of tests.
+
+    Some other options are added at the training length.
+    """
     entries = [entry for name in TASKS.names() for entry in _lengths(TASKS.choose(name))]
-    entries += [entry for text in VARIANTS for entry in _lengths(TASKS.choose(text))]
+    entries += [next(_lengths(TASKS.choose(text))) for text in VARIANTS]
     entries += [(TASKS.choose(text), length, 0) for text, length in SHORTER]
     for path in sorted(PRESETS.glob("*.yaml")):
         entries += _of_preset(yaml.safe_load(path.read_text()))

@@ -19,6 +19,8 @@ class Answers:
     """A sample of answers and what a causal model sees of the sequence when it gives them."""
 
     task: Task
+    size: int
+    """Length of the problem, which may take more tokens than that."""
     tokens: Tensor
     """(answers, tokens) integers; tokens behind the answer's place hold `blank`."""
     place: Tensor
@@ -36,7 +38,7 @@ class Answers:
     def __getitem__(self, part: slice) -> Answers:
         declared = {name: feature[part] for name, feature in self.declared.items()}
         tokens, place, targets, sequence = (t[part] for t in (self.tokens, self.place, self.targets, self.sequence))
-        return Answers(self.task, tokens, place, targets, sequence, declared)
+        return Answers(self.task, self.size, tokens, place, targets, sequence, declared)
 
     @property
     def blank(self) -> int:
@@ -73,7 +75,7 @@ def draw(task: Task, length: int, *, first: int = 0, count: int, seed: int) -> A
     if task.per != "token":
         batch = task.sample(generator, count, length)
         end = torch.full((count,), batch.inputs.shape[1] - 1)
-        return Answers(task, batch.inputs, end, batch.targets, torch.arange(count), task.shortcuts(batch))
+        return Answers(task, length, batch.inputs, end, batch.targets, torch.arange(count), task.shortcuts(batch))
     asked = task.counted(task.sample(torch.Generator().manual_seed(seed), 8, length), first)
     several = min(PER_SEQUENCE, int(asked.sum(1).min()))
     sequences = -(-count // several)
@@ -85,4 +87,4 @@ def draw(task: Task, length: int, *, first: int = 0, count: int, seed: int) -> A
     place, row = place.flatten(), row.flatten()
     tokens = torch.where(torch.arange(batch.inputs.shape[1]) <= place[:, None], batch.inputs[row], task.symbols)
     declared = {name: feature[row, place] for name, feature in task.shortcuts(batch).items()}
-    return Answers(task, tokens, place, batch.targets[row, place], row, declared)
+    return Answers(task, length, tokens, place, batch.targets[row, place], row, declared)

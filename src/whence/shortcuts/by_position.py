@@ -34,6 +34,7 @@ def _measured(task: Task, length: int) -> dict[int, float]:
     for at in batch.scored.all(0).nonzero().flatten().tolist():
         answers = Answers(
             task,
+            length,
             torch.where(torch.arange(batch.inputs.shape[1]) <= at, batch.inputs, task.symbols),
             torch.full((SEQUENCES,), at),
             batch.targets[:, at],

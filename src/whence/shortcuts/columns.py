@@ -21,8 +21,8 @@ CHUNK = 2048
 
 
 def window(answers: Answers) -> int:
-    """Number of tokens before the current one that count as a shortcut: at most half of the sequence, never all."""
-    return max(0, min(WINDOW, answers.length // 2, answers.length - 2, answers.task.window))
+    """Number of tokens before the current one that count as a shortcut: at most half of the problem, never all."""
+    return max(0, min(WINDOW, answers.size // 2, answers.size - 2, answers.task.window))
 
 
 def one_hots(answers: Answers) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +49,7 @@ def search(
     first: int = 0,
     samples: int = SAMPLES,
     *,
+    classes: Collection[str] = CLASSES,
     on_progress: Callable[[str], None] = lambda message: None,
 ) -> list[ShortcutScore]:
     """Fit every predictor on every feature class and score it on `samples` held-out answers; best first.
@@ -58,6 +59,8 @@ def search(
         length: length of the sequences.
         first: in tasks that are asked at every position, the first position that counts.
         samples: number of held-out answers. Twice as many are drawn for training.
+        classes: names of the feature classes to try. All summaries together are tried only if all classes are.
+        on_progress: called with the name of each class.
     """
     known = draw(task, length, first=first, count=TRAINING * samples, seed=1)
     new = draw(task, length, first=first, count=samples, seed=2)
@@ -66,12 +69,13 @@ def search(
     if task.goal == "classification":
         scores.append(ShortcutScore("uniform guess", "majority", chance, (chance, chance), expresses_skill=False))
     expressed = expressed_by(task)
-    for name, features in CLASSES.items():
+    for name in classes:
         on_progress(name)
+        features = CLASSES[name]
         predictions = _places(features, known, new) if task.per == "place" else _answers(features, known, new)
         for shortcut, right in predictions:
             scores.append(_score(shortcut, name, right, new, expresses_skill=name in expressed))
-    if task.per != "place":
+    if task.per != "place" and len(classes) == len(CLASSES):
         scores += [_score(name, "all summaries", right, new, False) for name, right in _summaries(known, new)]
     return sorted(scores, key=lambda score: -score.accuracy)
 
