@@ -14,7 +14,7 @@ from whence.tasks.base import Answer, Batch, Per, Task, line
 Triple = tuple[int, int, int]
 
 PATTERN: Triple = (0, 1, 2)
-DENSITY = 0.75
+DENSITY = 0.5
 """Probability that a background token is a symbol of the pattern."""
 
 
@@ -76,13 +76,16 @@ class ShiftInvariantPattern(Task):
     in a given pair of slots, and that of a given unordered triple. Counts of symbols, of pairs at any distance and of
     unordered neighborhoods therefore have equal means under both labels. The label decides only which of two lists is
     used; one of six such pairs of lists, the order of the groups and their spacing are drawn independently of it.
+    Ordered triples other than ABC are correlated with the label as well; this follows from equal counts of pairs. A
+    model can therefore detect some of them instead of ABC, but not without ordered triples. The same holds for
+    predictors that combine the exact positions of several symbols or bigrams.
 
     **Location.** Each sequence contains ABC, three groups with two of its symbols in the right slot (such as ABA, ACC,
     CBC), and the three groups with one of them in the right slot (ACB, CBA, BAC). The target is the position of A in
     ABC. A predictor that uses two of the three slots is correct at most half of the time.
 
     A filler separates each group from the rest of the sequence. The remaining tokens are background: random symbols of
-    the pattern (75 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few tokens would remain
+    the pattern (50 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few tokens would remain
     and the spacing of the groups would be nearly constant.
     """
 
