@@ -45,5 +45,6 @@ class EvenPairs(Task):
             "the number of ones": inputs.sum(1),
             "how often the last bit occurred": count_of_last(inputs),
             "the number of such pairs, give or take one": pairs // 2,
+            **{f"the number of such pairs by threes, from {start} on": (pairs - start + 3) // 3 for start in range(3)},
             "whether such pairs are half of all, or more, or fewer": (pairs - (length - 1) // 2).clamp(-1, 1),
         }

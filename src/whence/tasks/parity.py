@@ -42,7 +42,7 @@ class Parity(Task):
             "the last bit": batch.inputs[:, -1],
             "the last bits, up to eight or half of all": (recent << line(recent.shape[1])).sum(1),
             "the number of ones, give or take one": ones // 2,
-            "the number of ones, give or take one, from one on": (ones + 1) // 2,
+            **{f"the number of ones by threes, from {start} on": (ones - start + 3) // 3 for start in range(3)},
             "whether ones are more than half": (2 * ones > batch.inputs.shape[1]).long(),
             "whether ones are half of all, or more, or fewer": (ones - batch.inputs.shape[1] // 2).clamp(-1, 1),
         }
