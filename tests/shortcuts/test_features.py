@@ -10,7 +10,6 @@ import torch
 
 from whence.shortcuts import columns, keys, places
 from whence.shortcuts.answers import Answers, draw
-from whence.shortcuts.classes import CLASSES
 from whence.shortcuts.fit import look_up, pick_place, train
 from whence.tasks import TASKS
 

@@ -150,7 +150,7 @@ def test_skills_are_declared(choice: str) -> None:
     task = build(choice)
     assert re.fullmatch(r"[A-Z].+\.", task.skill), "one sentence"
     assert task.expressed_by <= set(CLASSES)
-    assert task.window >= 0
+    assert task.shortcut_window >= 0
 
 
 @every_name

@@ -22,7 +22,7 @@ CHUNK = 2048
 
 def window(answers: Answers) -> int:
     """Number of tokens before the current one that count as a shortcut: at most half of the problem, never all."""
-    return max(0, min(WINDOW, answers.size // 2, answers.size - 2, answers.task.window))
+    return max(0, min(WINDOW, answers.size // 2, answers.size - 2, answers.task.shortcut_window))
 
 
 def one_hots(answers: Answers) -> Tensor:

@@ -73,7 +73,7 @@ class Task(Variant, abc.ABC):
     """One sentence: what a model must be able to do to solve the task."""
     expressed_by: frozenset[str] = frozenset()
     """Feature classes (see `whence.shortcuts.classes`) whose use *is* the skill. All others are shortcuts."""
-    window: int = 8
+    shortcut_window: int = 8
     """Number of tokens before the current one that do not express the skill: longer windows are no shortcuts."""
     symbols: int
     outputs: int

@@ -32,7 +32,7 @@ class KBackRecall(Task):
         symbols: Annotated[int, Field(ge=2, le=1000, description="size of the alphabet")] = 16,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, symbols, k + 1
-        self.window = k - 1
+        self.shortcut_window = k - 1
         self.expressed_by = frozenset({1: {"bigrams", "trigrams"}, 2: {"skip-pairs", "trigrams"}}.get(k, ()))
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:

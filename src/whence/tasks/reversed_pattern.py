@@ -48,7 +48,7 @@ class ReversedPattern(Task):
     ) -> None:
         self.ask, self.pattern, self.slack, self.others = ask, pattern, slack, others
         self.symbols = pattern + others
-        self.window = pattern - 2
+        self.shortcut_window = pattern - 2
         self.expressed_by = frozenset({2: {"bigrams", "trigrams"}, 3: {"trigrams"}}.get(pattern, ()))
         self.shortest = (2 if ask == "detection" else 3) * pattern + slack
         self.per, self.outputs = ("sequence", 2) if ask == "detection" else ("place", 1)
