@@ -55,19 +55,19 @@ def test_other_options_are_searched_once_and_remembered(
     found = saved.scores(choice, 7)
     assert capsys.readouterr().err.count("\n") == 1, "one line that says what takes so long"
     (file,) = tmp_path.rglob("*.json")
-    saved._scores.cache_clear()
+    saved._in_memory.clear()
     monkeypatch.setattr(saved, "search", None)
     assert [score.name for score in saved.scores(choice, 7)] == [score.name for score in found]
     assert capsys.readouterr().err == ""
 
     file.write_text("damaged")
-    saved._scores.cache_clear()
+    saved._in_memory.clear()
     monkeypatch.setattr(
         saved, "search", lambda *arguments: search.search(*arguments, samples=100, classes=("majority",))
     )
     assert saved.scores(choice, 7)
     assert json.loads(file.read_text())
-    saved._scores.cache_clear()
+    saved._in_memory.clear()
 
 
 def test_baselines_of_positions() -> None:

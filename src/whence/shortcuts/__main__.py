@@ -67,8 +67,8 @@ def _of_preset(preset: dict) -> Iterator[Entry]:
             chosen = [TASKS.choose({**choice.model_dump(), **value}) for choice in chosen for value in values]
         trained = swept.get("train_length", lengths.get("train_length"))
         for choice in chosen:
-            for train in str(trained).split(",") if trained else [None]:
-                yield from _lengths(choice, train and int(train), lengths.get("test_lengths"))
+            for train in [int(length) for length in str(trained).split(",")] if trained else [None]:
+                yield from _lengths(choice, train, lengths.get("test_lengths"))
 
 
 def _lengths(choice: Choice, train: int | None = None, beyond: list[int] | None = None) -> Iterator[Entry]:

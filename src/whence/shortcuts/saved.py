@@ -16,12 +16,17 @@ from whence.registry import Choice
 from whence.shortcuts.search import SEARCH_VERSION, ShortcutScore, best, search
 
 PACKAGED = Path(__file__).with_name("baselines.json")
+_in_memory: dict[str, list[ShortcutScore]] = {}
 
 
 def scores(choice: Choice, length: int, first: int = 0) -> list[ShortcutScore]:
     """The best score of every feature class, best first. Read from a file, or searched: that takes some seconds."""
     first = first_counted(choice, first)
-    return list(_scores(key(choice, length, first), choice, length, first))
+    name = key(choice, length, first)
+    if name not in _in_memory:
+        entries = packaged().get(name) or _remembered(name) or _searched(name, choice, length, first)
+        _in_memory[name] = [from_json(entry) for entry in entries]
+    return list(_in_memory[name])
 
 
 def stated_baseline(choice: Choice, length: int, first: int = 0) -> ShortcutScore:
@@ -40,15 +45,11 @@ def key(choice: Choice, length: int, first: int = 0) -> str:
     return f"{choice} v{version} search {SEARCH_VERSION} length {length} first {first}"
 
 
-@functools.lru_cache(maxsize=1024)
-def _scores(name: str, choice: Choice, length: int, first: int) -> tuple[ShortcutScore, ...]:
-    known = packaged().get(name) or _remembered(name)
-    if known:
-        return tuple(from_json(entry) for entry in known)
+def _searched(name: str, choice: Choice, length: int, first: int) -> list[dict[str, Any]]:
     print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
-    result = best_of_each_class(search(choice.build(), length, first))
-    _remember(name, [to_json(score) for score in result])
-    return tuple(result)
+    entries = [to_json(score) for score in best_of_each_class(search(choice.build(), length, first))]
+    _remember(name, entries)
+    return entries
 
 
 def best_of_each_class(scores: list[ShortcutScore]) -> list[ShortcutScore]:
@@ -70,7 +71,8 @@ def to_json(score: ShortcutScore) -> dict[str, Any]:
 
 
 def from_json(entry: dict[str, Any]) -> ShortcutScore:
-    return ShortcutScore(**entry | {"interval": tuple(entry["interval"])})
+    low, high = entry["interval"]
+    return ShortcutScore(**{**entry, "interval": (low, high)})
 
 
 def cache_folder() -> Path:
@@ -84,7 +86,7 @@ def _file(name: str) -> Path:
 def _remembered(name: str) -> list[dict[str, Any]] | None:
     try:
         return json.loads(_file(name).read_text())
-    except (OSError, ValueError):  # never searched, or a file that was damaged: search again
+    except (OSError, RuntimeError, ValueError):  # no home, never searched, or a file that was damaged: search again
         return None
 
 
@@ -96,5 +98,5 @@ def _remember(name: str, entries: list[dict[str, Any]]) -> None:
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as part:
             json.dump(entries, part)
         os.replace(part.name, file)
-    except OSError:
+    except (OSError, RuntimeError):
         return
