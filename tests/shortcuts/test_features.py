@@ -26,7 +26,7 @@ def seen(answers: Answers) -> list[list[int]]:
 
 @pytest.mark.parametrize("choice", ["k_back_recall", "long_range_match", "copy", "marker_distance"])
 def test_columns_are_what_they_are_called(choice: str) -> None:
-    answers = some(choice)
+    answers = some(choice, 16)
     symbols = answers.task.symbols
     counts, pairs, skips = (
         f(answers) for f in (columns.symbol_counts, columns.bigram_counts, columns.skip_pair_counts)

@@ -17,6 +17,7 @@ Columns = Callable[[Answers], Tensor]
 WINDOW = 8
 """First tokens, and last tokens before the current one: at most so many."""
 REGIONS = 4
+"""Parts of the visible tokens that are counted separately. Fewer in short sequences, which they would spell out."""
 CHUNK = 2048
 
 
@@ -91,21 +92,27 @@ def pairwise_order(answers: Answers) -> Tensor:
     return torch.cat([part(tokens) for tokens in answers.tokens.split(CHUNK)])
 
 
+def regions(answers: Answers) -> int:
+    return max(1, min(REGIONS, answers.length // 4))
+
+
 def region(answers: Answers) -> Tensor:
     """(answers, tokens): which quarter of the visible tokens each belongs to."""
-    return (REGIONS * answers.positions // (answers.place[:, None] + 1)).clamp(max=REGIONS - 1)
+    count = regions(answers)
+    return (count * answers.positions // (answers.place[:, None] + 1)).clamp(max=count - 1)
 
 
 def region_counts(answers: Answers) -> Tensor:
-    found = torch.zeros(len(answers), (answers.blank + 1) * REGIONS, dtype=torch.int16)
-    code = answers.tokens * REGIONS + region(answers)
-    return found.scatter_add_(1, code, torch.ones_like(code, dtype=torch.int16))[:, : answers.blank * REGIONS]
+    count = regions(answers)
+    found = torch.zeros(len(answers), (answers.blank + 1) * count, dtype=torch.int16)
+    code = answers.tokens * count + region(answers)
+    return found.scatter_add_(1, code, torch.ones_like(code, dtype=torch.int16))[:, : answers.blank * count]
 
 
 def last_symbol(answers: Answers) -> Tensor:
     """Where the last symbol occurred before: how often in each quarter and in all, and the sum of its positions."""
     earlier = earlier_occurrences(answers)
-    quarters = [(earlier & (region(answers) == quarter)).sum(1) for quarter in range(REGIONS)]
+    quarters = [(earlier & (region(answers) == quarter)).sum(1) for quarter in range(regions(answers))]
     count = earlier.sum(1)
     centre = (earlier * answers.positions).sum(1)
     ahead = centre / (count.clamp(min=1) * (answers.place + 1))

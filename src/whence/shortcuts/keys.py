@@ -12,11 +12,11 @@ from torch import Tensor
 
 from whence.shortcuts.answers import Answers
 from whence.shortcuts.columns import (
-    REGIONS,
     beside_last,
     centroids,
     earlier_occurrences,
     region,
+    regions,
     symbol_counts,
     variety,
     window,
@@ -77,7 +77,7 @@ def beside_last_keys(distance: int) -> Keys:
 def last_symbol_keys(answers: Answers) -> dict[str, Tensor]:
     earlier, quarter = earlier_occurrences(answers), region(answers)
     count, first = earlier.sum(1), (earlier & (quarter == 0)).sum(1)
-    half = (earlier & (quarter < REGIONS // 2)).sum(1)
+    half = (earlier & (quarter < (regions(answers) + 1) // 2)).sum(1)
     lately = {
         f"how often the last symbol occurred in the {near} tokens before": (
             earlier & (answers.positions >= answers.place[:, None] - near)

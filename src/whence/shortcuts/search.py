@@ -25,6 +25,8 @@ MOST_WEIGHTS = 2**15
 """Linear models with more weights (features × outputs) are not tried: they cost more than they find."""
 MOST_COLUMNS_MLP = 256
 """Perceptrons on wider features are not tried."""
+SHORT = 16
+"""Below this number of tokens, summaries are not tried together."""
 MOST_NUMBERS = 2**26
 """Features of the training answers at a time; where there are more, fewer answers are used."""
 SOLVED = 0.95
@@ -117,7 +119,9 @@ def _answers(features: FeatureClass, known: Answers, new: Answers) -> Iterator[t
 
 
 def _summaries(known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
-    """All summaries that do not express the skill, together."""
+    """All summaries that do not express the skill, together. In short sequences they would spell out every token."""
+    if known.length < SHORT:
+        return
     parts = [
         columns
         for name, features in CLASSES.items()
