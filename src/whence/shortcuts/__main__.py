@@ -106,9 +106,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _write(entries: dict[str, list]) -> None:
     """One line per score, so that a change of one is seen as such."""
-    text = json.dumps(entries, ensure_ascii=False, indent=1)
+    tables = [
+        f"{json.dumps(name)}: [\n" + ",\n".join(f" {json.dumps(score, ensure_ascii=False)}" for score in scores) + "\n]"
+        for name, scores in entries.items()
+    ]
     part = saved.PACKAGED.with_suffix(".part")
-    part.write_text(text + "\n")
+    part.write_text("{\n" + ",\n".join(tables) + "\n}\n")
     part.replace(saved.PACKAGED)
 
 
