@@ -47,12 +47,20 @@ def counts(accuracy: float, sequences: int = 200, each: int = 7, exact: float = 
 
 
 def metrics(
-    run: Run, within: float, beyond: float | None = None, validation: float | None = None, exact: float = 0.0
+    run: Run,
+    within: float,
+    beyond: float | None = None,
+    validation: float | None = None,
+    exact: float = 0.0,
+    seen: int = 0,
 ) -> dict[str, Any]:
     each = 1 if run.task.build().per == "sequence" else 7
     inside = counts(within, each=each)
     outside = {str(n): counts(within if beyond is None else beyond, each=each, exact=exact) for n in run.test_lengths}
-    parts = {"id": inside, "validation": counts(within if validation is None else validation, each=each)}
+    parts = {
+        "id": inside | {"seen_in_training": seen},
+        "validation": counts(within if validation is None else validation, each=each),
+    }
     if outside:
         parts["ood"] = pool(list(outside.values()))
     headline = {name: parts[name]["correct"] / parts[name]["total"] for name in ("id", "ood") if name in parts}
@@ -64,7 +72,7 @@ def finish(store: Store, run: Run, *scores: Any, **more: Any) -> None:
     found = metrics(run, *scores, **more)
     folder = store.folder(run.id).path
     folder.mkdir(parents=True)
-    write_sealed(folder / "spec.json", {"spec": run.document()}, durable=False)
+    write_sealed(folder / "spec.json", {"spec": run.document(), "versions": run.versions()}, durable=False)
     status = {"id": run.id, "state": "finished", "seed": run.seed, "seconds": 2.0, "tokens": 5000, "latest": found}
     write_sealed(folder / "status.json", status, durable=False)
     records = ChainWriter(folder / "metrics.jsonl")
@@ -76,7 +84,7 @@ def finish(store: Store, run: Run, *scores: Any, **more: Any) -> None:
 def fail(store: Store, run: Run, message: str) -> None:
     folder = store.folder(run.id).path
     folder.mkdir(parents=True)
-    write_sealed(folder / "spec.json", {"spec": run.document()}, durable=False)
+    write_sealed(folder / "spec.json", {"spec": run.document(), "versions": run.versions()}, durable=False)
     status = {"id": run.id, "state": "failed", "error": {"kind": "non_finite", "message": message}}
     write_sealed(folder / "status.json", status, durable=False)
 

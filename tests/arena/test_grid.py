@@ -62,7 +62,8 @@ def test_only_options_that_a_task_has_unfold_it() -> None:
 
 def test_values_reach_every_part_of_a_run_and_ids_are_unique() -> None:
     plan = spec("rope", "t5", sweep="layers=1,2;train_length=4,8;k=1,2", tune="lr=0.001,0.01;clip=1,2").plan()
-    assert len(plan) == len({run.id for run in plan}) == 2 * 2 * 2 * 2 * 2 * 2 * 2
+    tuning, reported = (2 * 2) * (2 * 2 * 2) * (2 * 2), (2 * 2) * (2 * 2 * 2)  # seeds and encodings, sweep, tune
+    assert len(plan) == len({run.id for run in plan}) == tuning + reported
     settings = {(r.model.layers, r.train_length, r.task.options()["k"], r.training.lr, r.training.clip) for r in plan}
     assert settings == {
         (n, t, k, lr, clip) for n in (1, 2) for t in (4, 8) for k in (1, 2) for lr in (0.001, 0.01) for clip in (1, 2)

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from tests.conftest import TINY, merged
-from whence.arena.run import Run, answers, frozen_batches
+from whence.arena.run import Run, answers, evaluation_batches
 from whence.arena.tally import pool
 from whence.errors import UserError
 from whence.runs.execute import Conditions, execute
 from whence.runs.spec import load_run_spec
 from whence.runs.store import Store
-from whence.runs.streams import Streams
+from whence.runs.streams import Streams, generator
 
 Tiny = Callable[..., Run]
 
@@ -135,7 +135,7 @@ def plain_count(run: Run, model: torch.nn.Module, purpose: str, length: int) -> 
     right_at, asked_at = [0] * bins, [0] * bins
     correct = total = squares = exact = sequences = 0
     losses: list[float] = []
-    for batch in frozen_batches(run, Streams.of(run.seed), purpose, length):
+    for batch in evaluation_batches(run, Streams.of(run.seed), purpose, length):
         with torch.no_grad():
             outputs = answers(model, batch)
         for inputs, said in zip(batch.inputs.tolist(), outputs.tolist(), strict=True):
@@ -198,21 +198,55 @@ def test_pooled_losses_are_weighted_by_answers() -> None:
 
 
 def inputs(run: Run, purpose: str, length: int) -> torch.Tensor:
-    return torch.cat([batch.inputs for batch in frozen_batches(run, Streams.of(run.seed), purpose, length)])
+    return torch.cat([batch.inputs for batch in evaluation_batches(run, Streams.of(run.seed), purpose, length)])
 
 
-def test_evaluation_sets_are_frozen_and_validation_is_another_one(tiny: Tiny) -> None:
+def test_evaluation_data_are_drawn_per_seed_and_shared_by_all_encodings(tiny: Tiny) -> None:
     one = tiny(lengths={"test_sequences": 100})
-    others = {"seed": 5}, {"model": {"encoding": "alibi"}}, {"training": {"lr": 1.0, "batch_size": 2}}
+    others = {"model": {"encoding": "alibi"}}, {"training": {"lr": 1.0, "batch_size": 2}}
+    parts = (("test", 8), ("test", 16), ("validation", 8))
     for changes in others:
         other = tiny(**changes, lengths={"test_sequences": 100})
-        for purpose, length in (("test", 8), ("test", 16), ("validation", 8)):
+        for purpose, length in parts:
             assert torch.equal(inputs(one, purpose, length), inputs(other, purpose, length))
+    for purpose, length in parts:
+        assert not torch.equal(
+            inputs(one, purpose, length), inputs(tiny(seed=5, lengths={"test_sequences": 100}), purpose, length)
+        )
     test, validation = inputs(one, "test", 8).tolist(), inputs(one, "validation", 8).tolist()
     assert len(test) == 100
     shared = sum(row in test for row in validation)
     assert shared < 10, "sequences of 8 among 4 symbols: hardly any should be in both"
     assert test[:36] != test[64:], "a batch is repeated"
+
+
+def test_test_sequences_that_occur_in_training_are_counted(tiny: Tiny) -> None:
+    """By a recount in plain Python; sequences of 4 among 2 symbols occur, sequences of 20 among 8 do not."""
+    for symbols, length in ((2, 4), (8, 20)):
+        run = tiny(
+            task=f"k_back_recall:k=2,symbols={symbols}", lengths={"train_length": length, "test_lengths": [2 * length]}
+        )
+        job, streams = run.job(), Streams.of(run.seed)
+        job.setup(streams, torch.device("cpu"))
+        with torch.no_grad():
+            seen = job.evaluate(streams)["id"]["seen_in_training"]
+        trained: list[list[int]] = []
+        job.model.register_forward_pre_hook(lambda _, given, trained=trained: trained.extend(given[0].tolist()))
+        for step in range(run.training.steps):
+            job.step(generator(streams.data, step))
+        assert seen == sum(row in trained for row in inputs(run, "test", length).tolist())
+        assert (seen > 0) == (length == 4)
+
+
+def test_evaluations_during_training_take_fewer_sequences(tiny: Tiny) -> None:
+    run = tiny(lengths={"test_sequences": 100})
+    job, streams = run.job(), Streams.of(run.seed)
+    job.setup(streams, torch.device("cpu"))
+    with torch.no_grad():
+        during, final = job.monitor(streams), job.evaluate(streams)
+    assert {counts["sequences"] for counts in during["lengths"].values()} == {32}
+    assert {counts["sequences"] for counts in final["lengths"].values()} == {100}
+    assert set(during) < set(final), "validation is for the trained model alone"
 
 
 def test_equal_seeds_train_on_equal_data(tiny: Tiny) -> None:

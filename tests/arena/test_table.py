@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
+import shutil
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -13,17 +14,25 @@ import pytest
 from tests.arena.made import TASK, fail, finish, finish_all, row, spec
 from whence import stats
 from whence.arena.findings import findings
-from whence.arena.ranking import judge, rank
+from whence.arena.kept import stored_runs, tables_of
+from whence.arena.ranking import Comparisons, Inference, judge, rank
 from whence.arena.score import Score
 from whence.arena.spec import ArenaSpec
 from whence.arena.table import Row, Table, overall, tabulate
+from whence.errors import UserError
 from whence.runs.execute import Conditions, execute
+from whence.runs.kept import keep
 from whence.runs.store import Store
 
 
 def one(tables: list[Table]) -> Table:
     (table,) = tables
     return table
+
+
+def ranked_rows(rows: list[Row], design: Any = "fixed") -> Comparisons:
+    ((comparisons, _),) = rank([rows], Inference(design))
+    return comparisons
 
 
 def test_verdicts_of_rows() -> None:
@@ -53,15 +62,98 @@ def test_cells_that_are_not_shown_do_not_weaken_the_rest() -> None:
     assert alone.verdict == crowded.verdict == "learning"
 
 
-def test_who_lacks_a_seed_is_named(store: Store) -> None:
-    """Two have seven seeds and are compared over all of them; the third has six, and the findings say so."""
-    comparison = spec("rope", "alibi", "t5", seeds=7)
+def test_each_pair_is_compared_over_the_seeds_that_both_have(store: Store) -> None:
+    """A run that failed costs its own pairs a seed, and no others."""
+    comparison = spec("rope", "alibi", "t5", seeds=9)
     for run in comparison.plan():
         if run.model.contender != "t5" or run.seed != 6:
             finish(store, run, 0.9 if run.model.contender == "rope" else 0.7 + run.seed / 1000)
+        else:
+            fail(store, run, "NaN")
     table = one(tabulate(comparison.plan(), store))
-    assert list(table.comparisons["id"]) == [("rope", "alibi")]
-    assert "Not compared within training, for want of seeds: t5." in table.findings
+    assert {pair: c.n for pair, c in table.comparisons["id"].items()} == {
+        ("rope", "alibi"): 9,
+        ("rope", "t5"): 8,
+        ("alibi", "t5"): 8,
+    }
+    assert table.comparisons["id"]["rope", "alibi"].winner == "rope"
+
+
+def test_runs_that_are_still_to_come_make_the_test_sequential(store: Store) -> None:
+    """Whoever reads a table while it fills up looks many times."""
+    comparison = spec("rope", "alibi", seeds=12, lengths={"test_lengths": 0})
+    plan = comparison.plan()
+    finish_all(store, [run for run in plan if run.seed < 6], {"rope": [0.9] * 6, "alibi": [0.7] * 6})
+    table = one(tabulate(plan, store))
+    assert table.inference.design == "sequential"
+    assert not table.decided
+    assert "valid after every seed" in table.heading
+    finish_all(store, [run for run in plan if run.seed >= 6], {"rope": [0.9] * 6, "alibi": [0.7] * 6})
+    assert one(tabulate(plan, store)).inference.design == "fixed"
+
+
+def test_extending_a_comparison_makes_the_test_sequential(store: Store) -> None:
+    """Six seeds were shown; to add more because of what they showed is optional stopping."""
+    short, long = (spec("rope", "alibi", seeds=n, lengths={"test_lengths": 0}) for n in (6, 8))
+    few, other = short.model_copy(update={"seeds": 3}), spec("rope", "alibi", seeds=6, training={"steps": 9})
+    finish_all(store, long.plan(), {"rope": [0.9] * 8, "alibi": [0.7] * 8})
+    for earlier in (few, other, long):
+        keep("arena", earlier, store)
+    assert one(tables_of(long, store)).inference.design == "fixed", (
+        "three seeds showed no verdict, the other is another"
+    )
+    keep("arena", short, store)
+    table = one(tables_of(long, store))
+    assert (table.inference.design, table.earlier) == ("sequential", 6)
+    assert "verdicts at 6 seeds were shown before" in table.heading
+    assert one(tables_of(short, store)).inference.design == "fixed"
+
+
+def test_families(store: Store) -> None:
+    """Four encodings, two parts: 12 pairs in a table, 6 against one control, 24 in a sheet of two tables."""
+    names = ("rope", "alibi", "t5", "none")
+    for changes, comparisons, needed in (
+        ({}, 12, 9),
+        ({"against": "none"}, 6, 8),
+        ({"family": "sheet", "sweep": "layers=1,2"}, 24, 10),
+        ({"lengths": {"test_lengths": 0}}, 6, 8),
+    ):
+        comparison = spec(*names, seeds=needed, **changes)
+        assert comparison.comparisons() == comparisons
+        assert stats.seeds_needed(comparisons) == needed
+        with tempfile.TemporaryDirectory() as folder:
+            place = Store(folder)
+            finish_all(
+                place, comparison.plan(), {n: [(0.96 + 0.01 * i, 0.5 + 0.1 * i)] * needed for i, n in enumerate(names)}
+            )
+            tables = tables_of(comparison, place)
+            assert {table.family for table in tables} == {comparisons}
+            ood = tables[0].comparisons.get("ood", {})
+            assert all(c.winner for c in ood.values())
+            if changes.get("against"):
+                assert all(c.b == "none" for pairs in tables[0].comparisons.values() for c in pairs.values())
+    with pytest.raises(UserError, match="against: 'fire' is not among the encodings"):
+        spec(*names, against="fire")
+
+
+def test_a_task_that_a_shortcut_solves_ranks_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = spec("rope", "alibi", seeds=9)
+    finish_all(store, comparison.plan(), {"rope": [0.9] * 9, "alibi": [0.7] * 9})
+    assert one(tabulate(comparison.plan(), store)).comparisons
+    monkeypatch.setattr(type(comparison.tasks[0].build()), "ranked", False)
+    table = one(tabulate(comparison.plan(), store))
+    assert not table.comparisons
+    assert f"A shortcut solves {TASK}, so that it ranks no encoding." in table.findings
+
+
+def test_sequences_seen_in_training_are_reported(store: Store) -> None:
+    comparison = spec("rope", seeds=2)
+    for run in comparison.plan():
+        finish(store, run, 0.9, seen=50)
+    assert (
+        "25 % of the test sequences of the training length also occur in training."
+        in one(tabulate(comparison.plan(), store)).findings
+    )
 
 
 def test_where_it_is_learned_is_not_said_of_places_that_are_the_answer(store: Store) -> None:
@@ -95,8 +187,8 @@ def test_the_highest_floor_is_the_one_that_counts() -> None:
     assert [r.verdict for r in judge([low, high])] == ["learning", "at chance"]
 
 
-@pytest.mark.parametrize("looks", ["once", "often"])
-def test_whoever_is_at_chance_is_in_no_comparison(looks: Any) -> None:
+@pytest.mark.parametrize("design", ["fixed", "sequential"])
+def test_whoever_is_at_chance_is_in_no_comparison(design: Any) -> None:
     """Many made-up tables, with seeds that differ wildly around the floor."""
     chance = random.Random(0)
     ranked = left_out = 0
@@ -110,7 +202,7 @@ def test_whoever_is_at_chance_is_in_no_comparison(looks: Any) -> None:
             rows.append(row(name, *scores))
         rows = judge(rows)
         by_name = {r.encoding: r for r in rows}
-        for part, pairs in rank(rows, looks).items():
+        for part, pairs in ranked_rows(rows, design).items():
             for pair in pairs.values():
                 for name in (pair.a, pair.b):
                     r = by_name[name]
@@ -127,20 +219,20 @@ def test_a_failed_row_and_one_at_chance_leave_the_others_comparable() -> None:
     """And the heading must not say that nothing is ranked while a finding ranks."""
     rows = judge(
         [
-            row("rope", [0.9, 0.91, 0.92, 0.9, 0.91, 0.92, 0.9]),
-            row("alibi", [0.6] * 7),
+            row("rope", [0.9, 0.91, 0.92, 0.9, 0.91, 0.92, 0.9, 0.91]),
+            row("alibi", [0.6] * 8),
             row("t5", [0.25, 0.26]),
             row("none", None, failed=3),
         ]
     )
-    table = Table("t", TASK, "", rows[0].members[0].run, tuple(rows), rank(rows, "once"))
+    table = Table("t", TASK, "", rows[0].members[0].run, tuple(rows), ranked_rows(rows), family=6)
     assert table.comparisons["id"]["rope", "alibi"].winner == "rope"
     assert list(table.comparisons["id"]) == [("rope", "alibi")]
     told = " ".join(findings(table))
     assert "rope beats alibi" in told
     assert "t5 at chance, not ranked" in told
     assert "none (3)" in told
-    assert table.seeds == 7
+    assert table.seeds == 8
     assert "nothing is ranked" not in table.heading
     assert "exploratory" not in table.heading
 
@@ -149,17 +241,18 @@ def test_comparisons_use_the_seeds_that_both_have() -> None:
     mine = dict(zip(range(8), [0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.9, 0.8], strict=True))
     theirs = {seed: value - 0.1 for seed, value in mine.items() if seed != 3} | {11: 0.3, 12: 0.3}
     rows = judge([row(name, list(s.values()), seeds=list(s)) for name, s in (("rope", mine), ("alibi", theirs))])
-    for looks in ("once", "often"):
-        pair = rank(rows, looks)["id"]["rope", "alibi"]
+    for design in ("fixed", "sequential"):
+        pair = ranked_rows(rows, design)["id"]["rope", "alibi"]
         assert pair.n == 7
         assert pair.difference == pytest.approx(0.1)
         assert (pair.wins, pair.losses) == (7, 0)
     strangers = judge([row("rope", [0.9, 0.9], seeds=[0, 1]), row("alibi", [0.6, 0.6], seeds=[2, 3])])
-    assert not rank(strangers, "once")
+    assert not ranked_rows(strangers)
 
 
-def test_looking_often_is_paid_for_by_all_pairs() -> None:
-    """Also by those that are not shown: which pairs are asked must not depend on the scores."""
+@pytest.mark.parametrize("design", ["fixed", "sequential"])
+def test_all_pairs_share_the_error(design: Any) -> None:
+    """Also those that are not shown: which pairs are in the family must not depend on the scores."""
     scores = {
         "rope": [0.9, 0.91, 0.92, 0.93, 0.9, 0.91, 0.92, 0.93, 0.9],
         "alibi": [0.6] * 9,
@@ -167,15 +260,13 @@ def test_looking_often_is_paid_for_by_all_pairs() -> None:
         "t5": [0.26, 0.25, 0.25, 0.26, 0.25, 0.25, 0.26, 0.24, 0.25],
     }
     rows = judge([row(name, values) for name, values in scores.items()])
-    shown = rank(rows, "often")["id"]
+    shown = ranked_rows(rows, design)["id"]
     assert list(shown) == [("rope", "alibi")]
-    every = {
-        ("id", a, b): [x - y for x, y in zip(scores[a], scores[b], strict=True)]
-        for a, b in itertools.combinations(scores, 2)
-    }
-    assert shown["rope", "alibi"] == stats.sequential(every)["id", "rope", "alibi"]
-    cheap = stats.sequential({("id", "rope", "alibi"): every["id", "rope", "alibi"]})["id", "rope", "alibi"]
-    assert cheap.e != shown["rope", "alibi"].e
+    by_seed = {name: dict(enumerate(values)) for name, values in scores.items()}
+    every = [stats.pair(stats.ACCURACY, a, b, by_seed, part="id") for a, b in stats.all_pairs(scores)]
+    assert shown["rope", "alibi"] == stats.compare(every, design=design)[0]
+    (alone,) = stats.compare(every[:1], design=design)
+    assert (alone.p, alone.e) != (shown["rope", "alibi"].p, shown["rope", "alibi"].e)
 
 
 def test_few_seeds_decide_nothing(store: Store) -> None:
@@ -249,8 +340,8 @@ def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
 
 def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
     comparison = spec("rope", "alibi", tune="lr=0.001,0.01")
-    plan = comparison.plan()
-    for run in plan:
+    assert not {run.seed for run in comparison.tuning_runs()} & {run.seed for run in comparison.reported_runs()}
+    for run in comparison.tuning_runs():
         low = run.training.lr == 0.001
         good_on_validation = low if run.model.contender == "rope" else not low
         finish(
@@ -260,7 +351,9 @@ def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
             0.5 if good_on_validation else 0.99,
             validation=0.8 if good_on_validation else 0.7,
         )
-    table = one(tabulate(plan, store, tuned=comparison.tuned))
+    for run in stored_runs(comparison, store):
+        finish(store, run, 0.6)
+    table = one(tables_of(comparison, store))
     rope, alibi = table.rows
     assert (rope.chosen, alibi.chosen) == ({"lr": 0.001}, {"lr": 0.01})
     for r in table.rows:
@@ -269,26 +362,46 @@ def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
         assert len(r.runs) == r.finished == 2
         assert {m.run.training.lr for m in r.members} == {r.chosen["lr"]}
     assert "lr" not in table.title
+    assert any(
+        line.startswith("rope over the 2 settings tried: ID 60.0–90.0 %, OOD 50.0–99.0 %") for line in table.findings
+    )
+
+
+def test_a_winner_that_depends_on_the_settings_is_reported_so(store: Store) -> None:
+    """Of the two rates tried, each encoding gets its own; at one of them the loser would have won."""
+    comparison = spec("rope", "alibi", tune="lr=0.001,0.01", seeds=6, lengths={"test_lengths": 0})
+    validation = {("rope", 0.001): 0.9, ("rope", 0.01): 0.6, ("alibi", 0.001): 0.7, ("alibi", 0.01): 0.8}
+    for run in comparison.tuning_runs():
+        finish(store, run, validation[run.model.contender, run.training.lr])
+    finish_all(store, stored_runs(comparison, store), {"rope": [0.9] * 6, "alibi": [0.8] * 6})
+    told = one(tables_of(comparison, store)).findings
+    assert any("rope beats alibi in distribution by 10.0 points" in line for line in told)
+    depends = (
+        "This depends on the training settings: at lr=0.01, alibi is ahead by 20.0 points (mean of 2 tuning seeds)."
+    )
+    assert depends in told
+    for run in comparison.tuning_runs():  # the loser's best is still below the winner's worst
+        shutil.rmtree(store.folder(run.id).path)
+        finish(store, run, 0.9 if run.model.contender == "rope" else 0.6 + run.training.lr)
+    assert not any("depends" in line for line in one(tables_of(comparison, store)).findings)
 
 
 def test_an_unfinished_setting_cannot_win_by_its_lucky_seeds(store: Store) -> None:
     comparison = spec("rope", tune="lr=0.001,0.01")
-    plan = comparison.plan()
-    for run in plan:
+    tuning = comparison.tuning_runs()
+    for run in tuning:
         if run.training.lr == 0.001:
             finish(store, run, 0.6, validation=0.6)
-        elif run.seed == 0:
+        elif run.seed == tuning[0].seed:
             finish(store, run, 0.9, validation=0.9)
         else:
             fail(store, run, "diverged")
-    r = one(tabulate(plan, store, tuned=comparison.tuned)).rows[0]
-    assert r.chosen == {"lr": 0.001}
-    assert r.finished == 2
+    assert {run.training.lr for run in stored_runs(comparison, store)} == {0.001}
 
 
 def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
-    plan = spec("rope", "alibi", "t5", seeds=7).plan()
-    wiggle = [0.0, 0.002, 0.004, 0.001, 0.003, 0.002, 0.001]
+    plan = spec("rope", "alibi", "t5", seeds=8).plan()
+    wiggle = [0.0, 0.002, 0.004, 0.001, 0.003, 0.002, 0.001, 0.0]
     finish_all(
         store,
         plan,
@@ -305,7 +418,7 @@ def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
     t5 = table.rows[2]
     assert (t5.beyond_verdict, t5.to_json()["ood"], t5.gap) == ("not learned", "not learned", None)
     told = " ".join(findings(table))
-    assert "alibi beats rope beyond training" in told
+    assert "alibi beats rope out of distribution" in told
     assert "t5 not judged (not mastered within)" in told
     assert not any("t5" in line and "beyond" in line.lower() and "beats" in line for line in findings(table))
 
@@ -335,8 +448,8 @@ def test_everything_can_be_written_as_json(store: Store) -> None:
     plan = spec("rope", "alibi", "t5", seeds=7).plan()
     finish_all(store, [r for r in plan if r.model.contender != "t5"], {"rope": [1.0] * 7, "alibi": [(0.97, 0.3)] * 7})
     fail(store, next(run for run in plan if run.model.contender == "t5"), "NaN")
-    for looks in ("once", "often"):
-        table = one(tabulate(plan, store, looks=looks))
+    for design in ("fixed", "sequential"):
+        table = one(tabulate(plan, store, inference=Inference(design)))
         document = json.loads(json.dumps(table.to_json(), allow_nan=False))
         assert [r["encoding"] for r in document["rows"]] == ["rope", "alibi", "t5"]
         assert document["rows"][0]["seeds"] == list(range(7))

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import TINY_FLAGS
 from whence.cli import run
 
-ARENA = ["arena", *TINY_FLAGS, "--steps", "3", "--seeds", "1"]
+ARENA = ["arena", "--tasks", "k_back_recall", *TINY_FLAGS, "--steps", "3", "--seeds", "1"]
 
 
 pytestmark = pytest.mark.usefixtures("here")

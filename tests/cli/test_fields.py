@@ -188,18 +188,24 @@ def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         if axis == "encoder":
             assert max(sizes) < 1.02 * min(sizes), "matched in size"
     assert run(found["again"].split()[1:]) == 0
-    assert "2 paired seeds: exploratory" in capsys.readouterr().out
+    assert "exploratory: 2 paired seeds" in capsys.readouterr().out
 
 
 def test_ablations_hold_against_the_first_variant() -> None:
     def row(name: str, values: list[float]) -> Row:
         metrics = {s: {"test": {"scales": {"1": {"field": {"psnr": v}}}}} for s, v in enumerate(values)}
-        return Row(name, (), metrics, {}, 1, {})
+        return Row(name, tuple(map(str, metrics)), metrics, {}, 1, {})
 
-    base = [30.0, 30.5, 29.8, 30.2, 30.1, 30.4]
-    table = Table("made up", (row("a", base), row("b", [v + 1 for v in base]), row("c", [v + 0.01 for v in base])))
-    assert "b: +1.00 dB against a at ×1 (b is better)." in table.findings
-    assert "c: +0.01 dB against a at ×1 (tied)." in table.findings
+    base = [30.0, 30.5, 29.8, 30.2, 30.1, 30.4, 30.3]
+    rows = row("a", base), row("b", [v + 1 for v in base]), row("c", [v + 0.01 for v in base])
+    table = Table("made up", rows, "these held-out signals")
+    told = "\n".join(table.findings)
+    assert (
+        "b beats a at ×1 on these held-out signals by 1.00 dB [1.00, 1.00] (better in 7 of 7 seeds, p = .031)." in told
+    )
+    assert "c and a are tied at ×1 on these held-out signals (difference 0.01 dB" in told
+    assert "2 comparisons in one table" in told
+    assert [c.winner for c in Table("made up", rows[::-1]).comparisons] == ["b", None], "against the first, c"
 
 
 def test_analyse(stored: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

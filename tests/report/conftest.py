@@ -31,11 +31,11 @@ def some_maps(layers: int = 2, heads: int = 2, tokens: int = 8) -> Maps:
 @pytest.fixture
 def page(store: Store) -> Page:
     """Two tasks; one encoding masters, one learns, one has a failed run."""
-    comparison = spec("rope", "alibi", "t5", tasks=[TASK, "long_range_match"], seeds=7)
+    comparison = spec("rope", "alibi", "t5", tasks=[TASK, "long_range_match"], seeds=9)
     plan = comparison.plan()
     for run in plan:
         name, wiggle = run.model.contender, run.seed / 1000
-        if name == "t5" and run.seed == 6:
+        if name == "t5" and run.seed == 8:
             fail(store, run, "loss is <i>NaN</i> & gone")
         elif name == "rope":
             finish(store, run, 1.0 - wiggle, 0.9 - wiggle)

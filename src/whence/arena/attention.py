@@ -1,4 +1,4 @@
-"""Where a trained run looks: attention weights of every layer and head on its frozen test set."""
+"""Where a trained run looks: attention weights of every layer and head on its test data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from whence.arena.run import Run, answers, frozen_batches
+from whence.arena.run import Run, answers, evaluation_batches
 from whence.arena.table import Table
 from whence.models.taps import taps
 from whence.runs.checkpoint import weights_of
@@ -47,7 +47,7 @@ def attention_maps(run: Run, folder: RunFolder, examples: int = 3) -> Maps | Non
     if run.task.build().tokens(run.train_length) > LONGEST_MAP:
         return None
     streams = Streams.of(run.seed)
-    batch: Batch = next(frozen_batches(run, streams, "test", run.train_length))
+    batch: Batch = next(evaluation_batches(run, streams, "test", run.train_length))
     with torch.no_grad(), ambient_kept():
         model = load_model(run, folder)
         torch.manual_seed(derive(streams.evaluation, "model"))  # positions that are drawn, as in an evaluation

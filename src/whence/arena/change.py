@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from whence import stats
@@ -56,8 +56,8 @@ def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
 
     One correction over all cells that are tested.
     """
-    found = [
-        _change(two, old, new, part)
+    cells = [
+        (two.title, old, new, part)
         for one, two in matched(before, after)
         for old in one.rows
         for new in two.rows
@@ -65,8 +65,26 @@ def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
         for part in PARTS
         if old.score(part) and new.score(part)
     ]
-    adjusted = iter(stats.together([change.paired for change in found if change.paired]))
-    return [replace(change, paired=next(adjusted)) if change.paired else change for change in found]
+    pairs = [
+        stats.pair(
+            stats.ACCURACY, "after", "before", {"after": new.by_seed(part), "before": old.by_seed(part)}, part=part
+        )
+        for _, old, new, part in cells
+    ]
+    compared = stats.compare(pairs)
+    return [
+        Change(title, new.encoding, part, *_verdicts(old, new, part), c if _rankable(old, new, part) and c.n else None)
+        for (title, old, new, part), c in zip(cells, compared, strict=True)
+    ]
+
+
+def _verdicts(old: Row, new: Row, part: Part) -> tuple[str, str]:
+    before, after = (row.verdict if part == "id" else row.beyond_verdict for row in (old, new))
+    return before, after
+
+
+def _rankable(old: Row, new: Row, part: Part) -> bool:
+    return len(stats.rankable(dict(zip(("before", "after"), _verdicts(old, new, part), strict=True)))) == 2
 
 
 def matched(before: Sequence[Table], after: Sequence[Table]) -> list[tuple[Table, Table]]:
@@ -78,15 +96,3 @@ def matched(before: Sequence[Table], after: Sequence[Table]) -> list[tuple[Table
         left = [[t for t in tables if t.title not in {one.title for one, _ in alike}] for tables in (ones, twos)]
         pairs += alike + list(zip(*left, strict=False))
     return pairs
-
-
-def _change(table: Table, old: Row, new: Row, part: Part) -> Change:
-    verdicts = [row.verdict if part == "id" else row.beyond_verdict for row in (old, new)]
-    paired = None
-    if len(stats.rankable(dict(zip(("before", "after"), verdicts, strict=True)))) == 2:
-        was, now = old.by_seed(part), new.by_seed(part)
-        seeds = sorted(set(was) & set(now))
-        if seeds:
-            pair = {"after": [now[s] for s in seeds], "before": [was[s] for s in seeds]}
-            paired = stats.compare(pair)["after", "before"]
-    return Change(table.title, new.encoding, part, verdicts[0], verdicts[1], paired)

@@ -76,8 +76,10 @@ def _copying(tables: Sequence[Table]) -> Judgement:
     if not set(HELD) & set(exact) or not set(FELL) & set(exact):
         return Judgement("not decidable at this size", f"too few mastered it within training; {words}")
     kinds = {kind: [exact[name] for name in names if name in exact] for kind, names in (("held", HELD), ("fell", FELL))}
-    means = {kind: [stats.mean(seed) for seed in zip(*rows, strict=True)] for kind, rows in kinds.items()}
-    winner = stats.compare(means)["held", "fell"].winner
+    means = {
+        kind: dict(enumerate(stats.mean(seed) for seed in zip(*rows, strict=True))) for kind, rows in kinds.items()
+    }
+    winner = stats.compare([stats.pair(stats.ACCURACY, "held", "fell", means)])[0].winner
     if winner:
         return Judgement("reproduced" if winner == "held" else "not reproduced", words)
     return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
@@ -139,7 +141,8 @@ def _state_runs_full(tables: Sequence[Table]) -> Judgement:
     for pairs in (few, many):
         attention, state = found[pairs]["attention"].by_seed("id"), found[pairs]["mamba"].by_seed("id")
         gaps[pairs] = [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
-    growth = stats.compare({"many pairs": gaps[many], "few pairs": gaps[few]})["many pairs", "few pairs"]
+    scores = {"many pairs": dict(enumerate(gaps[many])), "few pairs": dict(enumerate(gaps[few]))}
+    (growth,) = stats.compare([stats.pair(stats.ACCURACY, "many pairs", "few pairs", scores)])
     words = "; ".join(
         f"{pairs} pairs: "
         + ", ".join(f"{name} {100 * row.within.accuracy:.1f} %" for name, row in rows.items() if row.within)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from whence import stats
 from whence.arena.curves import learned_positions
 from whence.arena.score import Part
+from whence.arena.tuning import Trial, dependent
 
 if TYPE_CHECKING:
     from whence.arena.table import Table
+
+SEEN = 0.01
+"""Share of test sequences seen in training from which on it is reported."""
 
 
 def findings(table: Table) -> list[str]:
@@ -21,10 +26,30 @@ def findings(table: Table) -> list[str]:
         *(_verdicts(table, "ood") if any(row.beyond and row.mastered for row in table.rows) else []),
         *_sentences(table, "ood"),
     ]
+    lines += _limits(table)
     for what, of in (("Failed", "failed"), ("Damaged", "damaged")):
         found = [f"{row.encoding} ({len(getattr(row, of))})" for row in table.rows if getattr(row, of)]
         more = " ('whence runs verify' says more)" if of == "damaged" else ""
         lines += [f"{what} runs, in no average: {', '.join(found)}{more}."] if found else []
+    return lines
+
+
+def _limits(table: Table) -> list[str]:
+    """What the scores cannot show, whatever they are."""
+    lines = []
+    if table.rows and not table.rows[0].ranked:
+        lines.append(f"A shortcut solves {table.task}, so that it ranks no encoding.")
+    seen = max((row.within.seen for row in table.rows if row.within), default=0.0)
+    if seen >= SEEN:
+        lines.append(f"{100 * seen:.0f} % of the test sequences of the training length also occur in training.")
+    trials = [(row.encoding, row.trials) for row in table.rows if row.trials]
+    for encoding, those in trials:
+        ranges = ", ".join(
+            f"{part.upper()} {100 * min(values):.1f}–{100 * max(values):.1f} %"
+            for part in those[0].accuracy
+            if (values := [trial.accuracy[part] for trial in those])
+        )
+        lines.append(f"{encoding} over the {len(those)} settings tried: {ranges} ({those[0].seeds} tuning seeds each).")
     return lines
 
 
@@ -48,19 +73,25 @@ def _verdicts(table: Table, part: Part) -> list[str]:
 def _sentences(table: Table, part: Part) -> list[str]:
     """Decided comparisons one by one, the open ones together."""
     pairs = table.comparisons[part].values() if part in table.comparisons else ()
-    told = [stats.sentence(c, part) + "." for c in pairs if c.decided]
-    still_open = [f"{c.a} and {c.b}" for c in pairs if c.verdict == "undecided"]
-    where = "within" if part == "id" else "beyond"
-    told += [f"Undecided {where} training: {'; '.join(still_open)}."] if still_open else []
-    left_out = _left_out(table, part)
-    return told + ([f"Not compared {where} training, for want of seeds: {_listed(left_out)}."] if left_out else [])
+    tried = {row.encoding: row.trials for row in table.rows}
+    told = []
+    for c in pairs:
+        if c.decided:
+            told.append(stats.sentence(c) + ".")
+            told += _dependence(c, dependent(c, tried), tried)
+    return told + stats.open_pairs([c for c in pairs if not c.decided])
 
 
-def _left_out(table: Table, part: Part) -> list[str]:
-    """Encodings that may be ranked, in a table where others were, and for which seeds are missing."""
-    verdicts = {row.encoding: row.verdict if part == "id" else row.beyond_verdict for row in table.rows}
-    compared = {name for pair in table.comparisons.get(part, {}) for name in pair}
-    return [name for name in stats.rankable(verdicts) if name not in compared] if compared else []
+def _dependence(c: stats.Comparison, reversal: Trial | None, tried: Mapping[str, Sequence[Trial]]) -> list[str]:
+    """A winner that another of the settings tried would have turned into the loser."""
+    if reversal is None:
+        return []
+    other = next(trial for trial in tried[c.winner or ""] if trial.text == reversal.text)
+    ahead = reversal.accuracy[c.part] - other.accuracy[c.part]
+    return [
+        f"This depends on the training settings: at {reversal.text}, {c.loser} is ahead by "
+        f"{c.metric.display(ahead)} {c.metric.unit} (mean of {reversal.seeds} tuning seeds)."
+    ]
 
 
 def _where_it_is_learned(table: Table) -> list[str]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from whence.arena.run import Run
 from whence.arena.spec import ArenaSpec
+from whence.arena.table import Table, tabulate
+from whence.arena.tuning import Key, choose, trials
 from whence.errors import UserError
+from whence.runs.kept import earlier_look
 from whence.runs.kept import kept as all_kept
 from whence.runs.presets import Presets
 from whence.runs.store import Store
@@ -18,6 +23,8 @@ from whence.runs.store import Store
 PRESETS = Presets("whence.arena", "whence presets")
 KIND = "arena"
 CONFIGS = (".yaml", ".yml", ".json")
+EXTENDABLE = ("tasks", "encodings", "against", "family", "until_decided", "max_seeds")
+"""Fields that may differ between a comparison and an earlier one whose verdicts it extends."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +68,33 @@ def find(text: str, store: Store) -> Comparison:
 
 
 def stored_runs(spec: ArenaSpec, store: Store) -> list[Run]:
-    """What the spec plans; for one that added seeds until decided, also the seeds that were added."""
-    runs = spec.plan()
+    """The runs that its tables report, with what tuning chose; and the seeds that were added until decided."""
+    values = chosen(spec, store)
+    runs = spec.reported_runs(values)
     if spec.until_decided:
-        most = spec.model_copy(update={"seeds": max(spec.seeds, spec.max_seeds)}).plan()
+        most = spec.model_copy(update={"seeds": max(spec.seeds, spec.max_seeds)}).reported_runs(values)
         there = set(store.ids())
         runs = [run for run in most if run.id in there] or runs
     return runs
+
+
+def chosen(spec: ArenaSpec, store: Store) -> Mapping[Key, Mapping[str, Any]]:
+    return choose(trials(spec.tuning_runs(), store, spec.tuned)) if spec.tune else {}
+
+
+def tables_of(
+    spec: ArenaSpec, store: Store, runs: Sequence[Run] | None = None, ends: Mapping[str, str] | None = None
+) -> list[Table]:
+    """What the store holds of a comparison, tested as it was asked for."""
+    return tabulate(
+        stored_runs(spec, store) if runs is None else runs,
+        store,
+        ends,
+        tuned=spec.tuned,
+        trials=trials(spec.tuning_runs(), store, spec.tuned) if spec.tune else None,
+        inference=spec.inference,
+        earlier=0 if spec.until_decided else earlier_look(KIND, spec, store, EXTENDABLE),
+    )
 
 
 def read(path: Path) -> ArenaSpec:

@@ -25,6 +25,8 @@ from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task
 
 EVALUATION_BATCH = 64
+MONITORED_SEQUENCES = 32
+"""Sequences per length that an evaluation during training takes: ten of them cost about as much as the final one."""
 
 
 def _listed(value: Any) -> Any:
@@ -49,7 +51,12 @@ class Lengths(Spec):
         default=None,
         description="lengths beyond training, scored on what lies beyond alone; none: the task's own; 0: no such",
     )
-    test_sequences: int = Field(default=256, ge=1, le=100_000, description="sequences in each frozen evaluation set")
+    test_sequences: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="sequences per length and seed that the trained model is evaluated on",
+    )
 
     def for_task(self, task: Task) -> Lengths:
         """With nothing left open."""
@@ -75,6 +82,9 @@ class Run(RunSpec):
         """A stored run must mean the same when a task's own lengths change in a later version."""
         object.__setattr__(self, "lengths", self.lengths.for_task(self.task.build()))
         return self
+
+    def versions(self) -> dict[str, int]:
+        return {**super().versions(), "task": self.task.build().version}
 
     def labels(self) -> dict[str, str]:
         return {"task": str(self.task), "mixer": str(self.model.mixer), "encoding": self.model.contender}
@@ -176,7 +186,7 @@ def _refusal(field: str, value: object, allowed: str) -> UserError:
 
 
 class ArenaJob(Job):
-    """Training on batches of one length at a time; evaluation on frozen sets, within and beyond training."""
+    """Training on batches of one length at a time; evaluation in and out of distribution."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -189,28 +199,52 @@ class ArenaJob(Job):
         initialise(self.model, streams.init)
 
     def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
-        length = int(torch.randint(self.shortest, self.run.train_length + 1, (), generator=generator))
-        batch = self.task.sample(generator, self.run.training.batch_size, length).to(self.device)
+        batch = self._training_batch(generator).to(self.device)
         return loss(self.task.goal, answers(self.model, batch), batch.targets, batch.scored), batch.inputs.numel()
 
+    def _training_batch(self, generator: torch.Generator) -> Batch:
+        length = int(torch.randint(self.shortest, self.run.train_length + 1, (), generator=generator))
+        return self.task.sample(generator, self.run.training.batch_size, length)
+
     def evaluate(self, streams: Streams) -> dict[str, Any]:
-        """Counts at every length; `validation`, at the training length, is for choosing by, and for nothing else."""
+        """Counts at every length. `validation`, at the training length, is for choosing hyperparameters only."""
+        metrics = self._counts(streams, self.run.lengths.test_sequences)
+        metrics["validation"] = pool([self._score(streams, "validation", self.run.train_length)])
+        metrics["id"]["seen_in_training"] = self._seen_in_training(streams)
+        return metrics
+
+    def monitor(self, streams: Streams) -> dict[str, Any]:
+        return self._counts(streams, min(MONITORED_SEQUENCES, self.run.lengths.test_sequences))
+
+    def _counts(self, streams: Streams, sequences: int) -> dict[str, Any]:
         run = self.run
-        within = self._score(streams, "test", run.train_length)
-        beyond = {str(length): self._score(streams, "test", length) for length in run.test_lengths}
-        parts = {"id": [within], "validation": [self._score(streams, "validation", run.train_length)]}
-        if beyond:
-            parts["ood"] = list(beyond.values())
-        pooled = {name: pool(counts) for name, counts in parts.items()}
-        headline = {name: pooled[name]["correct"] / pooled[name]["total"] for name in ("id", "ood") if name in pooled}
+        within = self._score(streams, "test", run.train_length, sequences)
+        beyond = {str(length): self._score(streams, "test", length, sequences) for length in run.test_lengths}
+        pooled = {"id": pool([within])} | ({"ood": pool(list(beyond.values()))} if beyond else {})
+        headline = {name: counts["correct"] / counts["total"] for name, counts in pooled.items()}
         return {"headline": headline, **pooled, "lengths": {str(run.train_length): within, **beyond}}
 
-    def _score(self, streams: Streams, purpose: str, length: int) -> dict[str, Any]:
+    def _score(self, streams: Streams, purpose: str, length: int, sequences: int | None = None) -> dict[str, Any]:
         tally = Tally(self.task, self.task.tokens(length), first=self.run.first_counted(length))
-        for batch in frozen_batches(self.run, streams, purpose, length):
+        for batch in evaluation_batches(self.run, streams, purpose, length, sequences):
             batch = batch.to(self.device)
             tally.add(batch, answers(self.model, batch).float())
         return tally.counts()
+
+    def _seen_in_training(self, streams: Streams) -> int:
+        """How many test sequences of the training length also occur in this run's training data.
+
+        Training batches are drawn again: they are a function of the seed and the step.
+        """
+        run = self.run
+        test = torch.cat([batch.inputs for batch in evaluation_batches(run, streams, "test", run.train_length)])
+        wanted = {row.tobytes() for row in test.numpy()}
+        seen: set[bytes] = set()
+        for step in range(run.training.steps):
+            inputs = self._training_batch(generator(streams.data, step)).inputs
+            if inputs.shape[1] == test.shape[1]:
+                seen |= wanted & {row.tobytes() for row in inputs.numpy()}
+        return sum(row.tobytes() in seen for row in test.numpy())
 
 
 def answers(model: nn.Module, batch: Batch) -> Tensor:
@@ -221,9 +255,12 @@ def answers(model: nn.Module, batch: Batch) -> Tensor:
     return model(batch.inputs, batch.positions, prefix=ends)
 
 
-def frozen_batches(run: Run, streams: Streams, purpose: str, length: int) -> Iterator[Batch]:
-    """An evaluation set: a function of the task, its purpose and the length, the same for every run."""
-    for start in range(0, run.lengths.test_sequences, EVALUATION_BATCH):
-        count = min(EVALUATION_BATCH, run.lengths.test_sequences - start)
+def evaluation_batches(
+    run: Run, streams: Streams, purpose: str, length: int, sequences: int | None = None
+) -> Iterator[Batch]:
+    """Evaluation data of one seed, the same for every encoding: a function of the seed, the task and the length."""
+    sequences = sequences or run.lengths.test_sequences
+    for start in range(0, sequences, EVALUATION_BATCH):
+        count = min(EVALUATION_BATCH, sequences - start)
         place = generator(streams.evaluation, purpose, str(run.task), length, start)
         yield run.task.build().sample(place, count, length)

@@ -33,9 +33,11 @@ class Score:
 
     per_seed: tuple[float, ...]
     effective: float
-    """Independent answers that one evaluation set is worth: answers within a sequence depend on each other."""
+    """Independent answers that all seeds are worth together: answers within a sequence depend on each other."""
     floors: Mapping[str, float]
     loss: float
+    seen: float = 0.0
+    """Share of the test sequences that also occur in training."""
     exact: tuple[float, ...] = ()
     """Share of sequences answered without any mistake, per seed; empty where a sequence has one answer."""
     verdict: stats.Verdict = "at chance"
@@ -84,6 +86,7 @@ class Score:
             "solve_rate": stats.solve_rate(self.per_seed),
             "exact": self.exact_share,
             "loss": self.loss,
+            "seen_in_training": self.seen,
             "floor": self.floor,
             "floor_name": self.floor_name,
             "floors": dict(self.floors),
@@ -100,9 +103,10 @@ def score_of(members: Sequence[Member], part: Part) -> Score | None:
     several = any(p["total"] > p["sequences"] for p in parts)
     return Score(
         per_seed=tuple(p["correct"] / p["total"] for p in parts),
-        effective=min(_effective([m.metrics["lengths"][str(n)] for n in lengths]) for m in members),
+        effective=sum(_effective([m.metrics["lengths"][str(n)] for n in lengths]) for m in members),
         floors=_pooled_floors(run, {n: members[0].metrics["lengths"][str(n)]["total"] for n in lengths}),
         loss=stats.mean([p["loss"] for p in parts]),
+        seen=sum(p.get("seen_in_training", 0) for p in parts) / sum(p["sequences"] for p in parts),
         exact=tuple(p["exact"] / p["sequences"] for p in parts) if several else (),
     )
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 import pydantic
 from pydantic import BeforeValidator, Field
 
 from whence.arena.grid import apply, parse_grid, unfold
-from whence.arena.ranking import Looks
+from whence.arena.ranking import Family, Inference
 from whence.arena.run import Lengths, Run
+from whence.arena.tuning import Key, setting_of, tuned_values
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.errors import UserError
@@ -20,6 +22,8 @@ from whence.runs.spec import Training
 from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 
+TUNING_SEED = 1_000_000
+"""Seeds from here on are for tuning: no table reports them."""
 USUAL_ENCODINGS = ("sinusoidal", "learned", "rope", "alibi")
 
 
@@ -56,6 +60,16 @@ class ArenaSpec(Spec):
     tune: str = Field(
         default="", description="for every encoding, the values that do best on validation data: 'lr=0.001,0.003'"
     )
+    tune_seeds: int = Field(
+        default=2, ge=1, le=100, description="seeds that tuning takes; they are in no table and in no test"
+    )
+    against: str = Field(
+        default="", description="compare every encoding with this one only, which needs fewer seeds; none: all pairs"
+    )
+    family: Family = Field(
+        default="table",
+        description="comparisons that share the 5 % error: those of a table, or of the whole sheet of tables",
+    )
     until_decided: bool = Field(
         default=False, description="add paired seeds until every comparison is decided, or max_seeds are spent"
     )
@@ -71,6 +85,11 @@ class ArenaSpec(Spec):
         swept, tuned = (dict(parse_grid(f, getattr(self, f), self.tasks)) for f in ("sweep", "tune"))
         if twice := set(swept) & set(tuned):
             raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.", field="tune")
+        names = [str(contender) for contender in self.encodings]
+        if self.against and self.against not in names:
+            raise UserError(
+                f"against: {self.against!r} is not among the encodings. Allowed: {', '.join(names)}.", field="against"
+            )
         if self.until_decided and self.seeds > self.max_seeds:
             raise UserError(
                 f"max_seeds: {self.max_seeds} are fewer than the {self.seeds} to begin with. Allowed: {self.seeds} or "
@@ -80,30 +99,63 @@ class ArenaSpec(Spec):
         return self
 
     @property
-    def looks(self) -> Looks:
-        return "often" if self.until_decided else "once"
+    def inference(self) -> Inference:
+        return Inference("sequential" if self.until_decided else "fixed", self.family, self.against)
 
     @property
     def tuned(self) -> tuple[str, ...]:
         return tuple(name for name, _ in parse_grid("tune", self.tune, self.tasks))
 
     def plan(self) -> list[Run]:
-        """Every run, checked. Seeds vary slowest, so that an interrupted sweep is still a comparison."""
-        sweep, tune = (parse_grid(field, getattr(self, field), self.tasks) for field in ("sweep", "tune"))
-        runs = [
-            apply(setting | tuned, self._document(task, contender, seed))
-            for seed in range(self.first_seed, self.first_seed + self.seeds)
-            for task in self.tasks
-            for setting in unfold(sweep, task)
-            for contender in self.encodings
-            for tuned in unfold(tune, task)
-        ]
-        for run in runs[: len(runs) // self.seeds]:
-            run.check()
+        """Every run, checked. With tuning, the reported runs stand for those that the tuning runs will choose."""
+        runs = [*self.tuning_runs(), *self.reported_runs()]
+        for run in runs:
+            if run.seed in (self.first_seed, TUNING_SEED + self.first_seed):  # other seeds are possible if these are
+                run.check()
         if len({run.id for run in runs}) != len(runs):
             field = "tasks" if len(set(map(str, self.tasks))) < len(self.tasks) else "encodings"
             raise UserError(f"{field}: the same is listed twice. Allowed: each once.", field=field)
         return runs
+
+    def tuning_runs(self) -> list[Run]:
+        """Every value that is tuned, over seeds of their own."""
+        if not self.tune:
+            return []
+        first = TUNING_SEED + self.first_seed
+        return [run for _, runs in self._cells(range(first, first + self.tune_seeds)) for run in runs]
+
+    def reported_runs(self, chosen: Mapping[Key, Mapping[str, Any]] | None = None) -> list[Run]:
+        """Those that tables are made of. Seeds vary slowest, so that an interrupted sweep is still a comparison.
+
+        `chosen`: the values that tuning chose; where they are not known yet, the first of each list stands for them.
+        """
+        cells = self._cells(range(self.first_seed, self.first_seed + self.seeds))
+        return [_chosen(runs, (chosen or {}).get(key), self.tuned) for key, runs in cells]
+
+    def comparisons(self) -> int:
+        """How many comparisons share one error."""
+        first = [run for run in self.reported_runs() if run.seed == self.first_seed]
+        tables: dict[str, list[Run]] = {}
+        for run in first:
+            tables.setdefault(setting_of(run, self.tuned), []).append(run)
+        counts = [
+            len(self.inference.pairs([run.model.contender for run in runs])) * (2 if runs[0].test_lengths else 1)
+            for runs in tables.values()
+        ]
+        return sum(counts) if self.family == "sheet" else max(counts)
+
+    def _cells(self, seeds: range) -> list[tuple[Key, list[Run]]]:
+        """For every seed, table and encoding, one run for each setting of the tuned fields."""
+        sweep, tune = (parse_grid(field, getattr(self, field), self.tasks) for field in ("sweep", "tune"))
+        cells = []
+        for seed in seeds:
+            for task in self.tasks:
+                for setting in unfold(sweep, task):
+                    for contender in self.encodings:
+                        document = self._document(task, contender, seed)
+                        runs = [apply(setting | tuned, document) for tuned in unfold(tune, task)]
+                        cells.append(((setting_of(runs[0], self.tuned), str(contender)), runs))
+        return cells
 
     def _document(self, task: Any, contender: Contender, seed: int) -> dict[str, Any]:
         return {
@@ -113,6 +165,10 @@ class ArenaSpec(Spec):
             "lengths": self.lengths.model_dump(),
             "training": self.training.model_dump(),
         }
+
+
+def _chosen(runs: list[Run], values: Mapping[str, Any] | None, tuned: tuple[str, ...]) -> Run:
+    return next((run for run in runs if tuned_values(run, tuned) == values), runs[0])
 
 
 def usual_contenders(model: Architecture) -> tuple[Contender, ...]:

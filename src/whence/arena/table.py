@@ -7,14 +7,15 @@ themselves, so that a table can be made of a plan, of a sweep, or of any runs th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from whence import stats
 from whence.arena.findings import findings
-from whence.arena.ranking import Comparisons, Looks, judge, rank
+from whence.arena.ranking import PLANNED, Comparisons, Inference, judge, rank
 from whence.arena.run import Run
 from whence.arena.score import Member, Part, Score, score_of
+from whence.arena.tuning import Key, Trial, setting_of, shared_fields, tuned_values
 from whence.runs.files import Corrupt, canonical
 from whence.runs.outcomes import outcome_of
 from whence.runs.store import Store
@@ -36,6 +37,15 @@ class Row:
     """Runs whose files are not what was written."""
     begun: int = 0
     """Runs that have been started and not finished."""
+    ranked: bool = True
+    """Whether the task can rank anybody: not if a shortcut solves it."""
+    trials: tuple[Trial, ...] = ()
+    """What tuning tried."""
+
+    @property
+    def complete(self) -> bool:
+        """Nothing that was planned is still to come."""
+        return self.finished + len(self.failed) + len(self.damaged) == len(self.runs)
 
     @property
     def choices(self) -> list[str]:
@@ -132,7 +142,11 @@ class Table:
     """Any of its runs."""
     rows: tuple[Row, ...]
     comparisons: Comparisons
-    looks: Looks = "once"
+    inference: Inference = PLANNED
+    family: int = 0
+    """How many comparisons share the error."""
+    earlier: int = 0
+    """Seeds at which a verdict of this comparison was shown before; 0: never."""
 
     @property
     def seeds(self) -> int:
@@ -148,9 +162,14 @@ class Table:
     @property
     def heading(self) -> str:
         """What a table of so many seeds may claim."""
-        levels = stats.share_alpha({part: len(pairs) for part, pairs in self.comparisons.items()})
-        ranked = max((len({n for pair in pairs for n in pair}) for pairs in self.comparisons.values()), default=0)
-        return stats.heading(self.seeds, levels, contenders=max(2, ranked), until_decided=self.looks == "often")
+        return stats.heading(
+            self.seeds,
+            self.family,
+            [stats.ACCURACY],
+            design=self.inference.design,
+            family=self.inference.family,
+            earlier=self.earlier,
+        )
 
     @property
     def decided(self) -> bool:
@@ -175,9 +194,9 @@ class Table:
             "heading": self.heading,
             "findings": self.findings,
             "rows": [row.to_json() for row in self.rows],
-            "comparisons": [
-                {"part": part, **c.to_json()} for part, pairs in self.comparisons.items() for c in pairs.values()
-            ],
+            "design": self.inference.design,
+            "family": self.family,
+            "comparisons": [c.to_json() for pairs in self.comparisons.values() for c in pairs.values()],
         }
 
 
@@ -187,31 +206,31 @@ def tabulate(
     ends: Mapping[str, str] | None = None,
     *,
     tuned: Sequence[str] = (),
-    looks: Looks = "once",
+    trials: Mapping[Key, Sequence[Trial]] | None = None,
+    inference: Inference = PLANNED,
+    earlier: int = 0,
 ) -> list[Table]:
-    """Tables in the order in which the runs were planned. `ends`, from an engine, tells which processes died."""
+    """Tables in the order in which the runs were planned.
+
+    `ends`, from an engine, tells which processes died; `trials`, what tuning tried; `earlier`, at how many seeds
+    verdicts were shown before. A comparison that was extended, or of which runs are missing, is tested sequentially.
+    """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(setting_of(run, tuned), []).append(run)
     titles = _titles([members[0] for members in groups.values()], tuned)
+    rows = {
+        setting: judge(_rows(setting, members, store, ends or {}, tuned, trials or {}))
+        for setting, members in groups.items()
+    }
+    complete = all(row.complete for those in rows.values() for row in those)
+    if inference.design == "fixed":
+        inference = replace(inference, design=stats.design_of(complete=complete, earlier=earlier))
+    ranked = rank(list(rows.values()), inference)
     return [
-        _table(title, members, store, ends or {}, tuned, looks)
-        for title, members in zip(titles, groups.values(), strict=True)
+        Table(title, str(groups[s][0].task), s, groups[s][0], tuple(rows[s]), comparisons, inference, family, earlier)
+        for title, s, (comparisons, family) in zip(titles, groups, ranked, strict=True)
     ]
-
-
-def setting_of(run: Run, tuned: Sequence[str] = ()) -> str:
-    """What makes runs belong to one table: everything but seed, encoding, and what is tuned."""
-    return canonical(_setting(run, tuned))
-
-
-def _setting(run: Run, tuned: Sequence[str]) -> dict[str, Any]:
-    document = run.document()
-    del document["seed"], document["model"]["encoding"], document["model"]["positions"]
-    for group in ("model", "lengths", "training", "task"):
-        for name in tuned:
-            document[group].pop(name, None)
-    return document
 
 
 def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
@@ -220,7 +239,7 @@ def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
         {
             f"{group}.{key}": v
             for group in ("model", "lengths", "training")
-            for key, v in _setting(r, tuned)[group].items()
+            for key, v in shared_fields(r, tuned)[group].items()
         }
         for r in runs
     ]
@@ -243,19 +262,31 @@ def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
     ]
 
 
-def _table(
-    title: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str], tuned: Sequence[str], looks: Looks
-) -> Table:
+def _rows(
+    setting: str,
+    runs: Sequence[Run],
+    store: Store,
+    ends: Mapping[str, str],
+    tuned: Sequence[str],
+    trials: Mapping[Key, Sequence[Trial]],
+) -> list[Row]:
     contenders: dict[str, list[Run]] = {}
     for run in runs:
         contenders.setdefault(run.model.contender, []).append(run)
-    rows = [_row(encoding, members, store, ends, tuned) for encoding, members in contenders.items()]
-    rows = judge(rows)
-    setting = setting_of(runs[0], tuned)
-    return Table(title, str(runs[0].task), setting, runs[0], tuple(rows), rank(rows, looks), looks)
+    return [
+        _row(encoding, members, store, ends, tuned, trials.get((setting, encoding), ()))
+        for encoding, members in contenders.items()
+    ]
 
 
-def _row(encoding: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str], tuned: Sequence[str]) -> Row:
+def _row(
+    encoding: str,
+    runs: Sequence[Run],
+    store: Store,
+    ends: Mapping[str, str],
+    tuned: Sequence[str],
+    trials: Sequence[Trial],
+) -> Row:
     members: list[Member] = []
     failed: dict[str, str] = {}
     damaged: dict[str, str] = {}
@@ -272,45 +303,19 @@ def _row(encoding: str, runs: Sequence[Run], store: Store, ends: Mapping[str, st
         elif end.state == "damaged":
             damaged[run.id] = end.reason
         begun += end.status.get("state") in ("running", "interrupted")
-    chosen, members, kept = _best_on_validation(runs, members, tuned)
     return Row(
         encoding=encoding,
-        runs=tuple(run.id for run in kept),
+        runs=tuple(run.id for run in runs),
         members=tuple(members),
-        failed={run_id: why for run_id, why in failed.items() if run_id in {run.id for run in kept}},
-        damaged={run_id: why for run_id, why in damaged.items() if run_id in {run.id for run in kept}},
+        failed=failed,
+        damaged=damaged,
         begun=begun,
         within=score_of(members, "id"),
         beyond=score_of(members, "ood"),
-        chosen=chosen,
+        chosen=tuned_values(runs[0], tuned) if trials else {},
+        ranked=runs[0].task.build().ranked,
+        trials=tuple(trials),
     )
-
-
-def _best_on_validation(
-    runs: Sequence[Run], members: list[Member], tuned: Sequence[str]
-) -> tuple[dict[str, Any], list[Member], Sequence[Run]]:
-    """Of the settings that were tried, the one with the best mean on validation data, which no score is made of."""
-    if not tuned:
-        return {}, members, runs
-
-    def setting(run: Run) -> dict[str, Any]:
-        document = run.document()
-        groups = [document[group] for group in ("model", "lengths", "training", "task")]
-        return {name: group[name] for name in tuned for group in groups if name in group}
-
-    groups: dict[str, list[Member]] = {}
-    for member in members:
-        groups.setdefault(canonical(setting(member.run)), []).append(member)
-    if not groups:
-        return {}, members, runs
-
-    def validated(group: list[Member]) -> tuple[int, float]:
-        counts = [member.metrics["validation"] for member in group]
-        return len(group), stats.mean([c["correct"] / c["total"] for c in counts])
-
-    best = max(groups.values(), key=validated)  # most seeds first: an unfinished setting cannot win by its lucky ones
-    wanted = setting(best[0].run)
-    return wanted, best, [run for run in runs if setting(run) == wanted]
 
 
 def overall(tables: Sequence[Table]) -> dict[str, tuple[float, int]]:

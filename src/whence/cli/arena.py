@@ -24,7 +24,8 @@ DESCRIPTION = """Compare positional encodings on tasks, within the training leng
   whence arena --tasks long_range_match --encodings rope randomized+rope:base=500 --steps 1000
   whence arena --mixer bimamba
   whence arena --tasks k_back_recall --sweep "d_model=64,128;k=1,3,7" --workers 2
-  whence arena --tasks copy --tune lr=0.001,0.003        (for each encoding the best on validation data)
+  whence arena --tasks copy --tune lr=0.001,0.003        (for each encoding, chosen on seeds that are not reported)
+  whence arena --tasks copy --against rope --seeds 8     (compare with one encoding: fewer comparisons, fewer seeds)
   whence arena --tasks copy --encodings rope t5 --until-decided --max-seeds 20
   whence arena --resume                                  (the latest comparison of this store)
 
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> int:
     from whence.report.page import Page
     from whence.runs.kept import kept_path
     from whence.runs.store import Store
+    from whence.stats import plan_note
 
     arguments = _latest_if_resumed(arguments)
     spec, engine = parse(ArenaSpec, Comparing, arguments, prog="whence arena", description=DESCRIPTION, presets=PRESETS)
@@ -68,10 +70,11 @@ def main(arguments: list[str]) -> int:
     resolve_device(engine.device)
     config = kept_path(KIND, spec, store)
     again = shlex.join(["whence", "arena", "--config", str(config), *elsewhere(store)])
+    notes = [plan_note(spec.seeds, spec.comparisons(), family=spec.family, design=spec.inference.design)]
     tables, outcome = settle(
         spec,
         store,
-        lambda runs: run_specs(runs, engine)[1],
+        lambda runs: run_specs(runs, engine, notes.pop() if notes else "")[1],
         minutes=engine.minutes,
         tell=lambda words: stderr.print(words),
     )
@@ -132,4 +135,4 @@ def _budget(spec: ArenaSpec, tables: list[Table], outcome: Outcome) -> str:
     if outcome.interrupted:
         return "interrupted before everything was decided"
     left = sum(not c.decided for table in tables for pairs in table.comparisons.values() for c in pairs.values())
-    return f"the budget is spent ({spec.max_seeds} seeds, or the minutes): {left} comparisons are still undecided"
+    return f"the budget is spent ({spec.max_seeds} seeds, or the minutes): {left} comparisons have no verdict yet"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whence.cli.options import Stored, parse_options
-from whence.cli.output import percent, print_json, print_table
+from whence.cli.output import print_json, print_table
 from whence.errors import UserError
+from whence.stats import short
 
 if TYPE_CHECKING:
     from whence.arena.change import Change
@@ -27,16 +28,15 @@ def main(arguments: list[str]) -> int:
     if len(words) != 2:
         raise UserError("comparison: name two. See 'whence report' for those in the store.", field="comparison")
     from whence.arena.change import changes, spec_changes
-    from whence.arena.kept import find, stored_runs
-    from whence.arena.table import tabulate
+    from whence.arena.kept import find, tables_of
     from whence.runs.store import Store
-    from whence.stats import ALPHA, seeds_needed
+    from whence.stats import seeds_needed
 
     store = Store(options.store)
     if options.store:
         store.must_exist()
     before, after = (find(word, store) for word in words)
-    tables = [tabulate(stored_runs(c.spec, store), store, tuned=c.spec.tuned) for c in (before, after)]
+    tables = [tables_of(c.spec, store) for c in (before, after)]
     asked = spec_changes(before.spec, after.spec)
     found = changes(*tables)
     if options.json_:
@@ -60,10 +60,7 @@ def main(arguments: list[str]) -> int:
         return 0
     columns = ["task", "encoding", "", "before", "after", "difference", "seeds", "verdict"]
     print_table("what changed with it", columns, [_cells(change) for change in found])
-    tested = sum(change.paired is not None for change in found)
-    if tested:
-        needed = seeds_needed(ALPHA / tested)
-        print(f"{tested} cells are tested together: nothing can be told from fewer than {needed} paired seeds")
+    print(f"{len(found)} cells are tested together: a verdict needs at least {seeds_needed(len(found))} paired seeds")
     return 0
 
 
@@ -72,9 +69,8 @@ def _cells(change: Change) -> list[str]:
     pair = change.paired
     if pair is None:
         return [change.table, change.encoding, where, change.before, change.after, "", "", "not ranked"]
-    span = f" [{percent(pair.interval[0])}, {percent(pair.interval[1])}]" if pair.interval else ""
-    size = percent(pair.difference) + span
-    verdict = {"after": "better", "before": "worse"}.get(pair.winner or "", pair.verdict)
+    span = f" {pair.metric.interval(*pair.interval)}" if pair.interval else ""
+    size = pair.metric.display(pair.difference) + span
     return [
         change.table,
         change.encoding,
@@ -83,7 +79,7 @@ def _cells(change: Change) -> list[str]:
         change.after,
         size,
         str(pair.n),
-        f"{verdict}, p = {pair.p:.3f}",
+        f"{short(pair)}, p = {pair.p:.3f}",
     ]
 
 

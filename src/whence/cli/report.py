@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     """Tables of the runs and comparisons that are named, what they were made of, and how to make the report again."""
-    from whence.arena.kept import PRESETS, find, stored_runs
+    from whence.arena.kept import PRESETS, find, tables_of
     from whence.arena.run import Run
     from whence.arena.table import tabulate
     from whence.runs.spec import load_run_spec
@@ -97,7 +97,7 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
             named = ["--preset", word] if word in PRESETS.names() else ["--config", str(comparison.path)]
             again.append(shlex.join(["whence", "arena", *named, *elsewhere(store)]))
             documents.append(spec.model_dump(mode="json"))
-            found = tabulate(stored_runs(spec, store), store, tuned=spec.tuned, looks=spec.looks)
+            found = tables_of(spec, store)
             tables += _apart(found, tables, word)
     if runs:
         distinct = {run.id: run for run in runs}

@@ -33,8 +33,7 @@ def main(arguments: list[str]) -> int:
         Reproducing, arguments, prog="whence reproduce CLAIM…", description=DESCRIPTION, words=True
     )
     from whence.arena.claims import CLAIMS, judge
-    from whence.arena.kept import PRESETS, read
-    from whence.arena.table import tabulate
+    from whence.arena.kept import PRESETS, read, tables_of
     from whence.cli.sweep import leave, run_specs
     from whence.runs.store import Store
 
@@ -56,7 +55,7 @@ def main(arguments: list[str]) -> int:
             if outcome.interrupted:
                 return code
         with stderr.status(f"judging {name}"):
-            found[name] = judge(claim, tabulate(runs, store, tuned=spec.tuned))
+            found[name] = judge(claim, tables_of(spec, store))
     if options.json_:
         print_json([_document(CLAIMS[name], judgement) for name, judgement in found.items()])
         return code

@@ -22,8 +22,8 @@ from whence.runs.store import Store
 EXIT_CODES = {"failed": 1, "crashed": 1, "busy": 1, "interrupted": 130}
 
 
-def run_specs(specs: Sequence[RunSpec], engine: Engine) -> tuple[Store, Outcome]:
-    """Check everything that can be checked without work, then run."""
+def run_specs(specs: Sequence[RunSpec], engine: Engine, note: str = "") -> tuple[Store, Outcome]:
+    """Check everything that can be checked without work, print the note, then run."""
     store = Store(engine.store)
     resolve_device(engine.device)
     distinct = {canonical({**spec.document(), "seed": 0}): spec for spec in specs}
@@ -32,6 +32,8 @@ def run_specs(specs: Sequence[RunSpec], engine: Engine) -> tuple[Store, Outcome]
     _check_memory(parameters, workers)
     store.prepare(bytes_needed(parameters, len(specs), workers))
     conditions = Conditions(engine.device, engine.threads, engine.checkpoint_seconds, engine.retry_failed)
+    if note:
+        stderr.print(note, markup=False, highlight=False, soft_wrap=True)
     with Watcher(specs, workers, threads) as watcher:
         outcome = run_all(specs, store, workers=engine.workers, conditions=conditions, on_event=watcher.event)
     return store, Outcome({run: _by_now(store, run) if end == "busy" else end for run, end in outcome.ends.items()})

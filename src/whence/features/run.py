@@ -140,12 +140,12 @@ class FeatureJob(Job):
     def evaluate(self, streams: Streams) -> dict[str, Any]:
         """Little while training goes on, everything at its end."""
         with torch.autocast(self.device.type, enabled=False):
-            return self._measured()
+            return self._measured(streams.evaluation)
 
-    def _measured(self) -> dict[str, Any]:
+    def _measured(self, stream: int) -> dict[str, Any]:
         """The first part of what is held out makes the learning curve, all of it the result."""
         model = self.autoencoder
-        held = [(states.to(self.device), places.to(self.device)) for states, places in self._held_out()]
+        held = [(states.to(self.device), places.to(self.device)) for states, places in self._held_out(stream)]
         first = tally(model, held[:1])
         metrics: dict[str, Any] = {"fvu": first.fvu, "l0": first.l0}
         if self._at_the_end:
@@ -160,5 +160,5 @@ class FeatureJob(Job):
     def _at_the_end(self) -> bool:
         return int(self.autoencoder.done) >= self.run.training.steps
 
-    def _held_out(self) -> Iterator[States]:
-        return itertools.islice(self.data.held_out(), None if self._at_the_end else 1)
+    def _held_out(self, stream: int) -> Iterator[States]:
+        return itertools.islice(self.data.held_out(stream), None if self._at_the_end else 1)

@@ -90,6 +90,10 @@ class Row:
 class Table:
     title: str
     rows: tuple[Row, ...]
+    on: str = ""
+    """Held-out data that all seeds share."""
+    earlier: int = 0
+    """Seeds at which verdicts were shown before; 0: never."""
 
     @property
     def columns(self) -> list[str]:
@@ -103,41 +107,48 @@ class Table:
         if missed:
             told = ", ".join(f"{row.name} ({row.mean('L0'):.1f} of {row.wanted:g})" for row in missed)
             lines.append(f"Not at the wanted number of active features, and not compared: {told}.")
-        for name in (BASELINE, *PLAIN.values()):
-            found = next((row for row in self.rows if row.name == name and row.metrics), None)
-            if found is not None and name in (BASELINE, PLAIN.get(found.sparsity)):
-                lines += self._against(found)
-        return [*lines, *filter(None, [self.exploratory])]
+        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier)
 
     @property
-    def exploratory(self) -> str:
-        """Why nothing can be decided, where there are too few seeds."""
-        seeds = min((len(row.metrics) for row in self.rows if row.metrics), default=0)
-        needed = stats.seeds_needed(contenders=2)
-        if not 0 < seeds < needed:
-            return ""
-        return f"{seeds} paired seeds: exploratory; {needed} are needed to decide even between two."
+    def design(self) -> stats.TestDesign:
+        complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
+        return stats.design_of(complete=complete, earlier=self.earlier)
 
-    def _against(self, base: Row) -> list[str]:
-        """Who explains more with the same kind and number of active features, by more than seeds differ."""
-        better, rivals = [], 0
-        for row in self.rows:
-            shared = row.values("FVU").keys() & base.values("FVU").keys()
-            if row is base or not shared or row.sparsity != base.sparsity or not row.matched:
-                continue
-            rivals += 1
-            ahead = [base.values("FVU")[seed] - row.values("FVU")[seed] for seed in shared]
-            if min(ahead) > 0 and min(base.values("FVU").values()) > max(row.values("FVU").values()):
-                better.append(f"{row.name} ({-100 * stats.mean(ahead) / (base.mean('FVU') or 1):+.1f} %)")
-        if not rivals:
-            return []
-        against = f"{base.name} (of {rivals} with {base.sparsity})"
-        if not better:
-            return [f"None leaves less variance unexplained than {against} by more than seeds differ."]
-        return [f"Less variance unexplained than {against}, by more than seeds differ: {', '.join(better)}."]
+    @property
+    def comparisons(self) -> list[stats.Comparison]:
+        """Every preset against the baselines of its sparsity. Those not at the wanted L0 are in the family, unshown."""
+        scores = {row.name: row.values("FVU") for row in self.rows}
+        by_name = {row.name: row for row in self.rows}
+        family = [
+            stats.pair(stats.FVU, a, b, scores, on=self.on)
+            for a, b in controlled_pairs({row.name: row.sparsity for row in self.rows})
+        ]
+        compared = stats.compare(family, design=self.design)
+        return [c for c in compared if c.n and by_name[c.a].matched and by_name[c.b].matched]
+
+    @property
+    def exploratory(self) -> bool:
+        """Whether there are too few seeds for any verdict."""
+        seeds = min((len(row.metrics) for row in self.rows if row.metrics), default=0)
+        return 0 < seeds < stats.SEEDS_TO_DECIDE
 
     def to_json(self) -> dict[str, Any]:
-        return {"title": self.title, "findings": self.findings, "rows": [row.to_json() for row in self.rows]}
+        return {
+            "title": self.title,
+            "findings": self.findings,
+            "comparisons": [c.to_json() for c in self.comparisons],
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+
+def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Which presets are compared, by name: each with the position-mean baseline and the plain one of its sparsity."""
+    controls = [name for name in (BASELINE, *PLAIN.values()) if name in sparsity]
+    pairs = []
+    for control in controls:
+        rivals = [name for name, kind in sparsity.items() if kind == sparsity[control]]
+        pairs += [(a, b) for a, b in stats.against(control, rivals) if (b, a) not in pairs]
+    return pairs
 
 
 def cell(value: float | None, column: str) -> str:
@@ -151,8 +162,12 @@ def cell(value: float | None, column: str) -> str:
     )
 
 
-def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str]) -> Table:
-    return Table(title, tuple(_row(name, runs, store, ends) for name, runs in plan.items()))
+def tabulate(
+    title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str], *, earlier: int = 0
+) -> Table:
+    """`earlier`: seeds at which verdicts of this comparison were shown before."""
+    rows = tuple(_row(name, runs, store, ends) for name, runs in plan.items())
+    return Table(title, rows, next(iter(plan.values()))[0].data.build().held_out_name, earlier)
 
 
 def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:

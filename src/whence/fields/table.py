@@ -13,9 +13,6 @@ from whence.fields.stored import load
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
 
-TIE = 0.2
-"""Decibels within which two variants count as equal."""
-
 
 @dataclass(frozen=True)
 class Row:
@@ -73,32 +70,39 @@ class Table:
     title: str
     rows: tuple[Row, ...]
 
+    on: str = ""
+    """Held-out data that all seeds share."""
+    earlier: int = 0
+    """Seeds at which verdicts were shown before; 0: never."""
+
     @property
     def findings(self) -> list[str]:
-        """At the input's own resolution, pair by pair with the first."""
-        first = self.rows[0]
-        whole = [row for row in self.rows if row.metrics]
+        """At the input's own resolution, every variant against the first."""
         lines = [f"Failed, in no average: {row.name} ({len(row.failed)})." for row in self.rows if row.failed]
-        shared = set.intersection(*(set(row.metrics) for row in whole)) if whole else set()
-        if first not in whole or len(whole) < 2 or not shared:
-            return lines
-        scale = first.scales[0]
-        seeds = sorted(shared)
-        # A tenth of a decibel counts as a hundredth: the margin of a tie is then TIE decibels.
-        scores = {row.name: [row.quality(scale)[s] * stats.TIE_MARGIN / TIE for s in seeds] for row in whole}
-        compared = stats.compare(scores).values()
-        for row in whole[1:]:
-            found = next(c for c in compared if {c.a, c.b} == {row.name, first.name})
-            gap = stats.mean([row.quality(scale)[s] - first.quality(scale)[s] for s in seeds])
-            winner = f"{found.winner} is better" if found.winner else found.verdict
-            lines.append(f"{row.name}: {gap:+.2f} dB against {first.name} at ×{scale} ({winner}).")
-        needed = stats.seeds_needed(contenders=len(whole))
-        if len(seeds) < needed:
-            lines.append(f"{len(seeds)} paired seeds: exploratory; {needed} are needed to decide among {len(whole)}.")
-        return lines
+        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier)
+
+    @property
+    def design(self) -> stats.TestDesign:
+        complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
+        return stats.design_of(complete=complete, earlier=self.earlier)
+
+    @property
+    def comparisons(self) -> list[stats.Comparison]:
+        scale = next((row.scales[0] for row in self.rows if row.metrics), "1")
+        scores = {row.name: row.quality(scale) for row in self.rows}
+        pairs = [
+            stats.pair(stats.PSNR, a, b, scores, part=f"at ×{scale}", on=self.on)
+            for a, b in stats.against(self.rows[0].name, scores)
+        ]
+        return [c for c in stats.compare(pairs, design=self.design) if c.n]
 
     def to_json(self) -> dict[str, Any]:
-        return {"title": self.title, "findings": self.findings, "rows": [row.to_json() for row in self.rows]}
+        return {
+            "title": self.title,
+            "findings": self.findings,
+            "comparisons": [c.to_json() for c in self.comparisons],
+            "rows": [row.to_json() for row in self.rows],
+        }
 
 
 def tabulate(
@@ -107,9 +111,15 @@ def tabulate(
     store: Store,
     ends: Mapping[str, str] = {},
     costs: Mapping[str, Mapping[str, float]] | None = None,
+    *,
+    earlier: int = 0,
 ) -> Table:
-    """costs: by variant, where they were measured before; else each takes a process of its own, and seconds."""
-    return Table(title, tuple(_row(name, runs, store, ends, costs) for name, runs in plan.items()))
+    """costs: by variant, where they were measured before; else each takes a process of its own, and seconds.
+
+    `earlier`: seeds at which verdicts of this comparison were shown before.
+    """
+    rows = tuple(_row(name, runs, store, ends, costs) for name, runs in plan.items())
+    return Table(title, rows, next(iter(plan.values()))[0].data.build().held_out_name, earlier)
 
 
 def _row(

@@ -24,6 +24,8 @@ COLUMNS = [
     *("all hidden: |r|", "chance", "similarity", "variance", "R²"),
 ]
 LEGEND = "error, variance: over the targets' variance · moved: share of predictions' variance that moving changes"
+COMPARED = ("0.5", "0.9")
+"""Mask ratios at which errors are compared."""
 SHRUNK = 0.5
 """A cure shrinks a leak if it leaves less than this share of it."""
 READ_OFF = 0.5
@@ -131,6 +133,32 @@ class Table:
 
     title: str
     rows: tuple[Row, ...]
+    on: str = ""
+    """Held-out data that all seeds share."""
+    earlier: int = 0
+    """Seeds at which verdicts were shown before; 0: never."""
+
+    @property
+    def design(self) -> stats.TestDesign:
+        complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
+        return stats.design_of(complete=complete, earlier=self.earlier)
+
+    @property
+    def comparisons(self) -> list[stats.Comparison]:
+        """What every cure does to the error, against the first, at the ratios that reconstruction is judged by."""
+        pairs = [
+            stats.pair(
+                stats.NORMALIZED_ERROR,
+                a,
+                b,
+                {row.cure: {seed: m[ratio]["error"] for seed, m in row.metrics.items()} for row in self.rows},
+                part=f"at mask ratio {ratio}",
+                on=self.on,
+            )
+            for ratio in COMPARED
+            for a, b in stats.against(self.rows[0].cure, [row.cure for row in self.rows])
+        ]
+        return [c for c in stats.compare(pairs, design=self.design) if c.n]
 
     @property
     def seeds(self) -> int:
@@ -152,17 +180,12 @@ class Table:
         lines = [f"{row.cure}: {self.effect(row)}." for row in self.rows if row.metrics]
         failed = [f"{row.cure} ({len(row.failed)})" for row in self.rows if row.failed]
         lines += [f"Failed or damaged runs, in no average: {', '.join(failed)}."] if failed else []
-        if self.seeds < stats.SEEDS_TO_DECIDE:
-            lines.append(
-                f"{self.seeds} paired seed{'s' if self.seeds != 1 else ''}: exploratory; {stats.SEEDS_TO_DECIDE} are "
-                "needed to decide anything."
-            )
         if not reference.metrics:
             lines.append(f"No run of {reference.cure} has finished, so that costs are held against nothing.")
         elif len(self.rows) > 1:
             held = "factors of the error, with 95 % intervals over seeds"
             lines.append(f"Costs are held against {reference.cure}: {held}.")
-        return lines
+        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier)
 
     def effect(self, row: Row) -> str:
         """In words: what became of the leak, then what it costs; what it is by itself, without a reference."""
@@ -206,6 +229,7 @@ class Table:
             "title": self.title,
             "seeds": self.seeds,
             "findings": self.findings,
+            "comparisons": [c.to_json() for c in self.comparisons],
             "rows": [
                 {**row.to_json(), "cost": {ratio: self.cost(row, ratio) for ratio in SHOWN} if row.metrics else {}}
                 for row in self.rows
@@ -213,8 +237,8 @@ class Table:
         }
 
 
-def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Table:
-    """`ends`: how the processes of this sweep ended."""
+def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str], *, earlier: int = 0) -> Table:
+    """`ends`: how the processes of this sweep ended; `earlier`: seeds at which verdicts were shown before."""
     cures: dict[str, list[Run]] = {}
     for run in runs:
         cures.setdefault(run.cure, []).append(run)
@@ -222,6 +246,8 @@ def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Tabl
     return Table(
         f"{first.data} · {first.model.backbone}",
         tuple(_row(cure, members, store, ends) for cure, members in cures.items()),
+        first.data.build().held_out_name,
+        earlier,
     )
 
 

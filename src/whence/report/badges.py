@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-UNSURE = ("at chance", "not learned", "undecided", "exploratory", "seeds disagree", "traces")
+UNSURE = ("at chance", "not learned", "exploratory", "seeds disagree", "traces")
 UNSURE += ("dead", "reconstructs nothing", "not run", "interrupted", "stopped")
 KINDS = {
     "good": ("solved", "finished", "clean"),

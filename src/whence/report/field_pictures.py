@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whence.fields.baselines import resize
 from whence.fields.measures import WINDOW, psnr, ssim
-from whence.fields.table import TIE
+from whence.stats import PSNR
 
 WIDE, FEW, NARROW = 176, 5, 128
 """Of one picture on the page, in CSS pixels: where there are few beside each other, and where there are more."""
@@ -63,10 +63,10 @@ def quality(said: Tensor, truth: Tensor) -> dict[str, float | None]:
 
 
 def compared(name: str, mine: Mapping[str, Any], bicubic: Mapping[str, Any]) -> str:
-    """In words: which of two is closer to the original. What lies within a tie is called that."""
+    """In words: which of two is closer to the original, of this one picture."""
     gap = mine["psnr"] - bicubic["psnr"]
-    if abs(gap) < TIE:
-        verdict = f"Within {TIE} dB of each other: a tie"
+    if abs(gap) < PSNR.tie_margin:
+        verdict = f"Within {PSNR.margin} of each other"
     else:
         verdict = f"{f'The {name}' if gap > 0 else 'Bicubic'} is closer to the original, by {abs(gap):.2f} dB"
     return f"{verdict}. {_told(name, mine)}; {_told('bicubic', bicubic)}."

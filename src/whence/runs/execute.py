@@ -19,8 +19,8 @@ from whence.device import Device, resolve_device
 from whence.runs import checkpoint
 from whence.runs.files import TEMPORARY, ChainWriter, Corrupt, file_digest, read_chained, read_sealed, write_sealed
 from whence.runs.loop import Listener, NonFinite, Progress, make_optimizer, train
-from whence.runs.spec import Job, RunSpec
-from whence.runs.store import FORMAT, RunFolder, Store
+from whence.runs.spec import FORMAT, Job, RunSpec
+from whence.runs.store import RunFolder, Store
 from whence.runs.streams import Streams, ambient_kept
 from whence.runs.verify import problems_of
 
@@ -207,7 +207,8 @@ class _Execution:
 
     def _write_spec(self) -> None:
         path = self.path / "spec.json"
-        body = {"format": FORMAT, "spec": self.spec.document(), "streams": asdict(self.streams)}
+        described = {"spec": self.spec.document(), "versions": self.spec.versions()}
+        body = {"format": FORMAT, **described, "streams": asdict(self.streams)}
         try:
             if read_sealed(path) == body:
                 return

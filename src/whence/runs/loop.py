@@ -123,7 +123,7 @@ def _evaluate(job: Job, training: Training, streams: Streams, at: Progress, list
     job.model.eval()
     torch.manual_seed(derive(streams.evaluation, "model"))
     with torch.no_grad(), autocast(job.model, training.precision):
-        metrics = job.evaluate(streams)
+        metrics = (job.evaluate if at.step == training.steps else job.monitor)(streams)
     bad = _first_non_finite(metrics)
     if bad is not None:
         raise NonFinite(at.step, f"evaluation metric {bad}")

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from whence.runs.streams import Streams
 
 
+FORMAT = 2
+"""Raised when the same description gives another result: runs of an older format are then other runs."""
+
+
 class Training(Spec):
     """How a model is trained."""
 
@@ -68,10 +72,14 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, streams: Streams) -> dict[str, Any]:
-        """Metrics on frozen sets; under "headline", the few numbers that a list of runs shows.
+        """Metrics on this seed's evaluation data; under "headline", the few numbers that a list of runs shows.
 
         Those are shares, shown in percent, unless their names end with a unit in brackets: "quality (dB)".
         """
+
+    def monitor(self, streams: Streams) -> dict[str, Any]:
+        """The same metrics during training, for learning curves. A job may compute them on less data."""
+        return self.evaluate(streams)
 
 
 class RunSpec(Spec, abc.ABC):
@@ -84,9 +92,13 @@ class RunSpec(Spec, abc.ABC):
     def document(self) -> dict[str, Any]:
         return {"kind": self.kind, **self.model_dump(mode="json")}
 
+    def versions(self) -> dict[str, int]:
+        """Of whatever decides the result beside the document; part of the run's identity."""
+        return {"format": FORMAT}
+
     @property
     def id(self) -> str:
-        return digest(canonical(self.document()))[:12]
+        return run_id(self.document(), self.versions())
 
     def labels(self) -> dict[str, str]:
         """What tells this run from its neighbours, for tables."""
@@ -102,6 +114,10 @@ class RunSpec(Spec, abc.ABC):
     @abc.abstractmethod
     def job(self) -> Job:
         """What the loop trains."""
+
+
+def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
+    return digest(canonical({"spec": document, "versions": versions}))[:12]
 
 
 def load_run_spec(document: dict[str, Any]) -> RunSpec:

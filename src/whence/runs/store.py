@@ -30,9 +30,9 @@ from typing import Any, Literal
 
 from whence.errors import UserError, nearest
 from whence.runs.files import TEMPORARY, Corrupt, file_digest, read_chained, read_sealed, write_atomically, write_sealed
+from whence.runs.spec import FORMAT
 
 State = Literal["running", "finished", "failed", "interrupted", "corrupt"]
-FORMAT = 1
 ID = re.compile(r"[0-9a-f]{12}")
 SPARE_BYTES = 64 * 2**20
 """Left free on the disk after everything a sweep is expected to write."""

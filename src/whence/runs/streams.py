@@ -17,7 +17,11 @@ from whence.seeds import derive
 
 @dataclass(frozen=True)
 class Streams:
-    """The four streams of a run. Evaluation does not depend on the run's seed: its sets are frozen."""
+    """The four streams of a run, all derived from its seed.
+
+    Evaluation data are drawn per seed, and are the same for every variant of that seed. A set that all seeds shared
+    would put its own luck into every comparison, and no number of seeds could average it away.
+    """
 
     data: int
     init: int
@@ -26,7 +30,7 @@ class Streams:
 
     @classmethod
     def of(cls, seed: int) -> Streams:
-        return cls(derive(seed, "data"), derive(seed, "init"), derive(seed, "dropout"), derive("evaluation"))
+        return cls(*(derive(seed, stream) for stream in ("data", "init", "dropout", "evaluation")))
 
 
 def generator(*path: int | str) -> torch.Generator:

@@ -9,13 +9,12 @@ from typing import Any
 from whence.runs import checkpoint
 from whence.runs.files import (
     Corrupt,
-    canonical,
     check_addressed,
-    digest,
     file_digest,
     read_chained,
     read_sealed,
 )
+from whence.runs.spec import run_id
 from whence.runs.store import RunFolder, Store
 
 
@@ -29,9 +28,9 @@ def problems_of(run: RunFolder) -> list[str]:
 
 def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
     """(what, problems) for every run, every report and the index, as they are checked."""
-    for run_id in store.ids():
-        folder = store.folder(run_id)
-        yield run_id, [] if folder.is_locked() else problems_of(folder)  # a running one is never at rest
+    for name in store.ids():
+        folder = store.folder(name)
+        yield name, [] if folder.is_locked() else problems_of(folder)  # a running one is never at rest
     if store.reports.is_dir():
         for page in sorted(path for path in store.reports.iterdir() if path.is_file()):
             yield f"reports/{page.name}", list(_caught(page, lambda page=page: check_addressed(page)))
@@ -67,7 +66,8 @@ def _problems(run: RunFolder) -> Iterator[str]:
 
 def _check_identity(run: RunFolder) -> None:
     path = run.path / "spec.json"
-    if digest(canonical(read_sealed(path)["spec"]))[:12] != run.id:
+    document = read_sealed(path)
+    if run_id(document.get("spec", {}), document.get("versions", {})) != run.id:
         raise Corrupt(path, "describes another run than its directory's name says")
 
 

@@ -1,17 +1,16 @@
 """The only place that turns numbers into words.
 
-cells        one score: its interval, its test against the floor, its verdict
-swaps        exact within-seed permutation tests, closed over all ways in which contenders may be alike
-pairs        contenders against each other at a number of seeds fixed beforehand
-anytime      the same while seeds are still being added, looked at after each
-words        what may be said about all that
+cells        one score: its interval, its test against the shortcut baseline, its verdict
+metric       what a score is: unit, direction, tie margin
+pairs        methods against each other over paired seeds: `compare`, one rule for every metric
+fixed        the test at a number of seeds that was planned
+sequential   the test while seeds are being added
+wording      verdicts in words
 """
 
-from whence.stats.anytime import sequential
 from whence.stats.cells import (
     ALPHA,
     MASTERED,
-    SEEDS_TO_DECIDE,
     SOLVED,
     Verdict,
     design_effect,
@@ -19,6 +18,7 @@ from whence.stats.cells import (
     holm,
     iqm,
     mean,
+    mean_interval,
     normalised,
     over_seeds,
     p_above,
@@ -28,29 +28,43 @@ from whence.stats.cells import (
     verdict,
     wilson,
 )
+from whence.stats.evidence import SEEDS_TO_DECIDE
+from whence.stats.metric import ACCURACY, FVU, LOSS, NORMALIZED_ERROR, PSNR, Metric
 from whence.stats.pairs import (
-    TIE_MARGIN,
     Comparison,
     Outcome,
+    Pair,
+    TestDesign,
+    against,
+    all_pairs,
     compare,
-    mean_interval,
+    design_of,
+    pair,
     seeds_needed,
-    share_alpha,
-    together,
 )
-from whence.stats.words import heading, sentence
+from whence.stats.wording import heading, open_pairs, plan_note, report, sentence, short
 
 __all__ = [
+    "ACCURACY",
     "ALPHA",
+    "FVU",
+    "LOSS",
     "MASTERED",
+    "NORMALIZED_ERROR",
+    "PSNR",
     "SEEDS_TO_DECIDE",
     "SOLVED",
-    "TIE_MARGIN",
     "Comparison",
+    "Metric",
     "Outcome",
+    "Pair",
+    "TestDesign",
     "Verdict",
+    "against",
+    "all_pairs",
     "compare",
     "design_effect",
+    "design_of",
     "effective",
     "heading",
     "holm",
@@ -58,16 +72,18 @@ __all__ = [
     "mean",
     "mean_interval",
     "normalised",
+    "open_pairs",
     "over_seeds",
     "p_above",
+    "pair",
+    "plan_note",
     "pooled",
     "rankable",
+    "report",
     "seeds_needed",
     "sentence",
-    "sequential",
-    "share_alpha",
+    "short",
     "solve_rate",
-    "together",
     "verdict",
     "wilson",
 ]

@@ -7,14 +7,16 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+import numpy as np
 from scipy import special
+
+from whence.stats import fixed
+from whence.stats.evidence import half_width
 
 Verdict = Literal["at chance", "learning", "solved"]
 SOLVED = 0.99
 MASTERED = 0.95
 ALPHA = 0.05
-SEEDS_TO_DECIDE = 6
-"""With fewer paired seeds no two-sided permutation test can reach p < .05."""
 MANY_SEQUENCES = 30
 
 
@@ -76,10 +78,9 @@ def wilson(correct: float, total: float, confidence: float = 0.95) -> tuple[floa
 
 
 def over_seeds(accuracies: Sequence[float], total: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval for the mean over seeds, each scored on the same `total` (effective) answers.
+    """Interval for the mean over seeds that were scored on `total` (effective) answers together.
 
-    The wider, on either side, of what one evaluation set allows (Wilson) and of what the seeds show (bootstrap).
-    Seeds share the evaluation set, so their answers are not added up as if they were new evidence.
+    The wider, on either side, of what so many answers allow (Wilson) and of what the seeds show (bootstrap).
     """
     mean = math.fsum(accuracies) / len(accuracies)
     low, high = wilson(mean * total, total, confidence)
@@ -89,26 +90,22 @@ def over_seeds(accuracies: Sequence[float], total: float, confidence: float = 0.
     return min(low, means[int(tail * 2000)]), max(high, means[int((1 - tail) * 2000) - 1])
 
 
-def p_above(accuracies: Sequence[float], total: float, floor: float) -> float:
-    """Exact probability of a mean this high, or higher, at the floor, on one set of `total` (effective) answers.
+def p_above(accuracies: Sequence[float], total: float, baseline: float) -> float:
+    """Exact probability of a mean this high, or higher, if every seed were at the baseline.
 
-    Both numbers are rounded down: a fraction of an answer is no evidence.
+    The seeds have `total` (effective) answers together. Both numbers are rounded down: a fraction of an answer is no
+    evidence.
     """
     answers = max(1, math.floor(total))
     correct = math.floor(math.fsum(accuracies) / len(accuracies) * answers + 1e-9)
-    if correct <= 0 or floor >= 1:
+    if correct <= 0 or baseline >= 1:
         return 1.0
-    return float(special.betainc(correct, answers - correct + 1, max(floor, 0.0)))
+    return float(special.betainc(correct, answers - correct + 1, max(baseline, 0.0)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values: the chance of even one false positive in the table stays below alpha."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, running = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        running = max(running, min(1.0, p_values[i] * (len(p_values) - rank)))
-        adjusted[i] = running
-    return adjusted
+    """Adjusted p-values: the probability of even one false positive among them stays below alpha."""
+    return [float(p) for p in fixed.holm(np.array(p_values, dtype=float))] if p_values else []
 
 
 def verdict(accuracy: float, adjusted_p: float) -> Verdict:
@@ -132,6 +129,15 @@ def normalised(accuracy: float, floor: float) -> float:
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
+
+
+def mean_interval(values: Sequence[float], confidence: float = 1 - ALPHA) -> tuple[float, float] | None:
+    """t-interval of the mean over seeds; none from a single one."""
+    column = np.array(values, dtype=float)
+    if len(column) < 2:
+        return None
+    half = float(half_width(np.array(len(column)), column.mean(), (column**2).sum(), 1 - confidence))
+    return float(column.mean()) - half, float(column.mean()) + half
 
 
 def iqm(values: Sequence[float]) -> float:

@@ -1,44 +1,85 @@
-"""Contenders against each other, at a number of paired seeds fixed beforehand."""
+"""Methods against each other over paired seeds.
+
+*Beats* is a claim about a new seed and new data: the winner is better more often than not (its probability of
+superiority exceeds ½), and better on average. The first part is tested by the signs of the paired differences, with
+the error controlled over all comparisons of one call, the family. The second part needs an interval of the mean
+difference that excludes 0. Where the two disagree the verdict is *mixed*.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special
 
-from whence.stats import swaps
-from whence.stats.cells import ALPHA, SEEDS_TO_DECIDE, holm
+from whence.stats import fixed, sequential
+from whence.stats.cells import ALPHA
+from whence.stats.evidence import EXPLORATORY, VERDICTS
+from whence.stats.metric import Metric
 
-Outcome = Literal["a beats b", "b beats a", "tied", "undecided", "exploratory"]
-TIE_MARGIN = 0.02
-SIGN_TOLERANCE = 1e-12
-MOST_CLOSED = 6
-"""Contenders up to which all partitions are tested: 203 for six, 877 for seven."""
-WITHIN, BEYOND = 0.032, 0.018
+Outcome = Literal["a beats b", "b beats a", "mixed", "tied", "undecided", "exploratory"]
+TestDesign = Literal["fixed", "sequential"]
+"""Fixed: one test at a planned number of seeds. Sequential: valid after every seed, however often it is read."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two methods to be compared by one metric, and the advantage of the first on every seed that both have."""
+
+    a: str
+    b: str
+    metric: Metric
+    advantages: tuple[float, ...]
+    part: str = ""
+    """Which scores of the methods these are, such as `id` or `ood`."""
+    on: str = ""
+    """Data that all seeds share, such as `these held-out recordings`: the claim is then about these alone."""
+
+
+def pair(
+    metric: Metric, a: str, b: str, scores: Mapping[str, Mapping[int, float]], *, part: str = "", on: str = ""
+) -> Pair:
+    """From the scores of all methods, by seed. Seeds that one of the two lacks are left out."""
+    seeds = sorted(set(scores[a]) & set(scores[b]))
+    return Pair(a, b, metric, tuple(metric.advantage(scores[a][s], scores[b][s]) for s in seeds), part, on)
+
+
+def all_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    return list(itertools.combinations(names, 2))
+
+
+def against(control: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Every method against one."""
+    return [(name, control) for name in names if name != control]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two contenders over n paired seeds. `p` or `e` is adjusted for all comparisons of the same table."""
+    """What the paired seeds of two methods show. `p` or `e` is adjusted for all comparisons of the family."""
 
     a: str
     b: str
+    metric: Metric
+    part: str
+    on: str
     n: int
+    """Paired seeds"""
     difference: float
-    """mean of a − b"""
+    """Mean advantage of a over b: positive if a is better on average"""
     interval: tuple[float, float] | None
-    """t-interval of the mean difference for this pair alone; none from a single seed"""
+    """Of the mean difference, for this pair alone; none below three seeds"""
     wins: int
     losses: int
     verdict: Outcome
+    family: int
+    """How many comparisons share the error"""
     p: float | None = None
     e: float | None = None
     decided_at: int | None = None
-    """the look, in seeds, at which a table with growing seeds decided"""
+    """With a sequential design, the number of seeds from which on the verdict has been what it is"""
 
     @property
     def winner(self) -> str | None:
@@ -49,103 +90,81 @@ class Comparison:
         return {"a beats b": self.b, "b beats a": self.a}.get(self.verdict)
 
     @property
+    def leader(self) -> str | None:
+        """The method that is better on more seeds."""
+        return None if self.wins == self.losses else self.a if self.wins > self.losses else self.b
+
+    @property
     def decided(self) -> bool:
-        return self.winner is not None or self.verdict == "tied"
+        return self.verdict in ("a beats b", "b beats a", "mixed", "tied")
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "winner": self.winner}
+        return {
+            "a": self.a,
+            "b": self.b,
+            "part": self.part,
+            "metric": self.metric.name,
+            "unit": self.metric.unit,
+            "on": self.on,
+            "n": self.n,
+            "difference": self.difference,
+            "interval": list(self.interval) if self.interval else None,
+            "wins": self.wins,
+            "losses": self.losses,
+            "verdict": self.verdict,
+            "winner": self.winner,
+            "family": self.family,
+            "p": self.p,
+            "e": self.e,
+            "decided_at": self.decided_at,
+        }
 
 
-def compare(
-    scores: Mapping[str, Sequence[float]], alpha: float = ALPHA, *, stop_above: float = 1.0
-) -> dict[tuple[str, str], Comparison]:
-    """All pairs of contenders: the chance of even one false "beats" among them is at most `alpha`.
+def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float = ALPHA) -> list[Comparison]:
+    """Compare all pairs of one family: the probability of any false "beats" among them is at most `alpha`.
 
-    Exact permutations within seeds, closed over all partitions of the contenders (see `swaps`); so a clear winner
-    among up to six needs no more seeds than a lone pair. Beyond six contenders the exact p-values of the pairs are
-    adjusted by Holm, which costs seeds: `seeds_needed` tells how many.
-
-    What is refuted is that two contenders are interchangeable. With equal means but different shapes (one steady, one
-    that seldom solves) "beats" speaks of the usual seed, not of the mean over many. *Tied* is judged per pair, by the
-    95 % t-interval, and knows only such seeds as were seen. With `stop_above`, a p above it may be given too low.
+    Which pairs are in the family must not depend on their scores; which of the results are shown may.
     """
-    names, table = list(scores), _table(scores)
-    n = len(table)
-    if len(names) <= MOST_CLOSED:
-        adjusted = swaps.closed(table, stop_above)
-    else:
-        alone = swaps.alone(table)
-        adjusted = dict(zip(alone, holm(list(alone.values())), strict=True))
-    if not adjusted:
-        return {}
-    first, second = zip(*adjusted, strict=True)
-    differences = table[:, first] - table[:, second]
-    means, halves = differences.mean(axis=0), half_widths(differences, 1 - ALPHA)
-    wins, losses = (differences > SIGN_TOLERANCE).sum(axis=0), (differences < -SIGN_TOLERANCE).sum(axis=0)
-    found = {}
-    for i, ((a, b), p) in enumerate(adjusted.items()):
-        mean = float(means[i])
-        interval = None if halves is None else (mean - float(halves[i]), mean + float(halves[i]))
-        outcome: Outcome = "undecided"
-        if n < SEEDS_TO_DECIDE:
-            outcome = "exploratory"
-        elif interval and interval[0] >= -TIE_MARGIN and interval[1] <= TIE_MARGIN:
-            outcome = "tied"  # whatever p says: a difference that is sure and does not matter makes no winner
-        elif p <= alpha:
-            outcome = "a beats b" if mean > 0 else "b beats a"
-        pair = names[a], names[b]
-        found[pair] = Comparison(*pair, n, mean, interval, int(wins[i]), int(losses[i]), outcome, p=p)
-    return found
+    if not pairs:
+        return []
+    table = np.full((len(pairs), max(1, *(len(p.advantages) for p in pairs))), np.nan)
+    for row, p in zip(table, pairs, strict=True):
+        row[: len(p.advantages)] = p.advantages
+    margins = np.array([p.metric.tie_margin for p in pairs])
+    evidence = (fixed if design == "fixed" else sequential).decide(table, margins, alpha)
+    comparisons = []
+    for i, p in enumerate(pairs):
+        n, reach = int(evidence.n[i]), p.metric.largest_difference
+        mean, half = float(evidence.mean[i]), float(evidence.half[i])
+        verdict: Outcome = VERDICTS[evidence.verdict[i]]
+        value = float(evidence.value[i])
+        comparisons.append(
+            Comparison(
+                a=p.a,
+                b=p.b,
+                metric=p.metric,
+                part=p.part,
+                on=p.on,
+                n=n,
+                difference=mean,
+                interval=(max(mean - half, -reach), min(mean + half, reach)) if n >= EXPLORATORY else None,
+                wins=int(evidence.wins[i]),
+                losses=int(evidence.losses[i]),
+                verdict=verdict,
+                family=len(pairs),
+                p=value if design == "fixed" else None,
+                e=value if design == "sequential" else None,
+                decided_at=int(evidence.since[i]) if evidence.since is not None and evidence.since[i] else None,
+            )
+        )
+    return comparisons
 
 
-def _table(scores: Mapping[str, Sequence[float]]) -> np.ndarray:
-    lengths = {name: len(values) for name, values in scores.items()}
-    if len(set(lengths.values())) > 1 or 0 in lengths.values():
-        raise ValueError(f"paired seeds must be equally many, and at least one: {lengths}")
-    seeds = next(iter(lengths.values()), 0)
-    table = np.array(list(scores.values()), dtype=float).reshape(len(scores), seeds).T
-    if not np.isfinite(table).all():
-        raise ValueError("scores must be finite")
-    return table
+def design_of(*, complete: bool, earlier: int) -> TestDesign:
+    """Fixed, unless the table is read before all planned runs ended, or verdicts were shown at fewer seeds before."""
+    return "fixed" if complete and not earlier else "sequential"
 
 
-def half_widths(differences: np.ndarray, confidence: float) -> np.ndarray | None:
-    """Half the t-interval of the mean of each column; none from a single seed. Equal differences make a point."""
-    n = len(differences)
-    if n < 2:
-        return None
-    return special.stdtrit(n - 1, (1 + confidence) / 2) * differences.std(axis=0, ddof=1) / math.sqrt(n)
-
-
-def mean_interval(values: Sequence[float], confidence: float = 1 - ALPHA) -> tuple[float, float] | None:
-    """Of the mean over seeds; none from a single one."""
-    column = np.array(values, dtype=float)[:, None]
-    half = half_widths(column, confidence)
-    return None if half is None else (float(column.mean() - half[0]), float(column.mean() + half[0]))
-
-
-def together(pairs: Sequence[Comparison]) -> list[Comparison]:
-    """Pairs that were compared one by one, judged as one family (Holm)."""
-    adjusted = holm([pair.p if pair.p is not None else 1.0 for pair in pairs])
-    return [
-        replace(pair, p=p, verdict="undecided" if pair.winner and p > ALPHA else pair.verdict)
-        for pair, p in zip(pairs, adjusted, strict=True)
-    ]
-
-
-def share_alpha(parts: Mapping[str, int]) -> dict[str, float]:
-    """The error that each part of a table may make, from the number of comparisons that each holds.
-
-    Unequal, because p-values come in steps: like this six seeds suffice within training and seven beyond, while
-    two halves would ask for seven in both.
-    """
-    held = [part for part, comparisons in parts.items() if comparisons]
-    if unknown := set(held) - {"id", "ood"}:
-        raise ValueError(f"parts are id and ood, not {sorted(unknown)}")
-    return {"id": WITHIN, "ood": BEYOND} if len(held) == 2 else dict.fromkeys(held, ALPHA)
-
-
-def seeds_needed(alpha: float = ALPHA, contenders: int = 2) -> int:
-    """The fewest paired seeds with which a clear winner can be told: all of them agree, in either direction."""
-    tests = 1 if contenders <= MOST_CLOSED else math.comb(contenders, 2)
-    return max(SEEDS_TO_DECIDE, math.ceil(1 + math.log2(tests / alpha)))
+def seeds_needed(comparisons: int = 1, *, design: TestDesign = "fixed", alpha: float = ALPHA) -> int:
+    """The fewest paired seeds with which a family of this size can have a winner: one that is ahead on all of them."""
+    return (fixed if design == "fixed" else sequential).seeds_needed(comparisons, alpha)

@@ -14,7 +14,7 @@ from whence.tasks.base import Answer, Batch, Per, Task, line
 Triple = tuple[int, int, int]
 
 PATTERN: Triple = (0, 1, 2)
-DENSITY = 0.5
+DENSITY = 0.25
 """Probability that a background token is a symbol of the pattern."""
 
 
@@ -85,7 +85,7 @@ class ShiftInvariantPattern(Task):
     ABC. A predictor that uses two of the three slots is correct at most half of the time.
 
     A filler separates each group from the rest of the sequence. The remaining tokens are background: random symbols of
-    the pattern (50 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few tokens would remain
+    the pattern (25 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few tokens would remain
     and the spacing of the groups would be nearly constant.
     """
 

@@ -16,9 +16,9 @@ from whence.app.address import switch
 from whence.app.navigation import ASKED
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, markup, plain, terminal, the_store
 from whence.arena.attention import Maps, attention_maps
-from whence.arena.kept import KIND, PRESETS, stored_runs
+from whence.arena.kept import KIND, PRESETS, stored_runs, tables_of
 from whence.arena.spec import ArenaSpec
-from whence.arena.table import Row, Table, tabulate
+from whence.arena.table import Row, Table
 from whence.report.badges import badge
 from whence.report.export import WRITERS, browser
 from whence.report.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves
@@ -58,7 +58,7 @@ def _results(spec: ArenaSpec, runs: list[Any], store: Store) -> None:
 def _tables(spec: ArenaSpec, root: Path, stamp: Any) -> list[Table]:
     """stamp: of all its runs, so that a run that changed is read again."""
     store = Store(root)
-    return tabulate(stored_runs(spec, store), store, tuned=spec.tuned, looks=spec.looks)
+    return tables_of(spec, store)
 
 
 def _table(table: Table, store: Store) -> None:
@@ -66,7 +66,7 @@ def _table(table: Table, store: Store) -> None:
         empty("No run of this table has finished yet.")
         return
     head = badge("exploratory") if table.seeds < SEEDS_TO_DECIDE else ""
-    markup(f"{head} <span class=note>{html.escape(table.heading.removeprefix('exploratory, '))}</span>")
+    markup(f"{head} <span class=note>{html.escape(table.heading.removeprefix('exploratory: '))}</span>")
     findings(table.findings)
     st.caption(plain(scored_where(table)))
     markup(summary(table))
@@ -170,6 +170,6 @@ SWEEP = sweeps.Sweep(
     first=("tasks", "encodings", "mixer", "seeds", "steps"),
     title=_title,
     results=_results,
-    planned=stored_runs,
+    planned=lambda spec, store: [*spec.tuning_runs(), *stored_runs(spec, store)],
     presets=PRESETS,
 )

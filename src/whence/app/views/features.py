@@ -25,7 +25,7 @@ from whence.features.table import Row, Table, tabulate
 from whence.report.badges import badge
 from whence.report.feature_scores import by_strictness, strict_bars, strictness
 from whence.report.features import LEGEND, comparison_page, failures, metrics, scores
-from whence.runs.kept import kept_path
+from whence.runs.kept import earlier_look, kept_path
 from whence.runs.store import Store
 
 NEW, RESULTS, LOOK, COLLECT = "Compare", "Results", "Look", "Collect"
@@ -96,7 +96,8 @@ def _planned(spec: Comparison, store: Store) -> list[Run]:
 def _results(spec: Comparison, runs: list[Run], store: Store) -> None:
     plan = spec.plan()
     rows = tuple(_row(name, store.root, _stamp(of_one, store), of_one) for name, of_one in plan.items())
-    found = Table(spec.title, rows)
+    earlier = earlier_look(SWEEP.name, spec, store, ("presets",))
+    found = Table(spec.title, rows, spec.data.build().held_out_name, earlier)
     stamp = tuple((name, _stamp(of_one, store)) for name, of_one in plan.items())
     curves = _curves(store.root, stamp, found)
     if found.exploratory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,9 @@ def sum_of_squares(values: Tensor) -> float:
 class Data(Variant):
     """Positions run from 0 to context − 1."""
 
+    held_out_name: ClassVar[str] = "these held-out texts"
+    """Held-out data that all seeds share; empty where every seed draws its own."""
+
     width: int
     context: int
     ends: tuple[int, int]
@@ -43,8 +47,8 @@ class Data(Variant):
         """Training states, part by part, for what is fitted rather than trained."""
         raise NotImplementedError
 
-    def held_out(self) -> Iterator[States]:
-        """States never trained on, part by part; the same for every run."""
+    def held_out(self, stream: int = 0) -> Iterator[States]:
+        """States never trained on, part by part. Data that can be drawn are drawn anew for every `stream`."""
         raise NotImplementedError
 
     def check(self) -> None:

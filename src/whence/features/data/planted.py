@@ -22,6 +22,8 @@ class Planted(Data):
     `windows` parts of the context. rare: bound features are as frequent as free ones where they may be active, so rarer
     overall; equal: as frequent as free ones overall, so more frequent where they may be active."""
 
+    held_out_name = ""
+
     def __init__(
         self,
         *,
@@ -77,8 +79,8 @@ class Planted(Data):
     def everything(self) -> Iterator[States]:
         return (self.draw(generator("planted", self.world, "everything", part), PART) for part in range(PARTS))
 
-    def held_out(self) -> Iterator[States]:
-        return (self.draw(generator("planted", self.world, "held out", part), PART) for part in range(HELD))
+    def held_out(self, stream: int = 0) -> Iterator[States]:
+        return (self.draw(generator("planted", self.world, "held out", stream, part), PART) for part in range(HELD))
 
     def truth(self) -> dict[str, Tensor]:
         free, bound = self.directions.chunk(2)

@@ -93,7 +93,7 @@ class Stored(Data):
     def everything(self) -> Iterator[States]:
         return map(self._at, self.places("train").split(PART))
 
-    def held_out(self) -> Iterator[States]:
+    def held_out(self, stream: int = 0) -> Iterator[States]:
         return map(self._at, self.places("held out").split(PART))
 
     def _at(self, places: Tensor) -> States:

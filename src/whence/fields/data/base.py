@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,8 @@ T = TypeVar("T")
 class Data(Variant):
     """Signals over k axes, split by whole signals."""
 
+    held_out_name: ClassVar[str] = "these held-out signals"
+    """Held-out data that all seeds share."""
     axes: int
     channels: int
     true: tuple[int, ...]

@@ -19,6 +19,9 @@ Split = Literal["train", "validation", "test"]
 class Data(Variant):
     """Recordings, split by whole recordings or by time, never by windows that overlap."""
 
+    held_out_name: ClassVar[str] = "these held-out recordings"
+    """Held-out data that all seeds share; empty where every seed draws its own."""
+
     steps: int
     """Length of one example."""
     channels: int

@@ -19,6 +19,8 @@ class Planted(Data):
     `position` is the share of the variance that the template carries: no model can know more from position than that.
     """
 
+    held_out_name = ""
+
     def __init__(
         self,
         *,

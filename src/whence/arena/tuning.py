@@ -1,0 +1,108 @@
+"""Hyperparameters chosen for each encoding, on validation data of seeds that no table reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whence import stats
+from whence.arena.run import Run
+from whence.runs.files import canonical
+from whence.runs.outcomes import latest
+from whence.runs.store import Store
+
+Key = tuple[str, str]
+"""(setting of the table, encoding)"""
+GROUPS = ("model", "lengths", "training", "task")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting of the tuned fields, over the tuning seeds."""
+
+    values: Mapping[str, Any]
+    seeds: int
+    validation: float
+    """Mean accuracy on validation data, by which settings are chosen"""
+    loss: float
+    accuracy: Mapping[str, float]
+    """By part, on the test data of the tuning seeds: shown beside the choice, never used for it"""
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+
+
+def setting_of(run: Run, tuned: Sequence[str] = ()) -> str:
+    """What makes runs belong to one table: everything but seed, encoding, and what is tuned."""
+    return canonical(shared_fields(run, tuned))
+
+
+def shared_fields(run: Run, tuned: Sequence[str]) -> dict[str, Any]:
+    document = run.document()
+    del document["seed"], document["model"]["encoding"], document["model"]["positions"]
+    for group in GROUPS:
+        for name in tuned:
+            document[group].pop(name, None)
+    return document
+
+
+def tuned_values(run: Run, tuned: Sequence[str]) -> dict[str, Any]:
+    document = run.document()
+    return {name: document[group][name] for name in tuned for group in GROUPS if name in document[group]}
+
+
+def trials(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> dict[Key, list[Trial]]:
+    """What the finished tuning runs show, for each table and encoding."""
+    grouped: dict[Key, dict[str, list[Run]]] = {}
+    for run in runs:
+        key = setting_of(run, tuned), run.model.contender
+        grouped.setdefault(key, {}).setdefault(canonical(tuned_values(run, tuned)), []).append(run)
+    return {
+        key: [trial for members in settings.values() if (trial := _trial(members, store, tuned))]
+        for key, settings in grouped.items()
+    }
+
+
+def _trial(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> Trial | None:
+    metrics, _ = latest(store, runs)
+    if not metrics:
+        return None
+    found = list(metrics.values())
+    parts = [part for part in ("id", "ood") if part in found[0]]
+    return Trial(
+        tuned_values(runs[0], tuned),
+        len(found),
+        stats.mean([m["validation"]["correct"] / m["validation"]["total"] for m in found]),
+        stats.mean([m["validation"]["loss"] for m in found]),
+        {part: stats.mean([m[part]["correct"] / m[part]["total"] for m in found]) for part in parts},
+    )
+
+
+def choose(tried: Mapping[Key, Sequence[Trial]]) -> dict[Key, Mapping[str, Any]]:
+    """For each encoding the setting with the highest validation accuracy; among equals, with the lowest loss.
+
+    A setting of which a seed is missing cannot win by the seeds that it has.
+    """
+    return {
+        key: max(those, key=lambda trial: (trial.seeds, trial.validation, -trial.loss)).values
+        for key, those in tried.items()
+        if those
+    }
+
+
+def dependent(comparison: stats.Comparison, tried: Mapping[str, Sequence[Trial]]) -> Trial | None:
+    """A setting, tried for both encodings, at which the loser of a comparison was ahead by more than the tie margin."""
+    if not comparison.winner or not comparison.loser:
+        return None
+    winner = {trial.text: trial for trial in tried.get(comparison.winner, ())}
+    worst, reversal = comparison.metric.tie_margin, None
+    for trial in tried.get(comparison.loser, ()):
+        same = winner.get(trial.text)
+        if same is None or comparison.part not in trial.accuracy or comparison.part not in same.accuracy:
+            continue
+        ahead = trial.accuracy[comparison.part] - same.accuracy[comparison.part]
+        if ahead > worst:
+            worst, reversal = ahead, trial
+    return reversal

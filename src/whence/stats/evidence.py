@@ -1,0 +1,82 @@
+"""What fixed and sequential tests have in common: the evidence of many pairs at once, and the rule for a verdict.
+
+Arrays have the shape (…, pairs), from advantages of shape (…, pairs, seeds); a seed that a pair lacks is `nan`. Leading
+axes are independent tables, so that a simulation and a single table go through the same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+SIGN_TOLERANCE = 1e-12
+"""Differences up to this size are rounding errors: the two scores are equal."""
+SEEDS_TO_DECIDE = 6
+"""With fewer paired seeds no two-sided test of their signs can reach p < .05."""
+EXPLORATORY = 3
+"""With fewer paired seeds an interval of the mean says nothing."""
+VERDICTS: tuple[Literal["exploratory", "undecided", "tied", "mixed", "a beats b", "b beats a"], ...] = (
+    "exploratory",
+    "undecided",
+    "tied",
+    "mixed",
+    "a beats b",
+    "b beats a",
+)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of every pair."""
+
+    n: np.ndarray
+    wins: np.ndarray
+    losses: np.ndarray
+    mean: np.ndarray
+    half: np.ndarray
+    """Half the width of the interval of the mean difference"""
+    value: np.ndarray
+    """p or e, adjusted for the family"""
+    verdict: np.ndarray
+    """Indices into `VERDICTS`"""
+    since: np.ndarray | None = None
+    """Seeds from which on the verdict has been what it is; 0 where nothing is decided"""
+
+
+def half_width(n: np.ndarray, mean: np.ndarray, squares: np.ndarray, error: np.ndarray | float) -> np.ndarray:
+    """Half of the t-interval of a mean, from the number, the mean and the sum of squares; infinite from one value.
+
+    Equal values make a point: rounding errors of the sums are not taken for a spread.
+    """
+    degrees = np.maximum(n - 1, 1)
+    spread = np.maximum(squares - n * mean**2, 0) / degrees
+    spread = np.where(spread <= 1e-12 * np.maximum(squares / np.maximum(n, 1), 1e-300), 0.0, spread)
+    half = special.stdtrit(degrees, 1 - np.asarray(error) / 2) * np.sqrt(spread / np.maximum(n, 1))
+    return np.where(n < 2, np.inf, half)
+
+
+def verdicts(
+    n: np.ndarray,
+    lead: np.ndarray,
+    superior: np.ndarray,
+    mean: np.ndarray,
+    half: np.ndarray,
+    margins: np.ndarray,
+    tied: np.ndarray | None = None,
+) -> np.ndarray:
+    """The rule. `lead`: sign of (wins − losses); `superior`: the signs are no accident, in the whole family.
+
+    A difference that is certain and does not matter makes no winner. A winner needs the mean on its side, too.
+    """
+    tied = np.abs(mean) + half <= margins if tied is None else tied
+    ahead = np.where(np.abs(mean) > half, np.sign(mean), 0)
+    verdict = np.full(n.shape, VERDICTS.index("undecided"))
+    verdict[superior & (np.sign(mean) != lead)] = VERDICTS.index("mixed")
+    verdict[superior & (ahead == lead) & (lead > 0)] = VERDICTS.index("a beats b")
+    verdict[superior & (ahead == lead) & (lead < 0)] = VERDICTS.index("b beats a")
+    verdict[tied] = VERDICTS.index("tied")
+    verdict[n < SEEDS_TO_DECIDE] = VERDICTS.index("exploratory")
+    return verdict

@@ -1,0 +1,49 @@
+"""One test at a number of paired seeds that was planned beforehand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from whence.stats.evidence import SEEDS_TO_DECIDE, SIGN_TOLERANCE, Evidence, half_width, verdicts
+
+
+def decide(advantages: np.ndarray, margins: np.ndarray, alpha: float) -> Evidence:
+    """Sign tests of all pairs, corrected by Holm, and t-intervals of the means.
+
+    Under the null hypothesis a difference is as often positive as negative. The sign test is exact for it, whatever
+    the shape of the differences; a permutation of their sizes is not, because it takes them for symmetric.
+    """
+    there = np.isfinite(advantages)
+    values = np.where(there, advantages, 0.0)
+    n = there.sum(-1)
+    wins, losses = (values > SIGN_TOLERANCE).sum(-1), (values < -SIGN_TOLERANCE).sum(-1)
+    mean = values.sum(-1) / np.maximum(n, 1)
+    half = half_width(n, mean, (values**2).sum(-1), alpha)
+    p = holm(sign_test(wins, losses))
+    verdict = verdicts(n, np.sign(wins - losses), p <= alpha, mean, half, margins)
+    return Evidence(n, wins, losses, mean, half, p, verdict)
+
+
+def sign_test(wins: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """Two-sided p of so uneven a split, or a more uneven one, under a fair coin. Equal scores are left out."""
+    more = np.maximum(wins, losses)
+    tail = np.where(more > 0, special.bdtrc(np.maximum(more - 1, 0), np.maximum(wins + losses, 1), 0.5), 1.0)
+    return np.minimum(1.0, 2 * tail)
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Adjusted p-values along the last axis: the probability of any false rejection among them is controlled."""
+    order = np.argsort(p, axis=-1, kind="stable")
+    count = p.shape[-1]
+    ranked = np.take_along_axis(p, order, -1) * np.arange(count, 0, -1)
+    adjusted = np.minimum(np.maximum.accumulate(ranked, axis=-1), 1.0)
+    result = np.empty_like(adjusted)
+    np.put_along_axis(result, order, adjusted, -1)
+    return result
+
+
+def seeds_needed(comparisons: int, alpha: float) -> int:
+    return max(SEEDS_TO_DECIDE, math.ceil(1 + math.log2(max(1, comparisons) / alpha)))

@@ -1,0 +1,140 @@
+"""Verdicts in words. No other module writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.stats.cells import ALPHA
+from whence.stats.evidence import SEEDS_TO_DECIDE
+from whence.stats.metric import Metric
+from whence.stats.pairs import Comparison, TestDesign, seeds_needed
+
+PARTS = {"id": "in distribution", "ood": "out of distribution"}
+CLAIM = (
+    '"beats": better on more than half of new seeds with new data, and better on average (95 % interval of the mean '
+    "difference excludes 0)"
+)
+
+
+def plan_note(seeds: int, comparisons: int, *, family: str = "table", design: TestDesign = "fixed") -> str:
+    """Before anything runs: how many seeds any verdict needs, and whether so many are planned."""
+    if comparisons < 1:
+        return f"{count(seeds, 'seed')}, nothing to compare."
+    needed = seeds_needed(comparisons, design=design)
+    need = "needs" if comparisons == 1 else "need"
+    note = f"{count(comparisons, 'comparison')} in one {family} {need} at least {needed} paired seeds for a verdict"
+    if design == "sequential":
+        return f"{note}; seeds are added until every comparison is decided."
+    if seeds < needed:
+        return f"{note}; {seeds} planned, so the results will be exploratory."
+    return f"{note}; {seeds} planned."
+
+
+def heading(
+    seeds: int,
+    comparisons: int,
+    metrics: Sequence[Metric],
+    *,
+    design: TestDesign = "fixed",
+    family: str = "table",
+    earlier: int = 0,
+) -> str:
+    """What a table of this many paired seeds may claim. `earlier`: seeds at which verdicts were shown before."""
+    paired = count(seeds, "paired seed")
+    if not comparisons:
+        return f"{paired}; nothing is compared"
+    needed = seeds_needed(comparisons, design=design)
+    tested = f"{count(comparisons, 'comparison')} in one {family}"
+    if seeds < SEEDS_TO_DECIDE:
+        return f"exploratory: {paired}, {needed} are needed for a verdict on {tested}; nothing is ranked"
+    margins = " and ".join(dict.fromkeys(metric.margin for metric in metrics))
+    how = (
+        "signs of paired differences, Holm-corrected"
+        if design == "fixed"
+        else "e-values of the signs of paired differences, valid after every seed"
+    )
+    short = f"; no winner is possible below {needed} seeds" if seeds < needed else ""
+    if earlier:
+        short += f"; verdicts at {earlier} seeds were shown before, so the sequential test applies"
+    return (
+        f"{paired}; {tested}: the probability of any false winner is at most {100 * ALPHA:g} % ({how}); {CLAIM}; "
+        f'"tied": within {margins}{short}'
+    )
+
+
+def sentence(c: Comparison) -> str:
+    """One comparison in one sentence, without its full stop."""
+    where = f" {PARTS.get(c.part, c.part)}" if c.part else ""
+    on = f" on {c.on}" if c.on else ""
+    mean = f"{c.metric.display(c.difference)}{_unit(c.metric)}"
+    span = f" {c.metric.interval(*c.interval)}" if c.interval else ""
+    evidence = f"{_seeds(c)}{_evidence(c)}"
+    if c.winner:
+        sign = 1 if c.winner == c.a else -1
+        low, high = sorted(sign * end for end in c.interval or (c.difference, c.difference))
+        size = f"{c.metric.display(sign * c.difference)}{_unit(c.metric)} {c.metric.interval(low, high)}"
+        return f"{c.winner} beats {c.loser}{where}{on} by {size} ({evidence})"
+    if c.verdict == "mixed":
+        worse = c.metric.display(abs(c.difference))
+        average = f"worse on average by {worse}{_unit(c.metric)}" if c.difference else "equal on average"
+        seeds = max(c.wins, c.losses)
+        return (
+            f"{c.a} and {c.b}: mixed{where}{on} ({c.leader} is better in {seeds} of {c.n} seeds{_evidence(c)}, but "
+            f"{average}: rare failures)"
+        )
+    if c.verdict == "tied":
+        return f"{c.a} and {c.b} are tied{where}{on} (difference {mean}{span}, within {c.metric.margin})"
+    if c.verdict == "exploratory":
+        more = SEEDS_TO_DECIDE - c.n
+        seeds = f"{count(c.n, 'seed')}, {more} more needed"
+        return f"{c.a} and {c.b}: exploratory{where}{on} (difference {mean}{span}, {seeds})"
+    return f"{c.a} and {c.b}: undecided{where}{on} (difference {mean}{span}; {evidence})"
+
+
+def report(comparisons: Sequence[Comparison], *, design: TestDesign, earlier: int = 0) -> list[str]:
+    """Sentences on all comparisons of a table, decided ones first, and what the table may claim."""
+    lines = [sentence(c) + "." for c in comparisons if c.decided]
+    lines += open_pairs([c for c in comparisons if not c.decided])
+    if comparisons:
+        seeds, metrics = min(c.n for c in comparisons), [c.metric for c in comparisons]
+        lines.append(heading(seeds, comparisons[0].family, metrics, design=design, earlier=earlier) + ".")
+    return lines
+
+
+def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
+    """Pairs that are not decided, one sentence for each part and verdict."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for c in comparisons:
+        grouped.setdefault((c.verdict, PARTS.get(c.part, c.part)), []).append(f"{c.a} and {c.b}")
+    return [
+        f"{' '.join((verdict.capitalize(), where)).strip()}: {'; '.join(names)}."
+        for (verdict, where), names in grouped.items()
+    ]
+
+
+def short(c: Comparison) -> str:
+    """The verdict alone, for a cell of a table: `rope better`, `tied`, `mixed`, `undecided`, `exploratory`."""
+    return f"{c.winner} better" if c.winner else c.verdict
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _seeds(c: Comparison) -> str:
+    leader = "" if c.winner or c.leader is None else f"{c.leader} "
+    return f"{leader}better in {max(c.wins, c.losses)} of {count(c.n, 'seed')}"
+
+
+def _evidence(c: Comparison) -> str:
+    if c.e is not None:
+        return f", e = {c.e:.3g}" if c.e < 10_000 else ", e > 10000"
+    if c.p is None:
+        return ""
+    if c.p < 0.001:
+        return ", p < .001"
+    return f", p = {c.p:.3f}".replace("0.", ".", 1)
+
+
+def _unit(metric: Metric) -> str:
+    return f" {metric.unit}" if metric.unit else ""
