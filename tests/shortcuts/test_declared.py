@@ -98,7 +98,7 @@ def test_k_back_windows(k: int) -> None:
     assert whole == pytest.approx(floors["how often the symbol occurred before"], abs=0.02)
     for window in {k, 2 * k} - {1}:
         name = f"how often in the last {window} places"
-        assert looked_up(batch, within(window)) == pytest.approx(floors[name], abs=0.02)
+        assert looked_up(batch, within(window)) == pytest.approx(floors[name], abs=0.03)
     listed = max(floors.values())
     for window in {k - 1, k + 1, k + 2, 2 * k + 3} - {0}:
         assert looked_up(batch, within(window)) < listed + 0.03, f"a window of {window} is a better shortcut"

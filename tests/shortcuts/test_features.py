@@ -10,6 +10,7 @@ import torch
 
 from whence.shortcuts import columns, keys, places
 from whence.shortcuts.answers import Answers, draw
+from whence.shortcuts.classes import CLASSES
 from whence.shortcuts.fit import look_up, pick_place, train
 from whence.tasks import TASKS
 
@@ -61,6 +62,22 @@ def test_tokens_behind_the_answer_are_not_visible(choice: str) -> None:
     behind = torch.arange(answers.length) > answers.place[:, None]
     assert behind.any()
     assert torch.equal(answers.tokens == answers.blank, behind)
+
+
+@pytest.mark.parametrize("choice", ["k_back_recall", "copy", "own_position", "long_range_match:ask=location"])
+def test_features_do_not_depend_on_the_sample(choice: str) -> None:
+    """Tables and models are fitted on one sample and applied to another."""
+    whole = some(choice, 24, count=200)
+    few = whole[3:6]
+    for features in CLASSES.values():
+        functions = [*features.columns.values(), *features.keys, *features.places]
+        for function in functions:
+            large, small = function(whole), function(few)
+            if isinstance(large, torch.Tensor):
+                large, small = {"columns": large}, {"columns": small}
+            assert list(large) == list(small)
+            for name, feature in small.items():
+                assert torch.equal(feature, large[name][3:6]), name
 
 
 def test_answers_are_those_that_count() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.shortcuts.planted import LENGTH, PLANTED, LeakedBigram, LeakedCounts, Planted
 from whence.shortcuts.search import SOLVED, ShortcutScore, best, search
 
-SAMPLES = 2000
+SAMPLES = 1000
 
 
 def best_per_class(scores: list[ShortcutScore]) -> dict[str, ShortcutScore]:

@@ -29,11 +29,15 @@ TABLE = 4096
 """Largest number of combinations of tokens that a lookup table is made for."""
 
 
+RADIX = 512
+"""Features that are joined lie below this; it must not depend on the sample, or two samples would not agree."""
+
+
 def joint(*features: Tensor) -> Tensor:
     """One integer for each combination of the features' values."""
     code = torch.zeros_like(features[0], dtype=torch.long)
     for feature in features:
-        code = code * (int(feature.max()) + 2) + feature + 1
+        code = code * RADIX + feature
     return code
 
 
