@@ -60,9 +60,9 @@ def test_baselines_reach_what_is_known(text: str, length: int, accuracy: float) 
 WAYS = [
     ("even_pairs", 32, "bigrams", 0.99),
     ("long_range_match", 32, "bigrams", 0.99),
-    ("copy", 16, "suffix", 0.95),
-    ("reverse", 16, "suffix", 0.95),
-    ("repeat_copy", 16, "suffix", 0.95),
+    ("copy", 16, "suffix", 0.85),
+    ("reverse", 16, "suffix", 0.85),
+    ("repeat_copy", 16, "suffix", 0.85),
     ("sort:answers=blank", 16, "counts", 0.95),
 ]
 """Ways of solving a task that its declared skill names, and that the search has found."""

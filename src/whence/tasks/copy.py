@@ -15,8 +15,9 @@ class Copy(Prompted):
             targets . . . C A B                targets . . . C A B
 
     With answers fed, content is one way to solve the task: find the last few answers in the question and name the
-    letter that followed them. A suffix of three letters is right in 95 to 99 % of cases, so copying with answers fed
-    does not need position. With blanks it does. What the previous letter alone tells is a shortcut.
+    letter that followed them. Suffixes of up to three letters are right in about 90 % of cases, longer ones nearly
+    always, so copying with answers fed does not need position. With blanks it does. What the previous letter alone
+    tells is a shortcut.
     """
 
     examples = (
