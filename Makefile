@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots test test-slow test-cpus validate publish lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots baselines test test-slow test-cpus validate publish lint format bench bench-features interop clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -51,6 +51,10 @@ app: $(VENV)/installed
 # Every page of the app, light, dark and narrow; the README's pictures are among them.
 screenshots: $(VENV)/installed browser
 	$(BIN)/python -m tests.app.screenshots
+
+# The shortcut baselines that are packaged; after a change of a task's generator or of the search.
+baselines: $(VENV)/installed
+	$(BIN)/python -m whence.shortcuts
 
 test: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -130,3 +130,24 @@ def project_copy(tmp_path: Path) -> Path:
 @pytest.fixture
 def source() -> Path:
     return Path(__file__).parents[1] / "src"
+
+
+_BASELINES: dict[str, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def declared_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Baselines that are not packaged come from the shortcuts that a task declares, without the whole search.
+
+    The runs of these tests are tiny. The search would take longer than they do, and short sequences leave little room
+    above its baselines. The tests of the search itself replace this fixture.
+    """
+    from whence.shortcuts import saved
+    from whence.shortcuts.search import search
+
+    monkeypatch.setattr(saved, "_in_memory", _BASELINES)
+    monkeypatch.setattr(saved, "_remembered", lambda name: None)
+    monkeypatch.setattr(saved, "_remember", lambda name, entries: None)
+    monkeypatch.setattr(
+        saved, "search", lambda *arguments: search(*arguments, samples=4000, classes=("majority", "declared"))
+    )

@@ -12,7 +12,7 @@ import pytest
 LEVELS = [
     {"errors", "spec", "registry", "device", "packaged", "recordings", "seeds", "stats"},
     {"kernels", "encodings", "tasks"},
-    {"mixers", "models"},
+    {"mixers", "models", "shortcuts"},
     {"runs"},
     {"arena", "leak", "features", "fields"},
     {"report"},

@@ -474,7 +474,7 @@ def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
         assert set(r.by_length) == {8, 16}
         assert [len(m.evaluations) for m in r.members] == [3] * r.finished
     assert rows[0].within is not None
-    assert rows[0].within.floor == max(plan[0].task.build().floors(8).values())
+    assert rows[0].within.floor == max(plan[0].floors(8).values())
     assert bool(rows[0].within.exact)
     assert rows[-1].within is not None
     assert not rows[-1].within.exact, "one answer per sequence: nothing to be right as a whole"

@@ -56,7 +56,16 @@ def test_encodings(capsys: pytest.CaptureFixture[str]) -> None:
 def test_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(["tasks"], capsys)
     assert {task["name"] for task in found["tasks"]} >= {"k_back_recall", "modular_sum", "long_range_match"}
-    assert all(0 < floor <= 1 for task in found["tasks"] for floor in task["floors"].values())
+    for task in found["tasks"]:
+        assert str(task["train_length"]) in task["baselines"]
+        for baseline in task["baselines"].values():
+            assert 0 < baseline["interval"][0] <= baseline["accuracy"] <= baseline["interval"][1] <= 1
+            assert not baseline["expresses_skill"]
+        assert task["skill"]
+    assert [task["name"] for task in found["tasks"] if not task["ranked"]] == ["reversed_pattern"]
+    one = output(["tasks", "long_range_match"], capsys)
+    assert "Compare the first symbol with the last." in one
+    assert "expresses the skill" in one
     assert "k_back_recall" in output(["tasks"], capsys)
 
 

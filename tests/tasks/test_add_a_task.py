@@ -25,7 +25,8 @@ def test_the_page_adds_a_task(project_copy: Path) -> None:
     assert listed.returncode == 0, listed.stderr
     tasks = {task["name"]: task for task in json.loads(listed.stdout)["tasks"]}
     assert set(tasks) == {name, *TASKS.names()}
-    assert "this symbol" in tasks[name]["floors"]
+    assert "this symbol" in [shortcut["name"] for shortcut in tasks[name]["shortcuts"]]
+    assert tasks[name]["skill"]
 
     choice = re.findall(r"`--task (\S+)`", PAGE)[0]
     assert choice.startswith(name)

@@ -8,6 +8,7 @@ import re
 import pytest
 import torch
 
+from whence.shortcuts.classes import CLASSES
 from whence.tasks import TASKS
 from whence.tasks.base import Batch, Task
 
@@ -145,27 +146,11 @@ def test_shortcuts_have_the_shape_of_scored(choice: str) -> None:
 
 
 @every_choice
-def test_floors_are_shares(choice: str) -> None:
+def test_skills_are_declared(choice: str) -> None:
     task = build(choice)
-    floors = task.floors(task.shortest)
-    assert floors
-    assert all(isinstance(name, str) and 0 <= value <= 1 for name, value in floors.items())
-    again = build(choice).floors(task.shortest)
-    assert again == floors
-    again.clear()  # a copy: what one reader does to it is not seen by the next
-    assert task.floors(task.shortest) == floors
-
-
-@every_name
-def test_shortcuts_do_not_solve_the_task(name: str) -> None:
-    task = build(name)
-    floors = task.floors(task.train_length)
-    if not task.ranked:
-        assert max(floors.values()) > 0.95, "an unranked task shows the shortcut that solves it"
-        return
-    assert max(floors.values()) < 0.95, max(floors, key=lambda shortcut: floors[shortcut])
-    if task.goal == "classification":
-        assert floors["uniform guess"] <= max(floors.values())
+    assert re.fullmatch(r"[A-Z].+\.", task.skill), "one sentence"
+    assert task.expressed_by <= set(CLASSES)
+    assert task.shortcut_window >= 0
 
 
 @every_name

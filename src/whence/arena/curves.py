@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from whence import stats
 from whence.arena.score import Member, Part
+from whence.shortcuts.by_position import baseline_by_position
 
 if TYPE_CHECKING:
     from whence.arena.table import Row
@@ -35,7 +36,7 @@ def learned_positions(row: Row, length: int) -> tuple[list[int], list[int]] | No
     found = [member.metrics["lengths"][str(length)].get("positions") for member in row.members]
     if not found or found[0] is None or found[0]["width"] > 1:
         return None
-    floors = row.members[0].run.task.build().floors_by_position(length)
+    floors = baseline_by_position(row.members[0].run.task.build(), length)
     places = [place for place in floors if found[0]["total"][place]]
     if any(floors[place] >= 1 for place in places):
         return None

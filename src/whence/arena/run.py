@@ -19,6 +19,7 @@ from whence.models.losses import loss
 from whence.models.sequence import ModelSpec, SequenceModel, count_parameters
 from whence.runs.spec import Job, RunSpec
 from whence.runs.streams import Streams, generator
+from whence.shortcuts.saved import scores
 from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task
@@ -150,8 +151,9 @@ class Run(RunSpec):
             )
 
     def floors(self, length: int) -> dict[str, float]:
-        """What each shortcut would have scored on the answers that count at this length."""
-        return self.task.build().floors(length, self.first_counted(length))
+        """Accuracy of every shortcut, by name, on the answers that count at this length."""
+        found = scores(self.task, length, self.first_counted(length))
+        return {score.name: score.accuracy for score in found if not score.expresses_skill}
 
     def first_counted(self, length: int) -> int:
         """In a longer sequence than those of training, only what lies beyond them counts."""

@@ -118,8 +118,11 @@ def _effective(sets: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _pooled_floors(run: Run, totals: Mapping[int, int]) -> dict[str, float]:
-    """What each shortcut would have scored on the same answers."""
+    """Accuracy of every shortcut on the same answers, and of the best one at each length."""
     floors = {length: run.floors(length) for length in totals}
-    names = floors[next(iter(totals))]
     whole = sum(totals.values())
-    return {name: sum(floors[n][name] * totals[n] for n in totals) / whole for name in names}
+    common = set.intersection(*(set(by_name) for by_name in floors.values()))
+    best = {n: max(by_name, key=by_name.__getitem__) for n, by_name in floors.items()}
+    choices = {name: dict.fromkeys(totals, name) for name in next(iter(floors.values())) if name in common}
+    choices[" / ".join(dict.fromkeys(best.values()))] = best
+    return {name: sum(floors[n][of[n]] * totals[n] for n in totals) / whole for name, of in choices.items()}

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from whence.arena.curves import accuracy_by_position, learning_curve
 from whence.arena.score import Score
 from whence.arena.table import Table
+from whence.shortcuts.by_position import baseline_by_position
 
 # Okabe and Ito's palette: told apart with any kind of colour vision; the dash tells the rest apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D1F", "#7A7A7A")
@@ -84,7 +85,7 @@ def accuracy_over_positions(table: Table) -> go.Figure | None:
     end = table.run.train_length if task.dense else None
     if end is not None:
         figure.add_vline(end, line_dash="dot", line_color="#888", annotation_text="end of training")
-    floors = list(task.floors_by_position(length).items())
+    floors = list(baseline_by_position(task, length).items())
     _add_line(figure, floors, "floor", "position", width=1, style={"color": "#888", "dash": "dot"})
     return figure
 

@@ -27,6 +27,7 @@ class Prompted(Task):
     The answer to a fed sequence is right as a whole exactly if the model would have generated it, letter by letter.
     """
 
+    skill = "Retrieve the letter of the question that is due at this place of the answer."
     train_length = 16
     shortest = 2
 
@@ -34,6 +35,9 @@ class Prompted(Task):
         self.letters, self.outputs, self.symbols = letters, letters, letters + 2
         self.separator, self.blank = letters, letters + 1
         self.feeds_answers = answers == "fed"
+        if self.feeds_answers:
+            self.skill += " With answers fed, continuing the longest suffix that occurred before is one way to do it."
+            self.expressed_by = frozenset({"suffix"})
 
     @abc.abstractmethod
     def answer(self, question: Tensor) -> Tensor:

@@ -20,9 +20,11 @@ class AssociativeRecall(Task):
 
     The length is the number of pairs. No key is shown twice, and the order of the questions has nothing to do with the
     order of the pairs, so a value is found only through the key beside it. To know that a value was shown at all is
-    worth something while pairs are few: that is the floor.
+    worth something while pairs are few.
     """
 
+    skill = "Look up the value that stands beside the key that is asked for."
+    expressed_by = frozenset({"bigrams", "trigrams"})
     shortest = 2
     train_length = 8
     examples = (("keys=4,values=5", [0, 7, 2, 5, 3, 7, 2, 3, 0], [None, None, None, None, None, None, 1, 3, 3]),)

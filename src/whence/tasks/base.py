@@ -1,12 +1,12 @@
-"""What a task is: a recipe for batches, with the positions in them, the truth about them, and what needs no skill.
+"""What a task is: a recipe for batches, with the positions in them, the truth about them, and the skill it asks for.
 
 A task is made of whole batches drawn from a generator, so that equal seeds give equal data to every model.
+`whence.shortcuts` measures what predictors without the skill reach.
 """
 
 from __future__ import annotations
 
 import abc
-import functools
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal
 
@@ -14,12 +14,17 @@ import torch
 from torch import Tensor
 
 from whence.registry import Variant
-from whence.tasks._floors import best_guess
 
 Per = Literal["token", "sequence", "place"]
 Answer = int | float | None
-FLOOR_TOKENS = 2**18
-"""How much data a floor is measured on: enough for a point or so, drawn in a fraction of a second."""
+HOLD_COUNTS = frozenset({"counts", "bigrams", "trigrams", "skip-pairs", "regions", "order"})
+"""Feature classes from which the exact number of each symbol can be computed."""
+COMPARE_ENDS = frozenset({"bigrams", "trigrams", "skip-pairs", "ends"})
+"""Feature classes that compare the ends of a sequence.
+
+Counts of pairs do so by a telescoping sum: a symbol that begins more pairs than it ends stands at the beginning. Pairs
+with a gap compare the first two tokens with the last two.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,12 @@ class Task(Variant, abc.ABC):
     """Lengths beyond training, as multiples of the training length, unless the user names others."""
     examples: ClassVar[tuple[tuple[str, list[int], list[Answer]], ...]] = ()
     """Worked by hand: (options as a user writes them, inputs, what `solve` must say)."""
+    skill: str = ""
+    """One sentence: what a model must be able to do to solve the task."""
+    expressed_by: frozenset[str] = frozenset()
+    """Feature classes (see `whence.shortcuts.classes`) whose use *is* the skill. All others are shortcuts."""
+    shortcut_window: int = 8
+    """Number of tokens before the current one that do not express the skill: longer windows are no shortcuts."""
     symbols: int
     outputs: int
 
@@ -79,7 +90,10 @@ class Task(Variant, abc.ABC):
         """
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
-        """What a predictor without the skill in question may go by: integers in the shape of `scored`, by name."""
+        """Shortcuts of this task alone, to be searched beside the general ones: integers in the shape of `scored`.
+
+        The search measures the best use of each by a lookup table.
+        """
         return {}
 
     def tokens(self, length: int) -> int:
@@ -97,56 +111,11 @@ class Task(Variant, abc.ABC):
         """bool, like `scored`: is this answer right?"""
         return outputs.argmax(-1) == targets
 
-    def floors(self, length: int, first: int = 0) -> dict[str, float]:
-        """What the best use of each shortcut alone scores on answers from position `first` on. Measured, once."""
-        return dict(_measured_floors(self, length, first))
-
-    def floors_by_position(self, length: int) -> dict[int, float]:
-        """The highest floor at each position that is scored, for tasks with an answer per token. Measured, once."""
-        return dict(_measured_by_position(self, length))
-
-    def certain_floors(self, length: int) -> dict[str, float]:
-        """Floors that are known without measuring."""
-        chances = self.tokens(length) if self.per == "place" else self.outputs
-        return {"uniform guess": 1 / chances}
-
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
         return hash((type(self), *sorted(vars(self).items())))
-
-
-@functools.lru_cache(maxsize=1024)
-def _measured_floors(task: Task, length: int, first: int) -> dict[str, float]:
-    batch, features = _drawn(task, length)
-    counted = task.counted(batch, first)
-    row = torch.arange(len(counted)).reshape(-1, *[1] * (counted.ndim - 1)).expand_as(counted)[counted]
-    measured = {
-        name: best_guess(feature[counted], batch.targets[counted], row % 2 == 0) for name, feature in features.items()
-    }
-    return task.certain_floors(length) | measured
-
-
-@functools.lru_cache(maxsize=256)
-def _measured_by_position(task: Task, length: int) -> dict[int, float]:
-    batch, features = _drawn(task, length)
-    learn = torch.arange(len(batch.inputs)) % 2 == 0
-    certain = max(task.certain_floors(length).values())
-    return {
-        place: max(certain, *(best_guess(f[:, place], batch.targets[:, place], learn) for f in features.values()))
-        for place in batch.scored.all(0).nonzero().flatten().tolist()
-    }
-
-
-def _drawn(task: Task, length: int) -> tuple[Batch, dict[str, Tensor]]:
-    """Sequences to measure floors on, and the features of their shortcuts."""
-    if task.per == "token":
-        sequences = max(64, FLOOR_TOKENS // task.tokens(length))
-    else:  # one answer per sequence, or a few: many sequences, as far as memory goes
-        sequences = max(512, min(16 * FLOOR_TOKENS // task.tokens(length), 16384))
-    batch = task.sample(torch.Generator().manual_seed(0), sequences, length)
-    return batch, {"the commonest answer": torch.zeros_like(batch.targets), **task.shortcuts(batch)}
 
 
 def line(length: int) -> Tensor:

@@ -14,9 +14,10 @@ class Copy(Prompted):
     fed:    inputs  C A B | C A        blank:  inputs  C A B | _ _
             targets . . . C A B                targets . . . C A B
 
-    With answers fed, content goes some way: look the previous letter up in the question and say what followed. Letters
-    are few, so that it stands there several times over: that is in the floors. Two letters of context find the place
-    four times in five, longer ones nearly always: copying with answers fed does not need position, with blanks it does.
+    With answers fed, content is one way to solve the task: find the last few answers in the question and name the
+    letter that followed them. Suffixes of up to three letters are right in about 90 % of cases, longer ones nearly
+    always, so copying with answers fed does not need position. With blanks it does. What the previous letter alone
+    tells is a shortcut.
     """
 
     examples = (

@@ -7,8 +7,8 @@ import itertools
 import torch
 from torch import Tensor
 
-from whence.tasks._floors import count_of_last
-from whence.tasks.base import Answer, Batch, Task, line
+from whence.tasks._occurrences import count_of_last
+from whence.tasks.base import COMPARE_ENDS, Answer, Batch, Task, line
 
 
 class EvenPairs(Task):
@@ -17,10 +17,12 @@ class EvenPairs(Task):
     0 1 1 0 → 1 (01, 10)        0 1 0 0 1 → 0 (01, 10, 01)
 
     It is even exactly if the first bit is the last: who sees that need not count, who counts must not miss one. The
-    bits between say nothing. The floors are what bags know (the last bit is likelier to be the first if it is the
-    commoner one) and what a rough count of such pairs is worth.
+    bits between say nothing. Exact counts of neighbours express the comparison, since 01 and 10 alternate. Shortcuts
+    are counts of bits (the last bit is likelier to be the first if it is the commoner one) and rough counts of pairs.
     """
 
+    skill = "Compare the first bit with the last, or count the changes between them without missing one."
+    expressed_by = COMPARE_ENDS
     per = "sequence"
     shortest = 3
     symbols = outputs = 2
@@ -43,5 +45,6 @@ class EvenPairs(Task):
             "the number of ones": inputs.sum(1),
             "how often the last bit occurred": count_of_last(inputs),
             "the number of such pairs, give or take one": pairs // 2,
+            **{f"the number of such pairs by threes, from {start} on": (pairs - start + 3) // 3 for start in range(3)},
             "whether such pairs are half of all, or more, or fewer": (pairs - (length - 1) // 2).clamp(-1, 1),
         }

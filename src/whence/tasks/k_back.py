@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._floors import count_before
+from whence.tasks._occurrences import count_before
 from whence.tasks.base import Answer, Batch, Task, line
 
 
@@ -20,9 +20,11 @@ class KBack(Task):
             targets . . 0 1 0 1      (the first k positions are not scored)
 
     Half of all positions match. Most of the others repeat a symbol from another of the last k + 2 places, so that
-    having occurred lately says less: what is left of it is in the floors.
+    having occurred lately says less. Windows that end before place k, and counts that miss it by one or two places, are
+    shortcuts.
     """
 
+    skill = "Compare the symbol with the one exactly k places before."
     dense = True
     examples = (("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 0, 1]),)
 
@@ -33,6 +35,8 @@ class KBack(Task):
         symbols: Annotated[int, Field(ge=3, le=1000, description="size of the alphabet")] = 8,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, 2, k + 1
+        self.shortcut_window = k - 1
+        self.expressed_by = frozenset({1: {"bigrams", "trigrams"}, 2: {"skip-pairs", "trigrams"}}.get(k, ()))
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         k = self.k
@@ -60,8 +64,11 @@ class KBack(Task):
         ]
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
-        windows = [self.k] * (self.k > 1) + [2 * self.k]  # with k = 1, the last k places are the question itself
+        k, inputs = self.k, batch.inputs
+        windows = [k] * (k > 1) + [k + 1, k + 2, 2 * k]  # with k = 1, the last k places are the question itself
+        nearer, about = count_before(inputs, k - 1), count_before(inputs, k + 2)
         return {
-            "how often the symbol occurred before": count_before(batch.inputs),
-            **{f"how often in the last {window} places": count_before(batch.inputs, window) for window in windows},
+            "how often the symbol occurred before": count_before(inputs),
+            **{f"how often in the last {window} places": count_before(inputs, window) for window in windows},
+            "how often nearer than k, and from k to k + 2 places back": nearer * (k + 3) + about,
         }

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._floors import commonest_so_far
+from whence.tasks._occurrences import commonest_so_far
 from whence.tasks.base import Answer, Batch, Task, line
 
 
@@ -17,8 +17,11 @@ class KBackRecall(Task):
 
     k = 2:  inputs  A B C B D B
             targets . . A B C B      (the first k positions are not scored)
+
+    Counts of pairs of symbols k places apart express the skill; windows that end before place k are shortcuts.
     """
 
+    skill = "Name the symbol exactly k places before."
     dense = True
     examples = (("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 2, 1]),)
 
@@ -29,6 +32,8 @@ class KBackRecall(Task):
         symbols: Annotated[int, Field(ge=2, le=1000, description="size of the alphabet")] = 16,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, symbols, k + 1
+        self.shortcut_window = k - 1
+        self.expressed_by = frozenset({1: {"bigrams", "trigrams"}, 2: {"skip-pairs", "trigrams"}}.get(k, ()))
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         inputs = torch.randint(self.symbols, (batch, length), generator=generator)

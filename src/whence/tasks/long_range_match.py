@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._floors import count_of_last
-from whence.tasks.base import Answer, Batch, Per, Task, line
+from whence.tasks._occurrences import count_of_last
+from whence.tasks.base import COMPARE_ENDS, Answer, Batch, Per, Task, line
 
 
 class LongRangeMatch(Task):
@@ -18,8 +18,9 @@ class LongRangeMatch(Task):
     B A C B D B → 1        A B C B D B → 0        location:  A B . C X . Y Z B → 1 and 8
 
     The last symbol occurs equally often before the end whether or not it also comes first, so neither "it has been
-    seen" nor any count over the whole sequence tells the answer. How often is spread evenly up to a third of the
-    length, so that a count of the later part, where one may be missing, tells little: that is the floor.
+    seen" nor any count over the whole sequence tells the answer. Counts of pairs do: a symbol that begins more pairs
+    than it ends stands at the beginning, so they express the comparison of the two ends. How often the symbol occurs
+    is spread evenly up to a third of the length, so that a count of one part, where one may be missing, tells little.
 
     For location, blanks separate symbols that are all different but for one pair.
     """
@@ -43,6 +44,10 @@ class LongRangeMatch(Task):
         self.ask, self.letters = ask, symbols
         self.symbols = symbols + (ask == "location")  # and a blank
         self.per, self.outputs = ("sequence", 2) if ask == "match" else ("place", 2)
+        self.skill = (
+            "Compare the first symbol with the last." if ask == "match" else "Find the only symbol that occurs twice."
+        )
+        self.expressed_by = COMPARE_ENDS if ask == "match" else frozenset({"repeats"})
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         return (self._match if self.ask == "match" else self._pair)(generator, batch, length)

@@ -17,6 +17,7 @@ class MarkerDistance(Task):
     . # . . # .  → 3
     """
 
+    skill = "Measure the distance between two marked places."
     per = "sequence"
     goal = "regression"
     shortest = 2
@@ -43,6 +44,3 @@ class MarkerDistance(Task):
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (((outputs - targets) * self.unit).abs() < 0.5).squeeze(-1)
-
-    def floors(self, length: int, first: int = 0) -> dict[str, float]:
-        return {"the commonest distance (1)": 2 / length}

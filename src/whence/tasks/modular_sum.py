@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks.base import Answer, Batch, Task, line
+from whence.tasks.base import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class ModularSum(Task):
@@ -16,8 +16,13 @@ class ModularSum(Task):
 
     base 10:  inputs  3 1 4
               targets . 3 4      (position 0 has nothing before it and is not scored)
+
+    Order does not matter: exact counts of the numbers so far express the skill. Sums of the latest numbers alone are
+    shortcuts; they are right where nothing, or a multiple of the base, came before.
     """
 
+    skill = "Add up all previous numbers modulo the base."
+    expressed_by = HOLD_COUNTS
     dense = True
     shortest = 2
     examples = (("", [3, 1, 4], [None, 3, 4]), ("base=5", [4, 4, 4, 0], [None, 4, 3, 2]))

@@ -21,6 +21,8 @@ class Needle(Task):
     be the one that is asked for: neither counting nor any fixed place finds it better than a blind pick from the heap.
     """
 
+    skill = "Find the marker and name the letter beside it."
+    expressed_by = frozenset({"bigrams", "trigrams"})
     per = "sequence"
     shortest = 4
     examples = (("letters=4", [1, 0, 4, 2, 0, 3, 1, 2, 4], [2]), ("letters=4", [4, 3, 1, 4], [3]))

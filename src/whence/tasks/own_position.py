@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from whence.tasks.base import Answer, Batch, Task, line
+from whence.tasks.base import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class OwnPosition(Task):
@@ -16,9 +16,14 @@ class OwnPosition(Task):
     inputs  D A A C
     targets 0 1 2 3
 
+    Counting the tokens so far is the skill. How many distinct symbols have occurred, and how often the most frequent
+    one, tell something about the place without counting tokens: these are shortcuts.
+
     There is nothing to score beyond training: places that never occurred have no name.
     """
 
+    skill = "Recover the position of a token, or count the tokens before it."
+    expressed_by = HOLD_COUNTS | {"position", "one-hots", "centroids", "last symbol"}
     shortest = 2
     dense = True
     stretch = ()

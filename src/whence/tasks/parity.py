@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whence.tasks.base import Answer, Batch, Task, line
+from whence.tasks.base import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class Parity(Task):
@@ -14,9 +14,12 @@ class Parity(Task):
     1 0 1 1 → 1        1 0 1 0 → 0
 
     Every bit counts and none can be left out: any part of the sequence is silent about the answer. Where the ones
-    stand does not matter. What a rough count is worth, one that may be off by one, is in the floors.
+    stand does not matter: the exact number of ones, in whatever form, expresses the skill. A rough number, which may be
+    off by one, is a shortcut.
     """
 
+    skill = "Count the ones exactly, modulo 2."
+    expressed_by = HOLD_COUNTS | {"last symbol", "variety"}
     per = "sequence"
     shortest = 2
     symbols = outputs = 2
@@ -39,5 +42,7 @@ class Parity(Task):
             "the last bit": batch.inputs[:, -1],
             "the last bits, up to eight or half of all": (recent << line(recent.shape[1])).sum(1),
             "the number of ones, give or take one": ones // 2,
+            **{f"the number of ones by threes, from {start} on": (ones - start + 3) // 3 for start in range(3)},
+            "whether ones are more than half": (2 * ones > batch.inputs.shape[1]).long(),
             "whether ones are half of all, or more, or fewer": (ones - batch.inputs.shape[1] // 2).clamp(-1, 1),
         }

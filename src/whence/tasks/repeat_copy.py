@@ -18,8 +18,9 @@ class RepeatCopy(Prompted):
     times = 2:  inputs  C A | C A C
                 targets . . C A C A
 
-    Where a round ends, only place tells. Elsewhere, with answers fed, the previous letter goes some way, as in copying:
-    what followed it in the question (after its last letter, its first) is in the floors.
+    With answers fed, content is one way to solve the task, as in copying: find the last few answers among the tokens so
+    far and name the letter that followed them. What the previous letter alone tells (after the question's last letter,
+    its first) is a shortcut.
     """
 
     examples = (

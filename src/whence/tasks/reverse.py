@@ -15,7 +15,8 @@ class Reverse(Prompted):
             targets . . . B A C                targets . . . B A C
 
     The distance to the letter that is asked for grows by two with every answer: no fixed offset helps. With answers
-    fed, what stood before the previous letter goes some way: that is in the floors.
+    fed, content is one way to solve the task: find the last few answers in the question, read backwards, and name the
+    letter before them. What the previous letter alone tells is a shortcut.
     """
 
     examples = (

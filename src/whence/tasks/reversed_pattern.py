@@ -27,6 +27,7 @@ class ReversedPattern(Task):
     """
 
     ranked = False
+    skill = "Find the symbols of the pattern in adjacent positions and in order."
     per: Per = "sequence"
     examples = (
         ("", [3, 0, 1, 2, 4, 2, 5, 1, 0], [1]),
@@ -47,6 +48,8 @@ class ReversedPattern(Task):
     ) -> None:
         self.ask, self.pattern, self.slack, self.others = ask, pattern, slack, others
         self.symbols = pattern + others
+        self.shortcut_window = pattern - 2
+        self.expressed_by = frozenset({2: {"bigrams", "trigrams"}, 3: {"trigrams"}}.get(pattern, ()))
         self.shortest = (2 if ask == "detection" else 3) * pattern + slack
         self.per, self.outputs = ("sequence", 2) if ask == "detection" else ("place", 1)
 

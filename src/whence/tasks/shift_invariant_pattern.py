@@ -90,6 +90,9 @@ class ShiftInvariantPattern(Task):
     """
 
     version = 2
+    skill = "Find three given symbols in adjacent positions and in order."
+    expressed_by = frozenset({"trigrams"})
+    shortcut_window = len(PATTERN) - 2
     per: Per = "sequence"
     shortest = 32
     train_length = 48

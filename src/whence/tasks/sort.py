@@ -7,7 +7,7 @@ from torch import Tensor
 
 from whence.tasks._content import counts_of
 from whence.tasks._prompted import Alphabet, Feed, Prompted
-from whence.tasks.base import Answer, Batch
+from whence.tasks.base import HOLD_COUNTS, Answer, Batch
 
 
 class Sort(Prompted):
@@ -17,8 +17,9 @@ class Sort(Prompted):
             targets . . . . A A C D                targets . . . . A A C D
 
     This is the control: where a letter stands in the question does not matter, a bag of letters has all that is needed.
-    An encoding that helps here helps with something else than position in the question. The floors are what the place
-    in the answer tells (the seventh of sixteen is likely in the middle), and which letters occur without how often.
+    An encoding that helps here helps with something else than position in the question. Counts of the letters express
+    the skill. Shortcuts are what the place in the answer tells (the seventh of sixteen is likely in the middle), and
+    which letters occur without how often.
     """
 
     examples = (
@@ -28,6 +29,8 @@ class Sort(Prompted):
 
     def __init__(self, *, letters: Alphabet = 16, answers: Feed = "fed") -> None:
         super().__init__(letters=letters, answers=answers)
+        self.skill = "Count the letters of the question and name them in ascending order."
+        self.expressed_by = HOLD_COUNTS | {"one-hots"}
 
     def answer(self, question: Tensor) -> Tensor:
         return question.sort(1).values

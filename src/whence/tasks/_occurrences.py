@@ -1,27 +1,9 @@
-"""How far a shortcut goes."""
+"""How often symbols occurred before, for the shortcuts that tasks declare."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-
-
-def best_guess(feature: Tensor, answers: Tensor, learn: Tensor) -> float:
-    """The score of a predictor that knows `feature` and nothing else.
-
-    For every value of the feature it gives the answer that was commonest with it where `learn` is true, and is scored
-    on the rest: a feature with many values cannot look good by remembering.
-    """
-    _, value = feature.unique(return_inverse=True)
-    kinds, answer = answers.unique(return_inverse=True)
-    seen, times = (value * len(kinds) + answer)[learn].unique(return_counts=True)
-    seen = seen[times.argsort(stable=True)]
-    seen = seen[(seen // len(kinds)).argsort(stable=True)]  # by value, and for each value the commonest answer last
-    of, commonest = seen // len(kinds), seen % len(kinds)
-    last = of != torch.cat([of[1:], of.new_tensor([-1])])
-    guess = torch.zeros(int(value.max()) + 1, dtype=torch.long)
-    guess[of[last]] = commonest[last]
-    return (guess[value] == answer)[~learn].double().mean().item()
 
 
 def count_before(inputs: Tensor, window: int | None = None) -> Tensor:

@@ -1,0 +1,119 @@
+"""Search the baselines that are packaged: python -m whence.shortcuts [--only NAME]
+
+Entries that exist for the current versions of the task and of the search are kept, so that an interrupted search
+resumes. Entries of other versions are removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from whence.registry import Choice
+from whence.shortcuts import saved
+from whence.shortcuts.search import search
+from whence.tasks import TASKS
+from whence.tasks.base import Task
+
+PRESETS = Path(__file__).parents[1] / "arena" / "presets"
+VARIANTS = (
+    "copy:answers=blank",
+    "reverse:answers=blank",
+    "repeat_copy:answers=blank",
+    "sort:answers=blank",
+    "k_back:k=5",
+    "long_range_match:ask=location",
+    "reversed_pattern:ask=location",
+    "shift_invariant_pattern:ask=location",
+)
+SHORTER = (
+    ("even_pairs", 16),
+    ("k_back_recall:k=1", 16),
+    ("long_range_match", 16),
+    ("modular_sum", 16),
+    ("own_position", 16),
+)
+"""Other options and lengths for which baselines were once stated too low."""
+Entry = tuple[Choice, int, int]
+"""Task, length, first position that counts."""
+
+
+def packaged_entries() -> list[Entry]:
+    """Every task with default options, and the tasks of the presets, at the lengths of training and of tests.
+
+    Some other options are added at the training length.
+    """
+    entries = [entry for name in TASKS.names() for entry in _lengths(TASKS.choose(name))]
+    entries += [next(_lengths(TASKS.choose(text))) for text in VARIANTS]
+    entries += [(TASKS.choose(text), length, 0) for text, length in SHORTER]
+    for path in sorted(PRESETS.glob("*.yaml")):
+        entries += _of_preset(yaml.safe_load(path.read_text()))
+    return list(dict.fromkeys(entries))
+
+
+def _of_preset(preset: dict) -> Iterator[Entry]:
+    lengths = preset.get("lengths", {})
+    swept = dict(part.split("=", 1) for part in preset.get("sweep", "").split(";") if part)
+    for text in preset["tasks"]:
+        chosen = [TASKS.choose(text)]
+        for option in set(swept) & set(TASKS.choices[chosen[0].name].model_fields):
+            values = [{option: value} for value in swept[option].split(",")]
+            chosen = [TASKS.choose({**choice.model_dump(), **value}) for choice in chosen for value in values]
+        trained = swept.get("train_length", lengths.get("train_length"))
+        for choice in chosen:
+            for train in [int(length) for length in str(trained).split(",")] if trained else [None]:
+                yield from _lengths(choice, train, lengths.get("test_lengths"))
+
+
+def _lengths(choice: Choice, train: int | None = None, beyond: list[int] | None = None) -> Iterator[Entry]:
+    """As the arena scores them: beyond the training length, only later positions count where every one is asked."""
+    task: Task = choice.build()
+    train = train or max(task.shortest, min(task.train_length, task.longest or task.train_length))
+    yield choice, train, 0
+    for length in task.lengths_beyond(train) if beyond is None else beyond:
+        if length > train and (task.longest is None or length <= task.longest):
+            yield choice, length, saved.first_counted(choice, train)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m whence.shortcuts", description=__doc__)
+    parser.add_argument("--only", metavar="NAME", help="search the entries of this task anew")
+    only = parser.parse_args(arguments).only
+    entries = {saved.key(*entry): entry for entry in packaged_entries()}
+    kept = {
+        name: found
+        for name, found in saved.packaged().items()
+        if name in entries and not (only and entries[name][0].name == only)
+    }
+    wanted = [name for name in entries if name not in kept and only in (None, entries[name][0].name)]
+    for number, name in enumerate(wanted, 1):
+        choice, length, first = entries[name]
+        begun = time.monotonic()
+        scores = saved.best_of_each_class(search(choice.build(), length, first))
+        kept[name] = [saved.to_json(score) for score in scores]
+        _write({name: kept[name] for name in entries if name in kept})
+        best = saved.best(scores)
+        message = f"[{number}/{len(wanted)}] {choice} at {length}: {best.accuracy:.3f} ({best.name})"
+        print(f"{message}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    return 0
+
+
+def _write(entries: dict[str, list]) -> None:
+    """One line per score, so that a change of one is seen as such."""
+    tables = [
+        f"{json.dumps(name)}: [\n" + ",\n".join(f" {json.dumps(score, ensure_ascii=False)}" for score in scores) + "\n]"
+        for name, scores in entries.items()
+    ]
+    part = saved.PACKAGED.with_suffix(".part")
+    part.write_text("{\n" + ",\n".join(tables) + "\n}\n")
+    part.replace(saved.PACKAGED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Features as integers by name, for lookup tables.
+
+Every function maps answers to integers of shape (answers,), made of the visible tokens alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from whence.shortcuts.answers import Answers
+from whence.shortcuts.columns import (
+    beside_last,
+    centroids,
+    earlier_occurrences,
+    region,
+    regions,
+    symbol_counts,
+    variety,
+    window,
+)
+
+Keys = Callable[[Answers], dict[str, Tensor]]
+MANY_SYMBOLS = 32
+"""With more symbols there are no lookup tables per symbol."""
+TABLE = 4096
+"""Largest number of combinations of tokens that a lookup table is made for."""
+
+
+RADIX = 512
+"""Features that are joined lie below this; it must not depend on the sample, or two samples would not agree."""
+
+
+def joint(*features: Tensor) -> Tensor:
+    """One integer for each combination of the features' values."""
+    code = torch.zeros_like(features[0], dtype=torch.long)
+    for feature in features:
+        code = code * RADIX + feature
+    return code
+
+
+def no_keys(answers: Answers) -> dict[str, Tensor]:
+    return {"the most frequent answer": torch.zeros(len(answers), dtype=torch.long)}
+
+
+def position_keys(answers: Answers) -> dict[str, Tensor]:
+    names = {"the position": answers.place}
+    if answers.task.feeds_answers:
+        names["the position and the previous answer"] = joint(answers.place, answers.last[:, 0])
+    return names
+
+
+def _per_symbol(name: str, values: Tensor) -> dict[str, Tensor]:
+    if values.shape[1] > MANY_SYMBOLS:
+        return {}
+    return {name.format(symbol): column.round().long() for symbol, column in enumerate(values.unbind(1))}
+
+
+def count_keys(answers: Answers) -> dict[str, Tensor]:
+    counts = symbol_counts(answers)
+    return {"the most frequent symbol": counts.argmax(1), **_per_symbol("how often symbol {} occurs", counts)}
+
+
+def centroid_keys(answers: Answers) -> dict[str, Tensor]:
+    return _per_symbol("the sum of the positions of symbol {}", centroids(answers) * answers.length)
+
+
+def beside_last_keys(distance: int) -> Keys:
+    where = "next to" if distance == 1 else f"{distance} places from"
+
+    def keys(answers: Answers) -> dict[str, Tensor]:
+        counts = beside_last(distance)(answers)
+        sides = zip(("before", "after"), counts.split(answers.task.symbols, 1), strict=True)
+        return {f"the most frequent symbol {where} the last one, {side} it": side_.argmax(1) for side, side_ in sides}
+
+    return keys
+
+
+def last_symbol_keys(answers: Answers) -> dict[str, Tensor]:
+    earlier, quarter = earlier_occurrences(answers), region(answers)
+    count, first = earlier.sum(1), (earlier & (quarter == 0)).sum(1)
+    half = (earlier & (quarter < (regions(answers) + 1) // 2)).sum(1)
+    lately = {
+        f"how often the last symbol occurred in the {near} tokens before": (
+            earlier & (answers.positions >= answers.place[:, None] - near)
+        ).sum(1)
+        for near in (2, 4, 8, 16)
+        if near < answers.length - 1
+    }
+    return lately | {
+        "how often the last symbol occurred": count,
+        "the last symbol and how often it occurred": joint(answers.last[:, 0], count),
+        "how often the last symbol occurred in the first quarter": first,
+        "how often the last symbol occurred in the first quarter and in all": joint(first, count),
+        "how often the last symbol occurred in either half": joint(half, count),
+        "the sum of the positions of the last symbol": (earlier * answers.positions).sum(1),
+    }
+
+
+def variety_keys(answers: Answers) -> dict[str, Tensor]:
+    distinct, highest, second = variety(answers).unbind(1)
+    return {
+        "the number of distinct symbols so far": distinct,
+        "the highest count so far": highest,
+        "the number of distinct symbols and the highest count so far": joint(distinct, highest),
+        "the number of distinct symbols and the two highest counts so far": joint(distinct, highest, second),
+    }
+
+
+def first_token_keys(answers: Answers) -> dict[str, Tensor]:
+    return _joint_tokens("first", answers.tokens[:, : window(answers)], answers.task.symbols)
+
+
+def last_token_keys(answers: Answers) -> dict[str, Tensor]:
+    return _joint_tokens("last", answers.recent(window(answers) + 1), answers.task.symbols)
+
+
+def _joint_tokens(which: str, tokens: Tensor, symbols: int) -> dict[str, Tensor]:
+    """Single tokens, and as many together as a table can hold."""
+    names = {f"the {which} token": tokens[:, 0]} if tokens.shape[1] else {}
+    for count in range(2, tokens.shape[1] + 1):
+        names[f"token {count} of the {which} ones"] = tokens[:, count - 1]
+        if (symbols + 1) ** count <= TABLE:
+            names[f"the {which} {count} tokens"] = joint(*tokens[:, :count].unbind(1))
+    return names
+
+
+def window_sum_keys(answers: Answers) -> dict[str, Tensor]:
+    base, names = max(2, answers.task.outputs), {}
+    for skip, which in ((0, "last {} tokens"), (1, "{} tokens before this one")):
+        tokens = answers.recent(window(answers) + 1 - skip, skip)
+        sums = tokens.where(tokens != answers.blank, 0).cumsum(1) % base
+        for count, total in enumerate(sums.unbind(1), 1):
+            names[f"the sum of the {which.format(count)}, modulo {base}"] = total
+    return names
+
+
+def suffix_keys(answers: Answers) -> dict[str, Tensor]:
+    """For tasks with answers among the inputs: continue the longest suffix that occurred before, read either way."""
+    if not answers.task.feeds_answers:
+        return {}
+    names = {}
+    for longest in (1, 2, 3):
+        for backwards in (False, True):
+            way = "read backwards" if backwards else "read forwards"
+            names[f"continuation of the longest suffix of at most {longest}, {way}"] = _continued(
+                answers, longest, backwards
+            )
+    return names
+
+
+def _continued(answers: Answers, longest: int, backwards: bool) -> Tensor:
+    """What stands behind (backwards: before) the latest earlier match of the last tokens; the blank without a match."""
+    tokens, length = answers.tokens, answers.length
+    found = torch.full((len(answers),), answers.blank)
+    matches = torch.ones_like(tokens, dtype=torch.bool)
+    suffix = answers.recent(longest)
+    for depth in range(min(longest, length - 1)):
+        shift = -depth if backwards else depth  # the token that must equal the suffix's token this deep
+        shifted = torch.full_like(tokens, -1)
+        if shift > 0:
+            shifted[:, shift:] = tokens[:, :-shift]
+        elif shift < 0:
+            shifted[:, :shift] = tokens[:, -shift:]
+        else:
+            shifted = tokens
+        matches = matches & (shifted == suffix[:, depth : depth + 1])
+        follows = torch.full_like(tokens, answers.blank)
+        if backwards:
+            follows[:, 1:] = tokens[:, :-1]
+        else:
+            follows[:, :-1] = tokens[:, 1:]
+        usable = matches & (answers.positions + (depth if backwards else 0) < answers.place[:, None])
+        usable &= follows < answers.task.outputs
+        where = torch.where(usable, answers.positions, -1).amax(1)
+        found = torch.where(where >= 0, follows.gather(1, where.clamp(min=0)[:, None])[:, 0], found)
+    return found
+
+
+def declared_keys(answers: Answers) -> dict[str, Tensor]:
+    return answers.declared

@@ -1,0 +1,102 @@
+"""Results of the search: packaged for every registered task, else searched once and remembered on disk."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from whence.registry import Choice
+from whence.shortcuts.search import SEARCH_VERSION, ShortcutScore, best, search
+
+PACKAGED = Path(__file__).with_name("baselines.json")
+_in_memory: dict[str, list[ShortcutScore]] = {}
+
+
+def scores(choice: Choice, length: int, first: int = 0) -> list[ShortcutScore]:
+    """The best score of every feature class, best first. Read from a file, or searched: that takes some seconds."""
+    first = first_counted(choice, first)
+    name = key(choice, length, first)
+    if name not in _in_memory:
+        entries = packaged().get(name) or _remembered(name) or _searched(name, choice, length, first)
+        _in_memory[name] = [from_json(entry) for entry in entries]
+    return list(_in_memory[name])
+
+
+def stated_baseline(choice: Choice, length: int, first: int = 0) -> ShortcutScore:
+    """The accuracy that a model must exceed: the best of all classes that do not express the skill."""
+    return best(scores(choice, length, first))
+
+
+def first_counted(choice: Choice, first: int) -> int:
+    """The first position that counts: 0 in tasks whose answers are all of the same kind."""
+    return first if getattr(choice.variant, "dense") else 0  # noqa: B009  (a choice knows its variant as any variant)
+
+
+def key(choice: Choice, length: int, first: int = 0) -> str:
+    """Names what was searched. Results under other versions of the task or of the search are not found by it."""
+    version: int = getattr(choice.variant, "version")  # noqa: B009  (a choice knows its variant as any variant)
+    return f"{choice} v{version} search {SEARCH_VERSION} length {length} first {first}"
+
+
+def _searched(name: str, choice: Choice, length: int, first: int) -> list[dict[str, Any]]:
+    print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
+    entries = [to_json(score) for score in best_of_each_class(search(choice.build(), length, first))]
+    _remember(name, entries)
+    return entries
+
+
+def best_of_each_class(scores: list[ShortcutScore]) -> list[ShortcutScore]:
+    """The first of each class in a list that begins with the best; all that the task declares itself."""
+    classes: dict[str, ShortcutScore] = {}
+    for score in scores:
+        classes.setdefault(score.name if score.feature_class == "declared" else score.feature_class, score)
+    return list(classes.values())
+
+
+@functools.cache
+def packaged() -> Mapping[str, list[dict[str, Any]]]:
+    return json.loads(PACKAGED.read_text()) if PACKAGED.exists() else {}
+
+
+def to_json(score: ShortcutScore) -> dict[str, Any]:
+    low, high = score.interval
+    return asdict(score) | {"accuracy": round(score.accuracy, 5), "interval": [round(low, 5), round(high, 5)]}
+
+
+def from_json(entry: dict[str, Any]) -> ShortcutScore:
+    low, high = entry["interval"]
+    return ShortcutScore(**{**entry, "interval": (low, high)})
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whence" / f"shortcuts-{SEARCH_VERSION}"
+
+
+def _file(name: str) -> Path:
+    return cache_folder() / f"{name.replace(' ', '_').replace(':', '.').replace('*', 'x')}.json"
+
+
+def _remembered(name: str) -> list[dict[str, Any]] | None:
+    try:
+        return json.loads(_file(name).read_text())
+    except (OSError, RuntimeError, ValueError):  # no home, never searched, or a file that was damaged: search again
+        return None
+
+
+def _remember(name: str, entries: list[dict[str, Any]]) -> None:
+    """Written whole or not at all, because other processes may read it. Without a writable folder, not at all."""
+    try:
+        file = _file(name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as part:
+            json.dump(entries, part)
+        os.replace(part.name, file)
+    except (OSError, RuntimeError):
+        return

@@ -1,0 +1,187 @@
+"""Search for shortcuts: the accuracy that predictors without a task's skill reach on held-out answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from whence import stats
+from whence.shortcuts.answers import Answers, draw
+from whence.shortcuts.classes import CLASSES, FeatureClass
+from whence.shortcuts.columns import Columns, position
+from whence.shortcuts.fit import look_up, pick_place, train
+from whence.shortcuts.keys import Keys
+from whence.tasks.base import Task
+
+SEARCH_VERSION = 1
+"""Raise it with every change that alters what the search finds: saved baselines of other versions are not used."""
+SAMPLES = 20_000
+TRAINING = 2
+"""Answers to train on, as a multiple of the held-out ones."""
+MOST_WEIGHTS = 2**15
+"""Linear models with more weights (features × outputs) are not tried: they cost more than they find."""
+MOST_COLUMNS_MLP = 256
+"""Perceptrons on wider features are not tried."""
+SHORT = 16
+"""Below this number of tokens, summaries are not tried together."""
+MOST_NUMBERS = 2**26
+"""Features of the training answers at a time; where there are more, fewer answers are used."""
+SOLVED = 0.95
+
+
+@dataclass(frozen=True)
+class ShortcutScore:
+    """What one predictor reaches on held-out answers."""
+
+    name: str
+    feature_class: str
+    accuracy: float
+    interval: tuple[float, float]
+    """95 % Wilson interval. Answers of one sequence count as the independent answers that they are worth."""
+    expresses_skill: bool
+    """Whether using these features is the skill that the task asks for; then the score is no shortcut."""
+
+
+def search(
+    task: Task,
+    length: int,
+    first: int = 0,
+    samples: int = SAMPLES,
+    *,
+    classes: Collection[str] = CLASSES,
+    on_progress: Callable[[str], None] = lambda message: None,
+) -> list[ShortcutScore]:
+    """Fit every predictor on every feature class and score it on `samples` held-out answers; best first.
+
+    Arguments:
+        task: any task, registered or not.
+        length: length of the sequences.
+        first: in tasks that are asked at every position, the first position that counts.
+        samples: number of held-out answers. Twice as many are drawn for training.
+        classes: names of the feature classes to try. All summaries together are tried only if all classes are.
+        on_progress: called with the name of each class.
+    """
+    known = draw(task, length, first=first, count=TRAINING * samples, seed=1)
+    new = draw(task, length, first=first, count=samples, seed=2)
+    chance = 1 / (new.length if task.per == "place" else task.outputs)
+    scores = []
+    if task.goal == "classification":
+        scores.append(ShortcutScore("uniform guess", "majority", chance, (chance, chance), expresses_skill=False))
+    expressed = expressed_by(task)
+    for name in classes:
+        on_progress(name)
+        features = CLASSES[name]
+        predictions = _places(features, known, new) if task.per == "place" else _answers(features, known, new)
+        for shortcut, right in predictions:
+            scores.append(_score(shortcut, name, right, new, expresses_skill=name in expressed))
+    if task.per != "place" and len(classes) == len(CLASSES):
+        scores += [_score(name, "all summaries", right, new, False) for name, right in _summaries(known, new)]
+    return sorted(scores, key=lambda score: -score.accuracy)
+
+
+def baseline(task: Task, length: int, first: int = 0, samples: int = SAMPLES) -> ShortcutScore:
+    """The best score of all classes that do not express the skill."""
+    return best(search(task, length, first, samples))
+
+
+def best(scores: list[ShortcutScore]) -> ShortcutScore:
+    return max((score for score in scores if not score.expresses_skill), key=lambda score: score.accuracy)
+
+
+def expressed_by(task: Task) -> frozenset[str]:
+    """The task's own list, and the window of recent tokens that reaches further than the task allows."""
+    return task.expressed_by | {"long window"}
+
+
+def _score(name: str, feature_class: str, right: Tensor, new: Answers, expresses_skill: bool) -> ShortcutScore:
+    """right: bool, (answers,) or (answers, outputs)."""
+    right = right.reshape(len(new), -1)
+    per_sequence = torch.zeros(int(new.sequence.max()) + 1, dtype=torch.long)
+    per_sequence.index_add_(0, new.sequence, right.sum(1))
+    correct, total = int(right.sum()), right.numel()
+    squares = int((per_sequence**2).sum())
+    worth = stats.effective(correct=correct, total=total, sequences=len(per_sequence), squares=squares)
+    accuracy = correct / total
+    return ShortcutScore(name, feature_class, accuracy, stats.wilson(accuracy * worth, worth), expresses_skill)
+
+
+def _answers(features: FeatureClass, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
+    """Name of each predictor, and where it is right."""
+    for keys in features.keys:
+        yield from _looked_up(keys, known, new)
+    for label, columns in features.columns.items():
+        yield from _fitted(
+            label, columns, known, new, perceptron=features.summary or features.perceptron, summary=features.summary
+        )
+
+
+def _summaries(known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
+    """All summaries that do not express the skill, together. In short sequences they would spell out every token."""
+    if known.length < SHORT:
+        return
+    parts = [
+        columns
+        for name, features in CLASSES.items()
+        if features.summary and name not in expressed_by(known.task)
+        for columns in features.columns.values()
+    ]
+    if len(parts) > 1:
+        yield from _fitted("all summaries", _together(*parts), known, new, perceptron=True, summary=True)
+
+
+def _together(*parts: Columns) -> Columns:
+    return lambda answers: torch.cat([part(answers).float() for part in parts], 1)
+
+
+def _fitted(
+    label: str, columns: Columns, known: Answers, new: Answers, *, perceptron: bool, summary: bool
+) -> Iterator[tuple[str, Tensor]]:
+    """Linear model and perceptron. Summaries are given the position too, unless that would express the skill."""
+    task = known.task
+    width = columns(new[:1]).shape[1]
+    if not 0 < width * task.outputs <= MOST_WEIGHTS:
+        return
+    if summary and task.per == "token" and "position" not in task.expressed_by:
+        label, columns = f"{label} and the position", _together(columns, position)
+    enough = known[: MOST_NUMBERS // width]
+    matrix, unseen = columns(enough), columns(new)
+    models = {"linear model": False, "small MLP": True}
+    for model, hidden in models.items():
+        if not hidden or (perceptron and matrix.shape[1] <= MOST_COLUMNS_MLP):
+            predict = train(matrix, enough.targets, task.outputs, hidden=hidden)
+            yield f"{model} on {label}", task.correct(predict(unseen), new.targets)
+
+
+def _looked_up(keys: Keys, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
+    table, asked = keys(known), keys(new)
+    for label in table:
+        yield label, _right_by_key(table[label], asked[label], known, new)
+
+
+def _right_by_key(keys: Tensor, asked: Tensor, known: Answers, new: Answers) -> Tensor:
+    """Per place and regression, targets have one more axis."""
+    targets = known.targets.reshape(len(known), -1)
+    wide = keys.ndim > 1
+    guesses = torch.stack(
+        [
+            look_up(keys[:, i] if wide else keys, target, asked[:, i] if wide else asked)
+            for i, target in enumerate(targets.unbind(1))
+        ],
+        1,
+    ).reshape(new.targets.shape)
+    return new.task.correct(guesses, new.targets) if new.task.goal == "regression" else guesses == new.targets
+
+
+def _places(features: FeatureClass, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
+    for place_keys in features.places:
+        table, asked = place_keys(known), place_keys(new)
+        for label in table:
+            for latest, which in ((False, "first"), (True, "latest")):
+                picks = pick_place(table[label], known.targets, asked[label], latest=latest)
+                yield f"{label} ({which} such position)", picks == new.targets
+    if features in (CLASSES["majority"], CLASSES["declared"]):  # other keys belong to answers, not to positions
+        for keys in features.keys:
+            yield from _looked_up(keys, known, new)
