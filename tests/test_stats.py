@@ -291,7 +291,7 @@ def test_where_median_and_mean_disagree_nobody_wins() -> None:
     for design in ("fixed", "sequential"):
         c = lone(rare, steady, design=design)
         assert (c.verdict, c.winner, c.leader, c.decided) == ("mixed", None, "a", True)
-        assert "a is better in 12 of 14 seeds" in stats.sentence(c)
+        assert "a better in 12 of 14 seeds" in stats.sentence(c)
         assert "worse on average by 4.3 points: rare failures" in stats.sentence(c)
     unlucky = lone([1.0] * 13 + [0.0], [0.9] * 14)
     assert unlucky.verdict == "undecided", "better on average, but the interval of the mean includes 0"
@@ -327,6 +327,36 @@ def test_each_pair_is_compared_over_its_own_seeds() -> None:
     found = stats.compare([stats.pair(stats.ACCURACY, x, y, scores) for x, y in stats.all_pairs(scores)])
     assert [c.n for c in found] == [7, 0, 0]
     assert (found[0].wins, found[0].verdict, found[1].verdict) == (7, "a beats b", "exploratory")
+
+
+def test_failures_count_against_the_method_that_failed() -> None:
+    scores = {"a": dict.fromkeys(range(6), 0.9), "b": dict.fromkeys(range(20), 0.8)}
+    for design in ("fixed", "sequential"):
+        failing = stats.pair(stats.ACCURACY, "a", "b", scores, failed={"a": range(6, 20)})
+        (c,) = stats.compare([failing], design=design)
+        assert (c.n, c.wins, c.losses, c.failures) == (20, 6, 14, 14)
+        assert c.winner is None
+        assert c.difference == pytest.approx(0.1), "failures enter no mean"
+        once = stats.pair(
+            stats.ACCURACY, "a", "b", {"a": dict.fromkeys(range(19), 0.9), "b": scores["b"]}, failed={"a": [19]}
+        )
+        (c,) = stats.compare([once], design=design)
+        assert (c.verdict, c.leader) == ("mixed", "a")
+        assert "one of the two failed on 1 seed" in stats.sentence(c)
+        rival = stats.pair(
+            stats.ACCURACY, "b", "a", {"b": scores["b"], "a": dict.fromkeys(range(6, 20), 0.5)}, failed={"a": range(6)}
+        )
+        (c,) = stats.compare([rival], design=design)
+        assert c.winner == "b"
+        assert "6 through failures" in stats.sentence(c)
+        both = stats.pair(stats.ACCURACY, "a", "b", scores, failed={"a": range(6, 20), "b": range(6, 20)})
+        assert len(both.advantages) == 6, "both failed: no evidence"
+
+
+def test_equal_scores_are_reported_beside_wins() -> None:
+    (c,) = stats.compare([stats.Pair("a", "b", stats.ACCURACY, (0.5,) * 6 + (0.0,) * 14)])
+    assert c.winner == "a"
+    assert "better in 6 and equal in 14 of 20 seeds" in stats.sentence(c)
 
 
 def test_e_values_of_signs_are_what_a_bettor_gains() -> None:

@@ -79,7 +79,12 @@ def order(causal: float, both: float) -> Callable[[Run], Scores]:
 
 @pytest.mark.parametrize(
     ("scores", "outcome"),
-    [(order(0.6, 0.035), "reproduced"), (order(0.6, 0.2), "not reproduced"), (order(0.03, 0.03), UNDECIDABLE)],
+    [
+        (order(0.6, 0.035), "reproduced"),
+        (order(0.6, 0.6), "not reproduced"),
+        (order(0.6, 0.2), "reproduced"),
+        (order(0.03, 0.03), UNDECIDABLE),
+    ],
 )
 def test_order_without_encoding(scores: Any, outcome: str, store: Store) -> None:
     assert judged("claim_order_without_encoding", store, scores).outcome == outcome

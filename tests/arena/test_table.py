@@ -62,8 +62,8 @@ def test_cells_that_are_not_shown_do_not_weaken_the_rest() -> None:
     assert alone.verdict == crowded.verdict == "learning"
 
 
-def test_each_pair_is_compared_over_the_seeds_that_both_have(store: Store) -> None:
-    """A run that failed costs its own pairs a seed, and no others."""
+def test_a_failed_run_counts_as_a_loss(store: Store) -> None:
+    """Of the encoding that failed, in its own pairs; a seed on which both fail says nothing."""
     comparison = spec("rope", "alibi", "t5", seeds=9)
     for run in comparison.plan():
         if run.model.contender != "t5" or run.seed != 6:
@@ -73,10 +73,24 @@ def test_each_pair_is_compared_over_the_seeds_that_both_have(store: Store) -> No
     table = one(tabulate(comparison.plan(), store))
     assert {pair: c.n for pair, c in table.comparisons["id"].items()} == {
         ("rope", "alibi"): 9,
-        ("rope", "t5"): 8,
-        ("alibi", "t5"): 8,
+        ("rope", "t5"): 9,
+        ("alibi", "t5"): 9,
     }
     assert table.comparisons["id"]["rope", "alibi"].winner == "rope"
+    lost = table.comparisons["id"]["alibi", "t5"]
+    assert (lost.wins, lost.losses, lost.failures) == (1, 0, 1), "equal but for the failure"
+
+
+def test_whoever_fails_does_not_win(store: Store) -> None:
+    comparison = spec("rope", "alibi", seeds=20, lengths={"test_lengths": 0})
+    for run in comparison.plan():
+        if run.model.contender == "rope" and run.seed >= 6:
+            fail(store, run, "NaN")
+        else:
+            finish(store, run, 0.9 if run.model.contender == "rope" else 0.8)
+    table = one(tabulate(comparison.plan(), store))
+    (pair,) = table.comparisons["id"].values()
+    assert (pair.winner, pair.wins, pair.losses, pair.n) == (None, 6, 14, 20)
 
 
 def test_runs_that_are_still_to_come_make_the_test_sequential(store: Store) -> None:

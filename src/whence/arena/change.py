@@ -71,7 +71,8 @@ def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
         )
         for _, old, new, part in cells
     ]
-    compared = stats.compare(pairs)
+    designs = {table.inference.design for table in (*before, *after)}
+    compared = stats.compare(pairs, design="sequential" if "sequential" in designs else "fixed")
     return [
         Change(title, new.encoding, part, *_verdicts(old, new, part), c if _rankable(old, new, part) and c.n else None)
         for (title, old, new, part), c in zip(cells, compared, strict=True)

@@ -79,7 +79,8 @@ def _copying(tables: Sequence[Table]) -> Judgement:
     means = {
         kind: dict(enumerate(stats.mean(seed) for seed in zip(*rows, strict=True))) for kind, rows in kinds.items()
     }
-    winner = stats.compare([stats.pair(stats.ACCURACY, "held", "fell", means)])[0].winner
+    pair = stats.pair(stats.ACCURACY, "held", "fell", means)
+    winner = stats.compare([pair], design=tables[0].inference.design)[0].winner
     if winner:
         return Judgement("reproduced" if winner == "held" else "not reproduced", words)
     return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
@@ -109,22 +110,22 @@ def _stays_at_chance(tables: Sequence[Table]) -> Judgement:
 
 
 def _randomised_wins(tables: Sequence[Table]) -> Judgement:
+    """Randomised positions win if they are better than plain ones and hold: at least half-way to 100 %."""
     table = tables[0]
     plain = {row.encoding.split("+")[-1]: row for row in table.rows if "+" not in row.encoding}
     pairs = [(plain[row.encoding.split("+")[-1]], row) for row in table.rows if "+" in row.encoding]
-    told, outcomes = [], []
-    for one, other in pairs:
-        told.append(f"{_percent(one, 'ood')}, {_percent(other, 'ood')}")
-        if not other.mastered or not one.mastered:
+    told = [f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs]
+    scores = {row.encoding: row.by_seed("ood") for row in table.rows}
+    planned = [stats.pair(stats.ACCURACY, other.encoding, one.encoding, scores) for one, other in pairs]
+    outcomes = []
+    for (one, other), c in zip(pairs, stats.compare(planned, design=table.inference.design), strict=True):
+        if not one.mastered or not other.mastered or other.beyond is None:
             outcomes.append("open")
-            continue
-        compared = table.comparisons["ood"].values() if "ood" in table.comparisons else ()
-        pair = next((c for c in compared if {c.a, c.b} == {one.encoding, other.encoding}), None)
-        if pair is None:  # one of them is at chance
-            fell = [row.beyond_verdict == "at chance" for row in (one, other)]
-            outcomes.append({(True, False): "wins", (False, True): "loses"}.get((fell[0], fell[1]), "open"))
+        elif c.winner == one.encoding:
+            outcomes.append("loses")
         else:
-            outcomes.append({other.encoding: "wins", one.encoding: "loses"}.get(pair.winner or "", "open"))
+            holds = stats.normalised(other.beyond.interval[0], other.beyond.floor) >= FAR
+            outcomes.append("wins" if c.winner and holds else "open")
     words = "beyond training: " + "; ".join(told)
     if "loses" in outcomes:
         return Judgement("not reproduced", words)
@@ -142,7 +143,8 @@ def _state_runs_full(tables: Sequence[Table]) -> Judgement:
         attention, state = found[pairs]["attention"].by_seed("id"), found[pairs]["mamba"].by_seed("id")
         gaps[pairs] = [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
     scores = {"many pairs": dict(enumerate(gaps[many])), "few pairs": dict(enumerate(gaps[few]))}
-    (growth,) = stats.compare([stats.pair(stats.ACCURACY, "many pairs", "few pairs", scores)])
+    pair = stats.pair(stats.ACCURACY, "many pairs", "few pairs", scores)
+    (growth,) = stats.compare([pair], design=tables[0].inference.design)
     words = "; ".join(
         f"{pairs} pairs: "
         + ", ".join(f"{name} {100 * row.within.accuracy:.1f} %" for name, row in rows.items() if row.within)

@@ -74,8 +74,9 @@ def rank(tables: Sequence[Sequence[Row]], inference: Inference) -> list[tuple[Co
 
 def _planned(rows: Sequence[Row], inference: Inference) -> list[stats.Pair]:
     parts = [part for part in PARTS if part == "id" or any(row.beyond for row in rows)]
+    failed = {row.encoding: row.failed_seeds for row in rows}
     return [
-        stats.pair(stats.ACCURACY, a, b, {row.encoding: row.by_seed(part) for row in rows}, part=part)
+        stats.pair(stats.ACCURACY, a, b, {row.encoding: row.by_seed(part) for row in rows}, failed=failed, part=part)
         for part in parts
         for a, b in inference.pairs([row.encoding for row in rows])
     ]

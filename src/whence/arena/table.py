@@ -41,6 +41,7 @@ class Row:
     """Whether the task can rank anybody: not if a shortcut solves it."""
     trials: tuple[Trial, ...] = ()
     """What tuning tried."""
+    failed_seeds: frozenset[int] = frozenset()
 
     @property
     def complete(self) -> bool:
@@ -149,10 +150,15 @@ class Table:
     """Seeds at which a verdict of this comparison was shown before; 0: never."""
 
     @property
-    def seeds(self) -> int:
-        """How many paired seeds its comparisons rest on; where nothing is compared, how many every row has."""
+    def _paired(self) -> list[int]:
+        """The paired seeds of each comparison; where nothing is compared, the seeds of each row."""
         paired = [c.n for pairs in self.comparisons.values() for c in pairs.values()]
-        return min(paired or [row.finished for row in self.rows], default=0)
+        return paired or [row.finished for row in self.rows]
+
+    @property
+    def seeds(self) -> int:
+        """Paired seeds of the comparison that has most."""
+        return max(self._paired, default=0)
 
     @property
     def findings(self) -> list[str]:
@@ -169,6 +175,7 @@ class Table:
             design=self.inference.design,
             family=self.inference.family,
             earlier=self.earlier,
+            fewest=min(self._paired, default=0),
         )
 
     @property
@@ -231,6 +238,11 @@ def tabulate(
         Table(title, str(groups[s][0].task), s, groups[s][0], tuple(rows[s]), comparisons, inference, family, earlier)
         for title, s, (comparisons, family) in zip(titles, groups, ranked, strict=True)
     ]
+
+
+def untested(table: Table) -> Table:
+    """Without comparisons: runs that were chosen by hand, maybe by their results, are not a planned comparison."""
+    return replace(table, comparisons={}, family=0)
 
 
 def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
@@ -314,6 +326,7 @@ def _row(
         beyond=score_of(members, "ood"),
         chosen=tuned_values(runs[0], tuned) if trials else {},
         ranked=runs[0].task.build().ranked,
+        failed_seeds=frozenset(run.seed for run in runs if run.id in failed),
         trials=tuple(trials),
     )
 

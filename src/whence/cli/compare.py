@@ -79,7 +79,7 @@ def _cells(change: Change) -> list[str]:
         change.after,
         size,
         str(pair.n),
-        f"{short(pair)}, p = {pair.p:.3f}",
+        f"{short(pair)}, " + (f"p = {pair.p:.3f}" if pair.p is not None else f"e = {pair.e:.3g}"),
     ]
 
 

@@ -52,6 +52,7 @@ class Row:
     """Active features per state that were asked for; 0: no number"""
     alike: float | None
     """Mean cosine of the directions that two seeds learn, matched one to one"""
+    failed_seeds: frozenset[int] = frozenset()
 
     def values(self, column: str) -> dict[int, float]:
         """By seed."""
@@ -119,8 +120,9 @@ class Table:
         """Every preset against the baselines of its sparsity. Those not at the wanted L0 are in the family, unshown."""
         scores = {row.name: row.values("FVU") for row in self.rows}
         by_name = {row.name: row for row in self.rows}
+        failed = {row.name: row.failed_seeds for row in self.rows}
         family = [
-            stats.pair(stats.FVU, a, b, scores, on=self.on)
+            stats.pair(stats.FVU, a, b, scores, failed=failed, on=self.on)
             for a, b in controlled_pairs({row.name: row.sparsity for row in self.rows})
         ]
         compared = stats.compare(family, design=self.design)
@@ -185,4 +187,5 @@ def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) 
         model.sparsity.name,
         model.sparsity.options().get("k") or model.sparsity.options().get("l0", 0),
         stats.mean(alike) if alike else None,
+        frozenset(run.seed for run in runs if run.id in failed),
     )

@@ -27,6 +27,7 @@ class Row:
     cost: Mapping[str, float]
     """Milliseconds to encode one signal, and to decode it at its own resolution, and MiB to encode it; empty where that
     was not measured"""
+    failed_seeds: frozenset[int] = frozenset()
 
     def quality(self, scale: str, split: str = "test", output: str = "field") -> dict[int, float]:
         """PSNR by seed."""
@@ -90,8 +91,9 @@ class Table:
     def comparisons(self) -> list[stats.Comparison]:
         scale = next((row.scales[0] for row in self.rows if row.metrics), "1")
         scores = {row.name: row.quality(scale) for row in self.rows}
+        failed = {row.name: row.failed_seeds for row in self.rows}
         pairs = [
-            stats.pair(stats.PSNR, a, b, scores, part=f"at ×{scale}", on=self.on)
+            stats.pair(stats.PSNR, a, b, scores, failed=failed, part=f"at ×{scale}", on=self.on)
             for a, b in stats.against(self.rows[0].name, scores)
         ]
         return [c for c in stats.compare(pairs, design=self.design) if c.n]
@@ -133,7 +135,8 @@ def _row(
     done = next((run for run in runs if run.seed in metrics), None)
     if costs is None:
         costs = {} if done is None else {name: _cost(store, done)}
-    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].parameters(), costs.get(name, {}))
+    seeds = frozenset(run.seed for run in runs if run.id in failed)
+    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].parameters(), costs.get(name, {}), seeds)
 
 
 def _cost(store: Store, run: Run) -> dict[str, float]:

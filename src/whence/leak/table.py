@@ -41,6 +41,7 @@ class Row:
     metrics: Mapping[int, dict[str, Any]]
     """By seed, by ratio"""
     failed: Mapping[str, str]
+    failed_seeds: frozenset[int] = frozenset()
 
     def values(self, ratio: str, *path: str) -> list[float] | None:
         """One number per seed; None where it is undefined in any, as correlations of equal predictions are."""
@@ -152,6 +153,7 @@ class Table:
                 a,
                 b,
                 {row.cure: {seed: m[ratio]["error"] for seed, m in row.metrics.items()} for row in self.rows},
+                failed={row.cure: row.failed_seeds for row in self.rows},
                 part=f"at mask ratio {ratio}",
                 on=self.on,
             )
@@ -257,7 +259,8 @@ def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str], *, earl
 def _row(cure: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
     found, failed = latest(store, runs, ends)
     metrics = {seed: metrics["ratios"] for seed, metrics in found.items()}
-    return Row(cure, tuple(run.id for run in runs), metrics, failed)
+    seeds = frozenset(run.seed for run in runs if run.id in failed)
+    return Row(cure, tuple(run.id for run in runs), metrics, failed, seeds)
 
 
 def at(found: Any, path: Sequence[str]) -> Any:

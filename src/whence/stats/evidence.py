@@ -1,6 +1,7 @@
 """What fixed and sequential tests have in common: the evidence of many pairs at once, and the rule for a verdict.
 
-Arrays have the shape (…, pairs), from advantages of shape (…, pairs, seeds); a seed that a pair lacks is `nan`. Leading
+Arrays have the shape (…, pairs), from advantages of shape (…, pairs, seeds). A seed that a pair lacks is `nan`. One on
+which only one of the two methods failed is infinite: it counts as a loss of that method and enters no mean. Leading
 axes are independent tables, so that a simulation and a single table go through the same code.
 """
 
@@ -33,8 +34,11 @@ class Evidence:
     """Of every pair."""
 
     n: np.ndarray
+    """Paired seeds, those with a failure included"""
     wins: np.ndarray
     losses: np.ndarray
+    failures: np.ndarray
+    """Seeds on which one of the two failed"""
     mean: np.ndarray
     half: np.ndarray
     """Half the width of the interval of the mean difference"""
@@ -65,18 +69,22 @@ def verdicts(
     mean: np.ndarray,
     half: np.ndarray,
     margins: np.ndarray,
-    tied: np.ndarray | None = None,
+    failed: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
-    """The rule. `lead`: sign of (wins − losses); `superior`: the signs are no accident, in the whole family.
+    """The rule. `lead`: sign of (wins − losses); `superior`: the signs are no accident, in the whole family; `failed`:
+    seeds on which only the first, only the second method failed.
 
-    A difference that is certain and does not matter makes no winner. A winner needs the mean on its side, too.
+    A difference that is certain and does not matter makes no winner, unless one of the two fails. A winner needs the
+    mean on its side, too, and has failed on no seed that the other finished.
     """
-    tied = np.abs(mean) + half <= margins if tied is None else tied
+    tied = (np.abs(mean) + half <= margins) & (failed[0] + failed[1] == 0)
     ahead = np.where(np.abs(mean) > half, np.sign(mean), 0)
+    leader_failed = np.where(lead > 0, failed[0], failed[1]) > 0
+    winner = superior & (ahead == lead) & ~leader_failed
     verdict = np.full(n.shape, VERDICTS.index("undecided"))
-    verdict[superior & (np.sign(mean) != lead)] = VERDICTS.index("mixed")
-    verdict[superior & (ahead == lead) & (lead > 0)] = VERDICTS.index("a beats b")
-    verdict[superior & (ahead == lead) & (lead < 0)] = VERDICTS.index("b beats a")
+    verdict[superior & ((np.sign(mean) != lead) | leader_failed)] = VERDICTS.index("mixed")
+    verdict[winner & (lead > 0)] = VERDICTS.index("a beats b")
+    verdict[winner & (lead < 0)] = VERDICTS.index("b beats a")
     verdict[tied] = VERDICTS.index("tied")
     verdict[n < SEEDS_TO_DECIDE] = VERDICTS.index("exploratory")
     return verdict

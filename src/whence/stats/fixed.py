@@ -16,19 +16,24 @@ def decide(advantages: np.ndarray, margins: np.ndarray, alpha: float) -> Evidenc
     Under the null hypothesis a difference is as often positive as negative. The sign test is exact for it, whatever
     the shape of the differences; a permutation of their sizes is not, because it takes them for symmetric.
     """
-    there = np.isfinite(advantages)
-    values = np.where(there, advantages, 0.0)
-    n = there.sum(-1)
-    wins, losses = (values > SIGN_TOLERANCE).sum(-1), (values < -SIGN_TOLERANCE).sum(-1)
-    mean = values.sum(-1) / np.maximum(n, 1)
-    half = half_width(n, mean, (values**2).sum(-1), alpha)
+    there, finite = ~np.isnan(advantages), np.isfinite(advantages)
+    values = np.where(finite, advantages, 0.0)
+    n, scored = there.sum(-1), finite.sum(-1)
+    wins, losses = (advantages > SIGN_TOLERANCE).sum(-1), (advantages < -SIGN_TOLERANCE).sum(-1)
+    failed = np.isneginf(advantages).sum(-1), np.isposinf(advantages).sum(-1)
+    mean = values.sum(-1) / np.maximum(scored, 1)
+    half = half_width(scored, mean, (values**2).sum(-1), alpha)
     p = holm(sign_test(wins, losses))
-    verdict = verdicts(n, np.sign(wins - losses), p <= alpha, mean, half, margins)
-    return Evidence(n, wins, losses, mean, half, p, verdict)
+    verdict = verdicts(n, np.sign(wins - losses), p <= alpha, mean, half, margins, failed)
+    return Evidence(n, wins, losses, failed[0] + failed[1], mean, half, p, verdict)
 
 
 def sign_test(wins: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """Two-sided p of so uneven a split, or a more uneven one, under a fair coin. Equal scores are left out."""
+    """Two-sided p of so uneven a split, or a more uneven one, under a fair coin. Equal scores are left out.
+
+    Leaving them out tests whether one method is more often better than worse: a probability of superiority, with equal
+    scores counted half, above ½.
+    """
     more = np.maximum(wins, losses)
     tail = np.where(more > 0, special.bdtrc(np.maximum(more - 1, 0), np.maximum(wins + losses, 1), 0.5), 1.0)
     return np.minimum(1.0, 2 * tail)

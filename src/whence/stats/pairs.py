@@ -1,15 +1,16 @@
 """Methods against each other over paired seeds.
 
-*Beats* is a claim about a new seed and new data: the winner is better more often than not (its probability of
-superiority exceeds ½), and better on average. The first part is tested by the signs of the paired differences, with
-the error controlled over all comparisons of one call, the family. The second part needs an interval of the mean
-difference that excludes 0. Where the two disagree the verdict is *mixed*.
+*Beats* is a claim about a new seed and new data: the winner is more often better than worse (its probability of
+superiority, with equal scores counted half, exceeds ½), and better on average. The first part is tested by the signs of
+the paired differences, with the error controlled over all comparisons of one call, the family. The second part needs an
+interval of the mean difference that excludes 0. Where the two disagree the verdict is *mixed*.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ class Pair:
     b: str
     metric: Metric
     advantages: tuple[float, ...]
+    """Infinite on seeds on which only one of the two failed: the failure counts against it."""
     part: str = ""
     """Which scores of the methods these are, such as `id` or `ood`."""
     on: str = ""
@@ -40,11 +42,26 @@ class Pair:
 
 
 def pair(
-    metric: Metric, a: str, b: str, scores: Mapping[str, Mapping[int, float]], *, part: str = "", on: str = ""
+    metric: Metric,
+    a: str,
+    b: str,
+    scores: Mapping[str, Mapping[int, float]],
+    *,
+    failed: Mapping[str, Collection[int]] | None = None,
+    part: str = "",
+    on: str = "",
 ) -> Pair:
-    """From the scores of all methods, by seed. Seeds that one of the two lacks are left out."""
-    seeds = sorted(set(scores[a]) & set(scores[b]))
-    return Pair(a, b, metric, tuple(metric.advantage(scores[a][s], scores[b][s]) for s in seeds), part, on)
+    """From the scores of all methods, by seed, and the seeds on which a method failed.
+
+    Seeds on which a method neither finished nor failed, or both failed, are left out.
+    """
+    bad = {name: set((failed or {}).get(name, ())) for name in (a, b)}
+    seeds = sorted((set(scores[a]) | bad[a]) & (set(scores[b]) | bad[b]) - (bad[a] & bad[b]))
+    advantages = [
+        -math.inf if s in bad[a] else math.inf if s in bad[b] else metric.advantage(scores[a][s], scores[b][s])
+        for s in seeds
+    ]
+    return Pair(a, b, metric, tuple(advantages), part, on)
 
 
 def all_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -73,6 +90,8 @@ class Comparison:
     """Of the mean difference, for this pair alone; none below three seeds"""
     wins: int
     losses: int
+    failures: int
+    """Seeds on which one of the two failed, counted as a loss of that one"""
     verdict: Outcome
     family: int
     """How many comparisons share the error"""
@@ -111,6 +130,7 @@ class Comparison:
             "interval": list(self.interval) if self.interval else None,
             "wins": self.wins,
             "losses": self.losses,
+            "failures": self.failures,
             "verdict": self.verdict,
             "winner": self.winner,
             "family": self.family,
@@ -129,6 +149,8 @@ def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float
         return []
     table = np.full((len(pairs), max(1, *(len(p.advantages) for p in pairs))), np.nan)
     for row, p in zip(table, pairs, strict=True):
+        if any(math.isnan(value) for value in p.advantages):
+            raise ValueError(f"{p.metric.name} of {p.a} and {p.b}: differences must be numbers, got nan")
         row[: len(p.advantages)] = p.advantages
     margins = np.array([p.metric.tie_margin for p in pairs])
     evidence = (fixed if design == "fixed" else sequential).decide(table, margins, alpha)
@@ -136,6 +158,7 @@ def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float
     for i, p in enumerate(pairs):
         n, reach = int(evidence.n[i]), p.metric.largest_difference
         mean, half = float(evidence.mean[i]), float(evidence.half[i])
+        interval = max(mean - half, -reach), min(mean + half, reach)
         verdict: Outcome = VERDICTS[evidence.verdict[i]]
         value = float(evidence.value[i])
         comparisons.append(
@@ -147,9 +170,10 @@ def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float
                 on=p.on,
                 n=n,
                 difference=mean,
-                interval=(max(mean - half, -reach), min(mean + half, reach)) if n >= EXPLORATORY else None,
+                interval=interval if math.isfinite(half) and n >= EXPLORATORY else None,
                 wins=int(evidence.wins[i]),
                 losses=int(evidence.losses[i]),
+                failures=int(evidence.failures[i]),
                 verdict=verdict,
                 family=len(pairs),
                 p=value if design == "fixed" else None,

@@ -17,26 +17,26 @@ from whence.stats.evidence import SEEDS_TO_DECIDE, SIGN_TOLERANCE, VERDICTS, Evi
 
 
 def decide(advantages: np.ndarray, margins: np.ndarray, alpha: float) -> Evidence:
-    there = np.isfinite(advantages)
-    values = np.where(there, advantages, 0.0)
-    n, total, squares = (np.cumsum(x, axis=-1) for x in (there, values, values**2))
-    wins, losses = np.cumsum(values > SIGN_TOLERANCE, axis=-1), np.cumsum(values < -SIGN_TOLERANCE, axis=-1)
+    finite = np.isfinite(advantages)
+    values = np.where(finite, advantages, 0.0)
+    n, scored, total, squares = (np.cumsum(x, axis=-1) for x in (~np.isnan(advantages), finite, values, values**2))
+    wins, losses = np.cumsum(advantages > SIGN_TOLERANCE, axis=-1), np.cumsum(advantages < -SIGN_TOLERANCE, axis=-1)
+    failed = np.cumsum(np.isneginf(advantages), axis=-1), np.cumsum(np.isposinf(advantages), axis=-1)
     lead = np.sign(wins - losses)
     adjusted = averaged(wealth(wins, losses))
     crossed = adjusted >= (1 - 1e-9) / alpha
     # Evidence that was reached once stays, for the side that had it: a later change of sides is no new evidence.
     sides = [np.logical_or.accumulate(crossed & (lead == side), axis=-1) & (lead == side) for side in (1, -1)]
     superior = sides[0] | sides[1]
-    mean = total / np.maximum(n, 1)
-    half = half_width(n, mean, squares, spent(n, alpha))
-    margins = np.asarray(margins)[:, None]
-    once_tied = (np.abs(mean) + half <= margins) & (n >= SEEDS_TO_DECIDE)
-    tied = np.logical_or.accumulate(once_tied, axis=-1) & (np.abs(mean) <= margins)
-    verdict = verdicts(n, lead, superior, mean, half, margins, tied)
-    value = adjusted.max(-1, initial=0.0)
-    last_n, last_wins, last_losses, last_mean, last_half = (x[..., -1] for x in (n, wins, losses, mean, half))
+    mean = total / np.maximum(scored, 1)
+    half = half_width(scored, mean, squares, spent(n, alpha))
+    verdict = verdicts(n, lead, superior, mean, half, np.asarray(margins)[:, None], failed)
+    value = np.where(lead == lead[..., -1:], adjusted, 0.0).max(-1)  # of the side that leads now
+    last = {"n": n, "wins": wins, "losses": losses, "failures": failed[0] + failed[1], "mean": mean, "half": half}
     since = _since(verdict, n)
-    return Evidence(last_n, last_wins, last_losses, last_mean, last_half, value, verdict[..., -1], since)
+    return Evidence(
+        **{name: x[..., -1] for name, x in last.items()}, value=value, verdict=verdict[..., -1], since=since
+    )
 
 
 def _since(verdict: np.ndarray, n: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from whence.stats.pairs import Comparison, TestDesign, seeds_needed
 
 PARTS = {"id": "in distribution", "ood": "out of distribution"}
 CLAIM = (
-    '"beats": better on more than half of new seeds with new data, and better on average (95 % interval of the mean '
+    '"beats": more often better than worse on new seeds{data}, and better on average (95 % interval of the mean '
     "difference excludes 0)"
 )
 
@@ -38,9 +38,16 @@ def heading(
     design: TestDesign = "fixed",
     family: str = "table",
     earlier: int = 0,
+    fewest: int | None = None,
+    on: str = "",
 ) -> str:
-    """What a table of this many paired seeds may claim. `earlier`: seeds at which verdicts were shown before."""
-    paired = count(seeds, "paired seed")
+    """What a table of this many paired seeds may claim.
+
+    `earlier`: seeds at which verdicts were shown before; `fewest`: paired seeds of the pair that has fewest; `on`: data
+    that all seeds share.
+    """
+    few = f"{fewest} to " if fewest is not None and fewest < seeds else ""
+    paired = f"{few}{count(seeds, 'paired seed')}"
     if not comparisons:
         return f"{paired}; nothing is compared"
     needed = seeds_needed(comparisons, design=design)
@@ -56,9 +63,10 @@ def heading(
     short = f"; no winner is possible below {needed} seeds" if seeds < needed else ""
     if earlier:
         short += f"; verdicts at {earlier} seeds were shown before, so the sequential test applies"
+    claim = CLAIM.format(data=f" on {on}" if on else " with new data")
     return (
-        f"{paired}; {tested}: the probability of any false winner is at most {100 * ALPHA:g} % ({how}); {CLAIM}; "
-        f'"tied": within {margins}{short}'
+        f"{paired}; {tested}: the probability of any winner that is not more often better than worse is at most "
+        f'{100 * ALPHA:g} % ({how}); {claim}; "tied": within {margins}{short}'
     )
 
 
@@ -75,13 +83,7 @@ def sentence(c: Comparison) -> str:
         size = f"{c.metric.display(sign * c.difference)}{_unit(c.metric)} {c.metric.interval(low, high)}"
         return f"{c.winner} beats {c.loser}{where}{on} by {size} ({evidence})"
     if c.verdict == "mixed":
-        worse = c.metric.display(abs(c.difference))
-        average = f"worse on average by {worse}{_unit(c.metric)}" if c.difference else "equal on average"
-        seeds = max(c.wins, c.losses)
-        return (
-            f"{c.a} and {c.b}: mixed{where}{on} ({c.leader} is better in {seeds} of {c.n} seeds{_evidence(c)}, but "
-            f"{average}: rare failures)"
-        )
+        return f"{c.a} and {c.b}: mixed{where}{on} ({_seeds(c)}{_evidence(c)}, but {_contradiction(c)})"
     if c.verdict == "tied":
         return f"{c.a} and {c.b} are tied{where}{on} (difference {mean}{span}, within {c.metric.margin})"
     if c.verdict == "exploratory":
@@ -96,8 +98,10 @@ def report(comparisons: Sequence[Comparison], *, design: TestDesign, earlier: in
     lines = [sentence(c) + "." for c in comparisons if c.decided]
     lines += open_pairs([c for c in comparisons if not c.decided])
     if comparisons:
-        seeds, metrics = min(c.n for c in comparisons), [c.metric for c in comparisons]
-        lines.append(heading(seeds, comparisons[0].family, metrics, design=design, earlier=earlier) + ".")
+        seeds, family, on = [c.n for c in comparisons], comparisons[0].family, comparisons[0].on
+        metrics = [c.metric for c in comparisons]
+        claims = heading(max(seeds), family, metrics, design=design, earlier=earlier, fewest=min(seeds), on=on)
+        lines.append(f"{claims}.")
     return lines
 
 
@@ -105,7 +109,8 @@ def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
     """Pairs that are not decided, one sentence for each part and verdict."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for c in comparisons:
-        grouped.setdefault((c.verdict, PARTS.get(c.part, c.part)), []).append(f"{c.a} and {c.b}")
+        where = " ".join(filter(None, (PARTS.get(c.part, c.part), f"on {c.on}" if c.on else "")))
+        grouped.setdefault((c.verdict, where), []).append(f"{c.a} and {c.b}")
     return [
         f"{' '.join((verdict.capitalize(), where)).strip()}: {'; '.join(names)}."
         for (verdict, where), names in grouped.items()
@@ -121,9 +126,26 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+RARE = 0.25
+"""Share of seeds up to which failures are called rare."""
+
+
+def _contradiction(c: Comparison) -> str:
+    """What speaks against the method that is better on most seeds."""
+    sign = 1 if c.leader == c.a else -1
+    if sign * c.difference > 0:
+        return f"one of the two failed on {count(c.failures, 'seed')}"
+    worse = c.metric.display(abs(c.difference))
+    average = f"worse on average by {worse}{_unit(c.metric)}" if c.difference else "equal on average"
+    return f"{average}: rare failures" if min(c.wins, c.losses) <= RARE * c.n else average
+
+
 def _seeds(c: Comparison) -> str:
     leader = "" if c.winner or c.leader is None else f"{c.leader} "
-    return f"{leader}better in {max(c.wins, c.losses)} of {count(c.n, 'seed')}"
+    equal, most = c.n - c.wins - c.losses, max(c.wins, c.losses)
+    ties = f" and equal in {equal}" if equal else ""
+    failed = f", {c.failures} through failures" if c.failures else ""
+    return f"{leader}better in {most}{ties} of {count(c.n, 'seed')}{failed}"
 
 
 def _evidence(c: Comparison) -> str:
