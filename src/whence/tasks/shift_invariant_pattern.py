@@ -14,29 +14,25 @@ from whence.tasks.base import Answer, Batch, Per, Task, line
 Triple = tuple[int, int, int]
 
 PATTERN: Triple = (0, 1, 2)
-DENSITY = 0.25
-"""Probability that a background token is a symbol of the pattern."""
+REVERSED: tuple[Triple, ...] = ((0, 2, 1), (1, 0, 2), (2, 1, 0))
+"""Permutations of the pattern in which no two symbols have the same distance and order as in the pattern."""
+EASY = 0.06
+"""Share of the detection sequences in which pairs of symbols are sufficient."""
 
 
 def _detection_groups() -> list[tuple[list[Triple], list[Triple]]]:
-    """Return the variants of the six groups as pairs (negative, positive).
+    """Return the variants of the four groups as pairs (negative, positive).
 
-    A variant picks a pivot slot and a wrong symbol for it. The other two slots hold an ordered pair of different
-    symbols. Three of the six pairs have the cyclic order of the pattern. The label is positive if these three meet the
-    right pivot symbol and the three reversed pairs meet the wrong one, and negative if it is the other way around.
+    A variant assigns a wrong symbol to each slot, the next or the previous one of the pattern. The label is positive if
+    the number of right slots is odd in each of the four groups, and negative if it is even.
     """
     variants: list[tuple[list[Triple], list[Triple]]] = []
-    for pivot in PATTERN:
-        a, b = (symbol for symbol in PATTERN if symbol != pivot)
-        cyclic = [(a, b), (b, pivot), (pivot, a)]
-        reverse = [(right, left) for left, right in cyclic]
-        for wrong in PATTERN:
-            if wrong != pivot:
-                positive = [_triple(pivot, pivot, pair) for pair in cyclic]
-                positive += [_triple(pivot, wrong, pair) for pair in reverse]
-                negative = [_triple(pivot, pivot, pair) for pair in reverse]
-                negative += [_triple(pivot, wrong, pair) for pair in cyclic]
-                variants.append((negative, positive))
+    for shift in (1, 2):
+        lists: tuple[list[Triple], list[Triple]] = ([], [])
+        for a, b, c in itertools.product((True, False), repeat=3):
+            group = (0 if a else shift, 1 if b else (1 + shift) % 3, 2 if c else (2 + shift) % 3)
+            lists[(a + b + c) % 2].append(group)
+        variants.append(lists)
     return variants
 
 
@@ -59,6 +55,8 @@ def _location_groups() -> list[list[Triple]]:
 
 DETECTION = torch.tensor(_detection_groups())
 """(variant, label, group, slot)."""
+NEGATIVE_EASY = torch.tensor(REVERSED)
+"""(permutation, slot)."""
 LOCATION = torch.tensor(_location_groups())
 """(variant, group, slot). The first group is the pattern."""
 
@@ -68,28 +66,43 @@ class ShiftInvariantPattern(Task):
 
     X Y A B C Z → 1 (location: 2)        X A B Y C A Z B C → 0
 
-    The symbols of the pattern occur many times in every sequence. Only the ordered triple A B C separates the labels.
+    The symbols of the pattern occur many times in every sequence. In 94 % of the detection sequences, only triples of
+    adjacent symbols separate the labels. Pairs of symbols are sufficient in the other 6 %.
 
-    **Detection.** Each sequence contains six groups of three adjacent symbols, all from the pattern. A positive
-    sequence has, for example, the groups ABC BCC CAC BAA CBA ACA, a negative one ABA BCA CAA BAC CBC ACC. The number
-    of times that a given symbol occupies a given slot is the same in both lists. So is that of a given pair of symbols
-    in a given pair of slots, and that of a given unordered triple. Counts of symbols, of pairs at any distance and of
-    unordered neighborhoods therefore have equal means under both labels. The label decides only which of two lists is
-    used; one of six such pairs of lists, the order of the groups and their spacing are drawn independently of it.
-    Ordered triples other than ABC are correlated with the label as well; this follows from equal counts of pairs. A
-    model can therefore detect some of them instead of ABC, but not without ordered triples. The same holds for
-    predictors that combine the exact positions of several symbols or bigrams.
+    **Detection.** Each sequence contains four groups of three adjacent symbols, all from the pattern. A positive
+    sequence has, for example, the groups ABC ACA BBA BCC, a negative one ABA ACC BBC BCA. All groups of a positive
+    sequence have an odd number of right slots; all groups of a negative one have an even number. The number of times
+    that a given symbol occupies a given slot is the same in both lists. So is that of a given pair of symbols in a
+    given pair of slots. The wrong symbols (previous or next in the pattern), the order of the groups and their spacing
+    are drawn independently of the label. Consequences for the interpretation of results:
+
+    - Every triple in the lists, not only ABC, is correlated with the label. A model can detect other triples instead
+      of ABC, but not without triples.
+    - Sets of three adjacent symbols without their order are triples as well. In combination with the counts of ordered
+      pairs they determine the label, although no linear function of them does. The task therefore requires the
+      conjunction of three adjacent symbols, of which at least two are ordered.
+
+    **Easy sequences.** The label above is a parity, from which gradient descent receives almost no signal at first. In
+    a share of 6 % of the sequences, drawn independently of the label, the four groups are therefore ABC ABC ABC ABC
+    (positive) or four of ACB, BAC and CBA (negative). The counts of symbols are equal, but the pairs AB, BC and "A, any
+    symbol, C" occur in the positive groups only. A predictor that uses the pairs within groups optimally is correct in
+    53 % of all sequences instead of 50 %. At least three tokens separate two groups, so that pairs at distances up to 4
+    rarely connect two groups; an MLP on the counts of these pairs reaches 54 % at length 32. An accuracy of more than
+    55 % therefore requires triples. The first two and the last two tokens belong to no group.
+    The easy sequences do not make training reliable: within 600 steps, attention with rope learns the task from some
+    seeds and remains at the baseline from others.
 
     **Location.** Each sequence contains ABC, three groups with two of its symbols in the right slot (such as ABA, ACC,
     CBC), and the three groups with one of them in the right slot (ACB, CBA, BAC). The target is the position of A in
-    ABC. A predictor that uses two of the three slots is correct at most half of the time.
+    ABC. A predictor that uses two of the three slots is correct at most half of the time. At least one token separates
+    two groups.
 
-    A filler separates each group from the rest of the sequence. The remaining tokens are background: random symbols of
-    the pattern (25 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few tokens would remain
-    and the spacing of the groups would be nearly constant.
+    A filler stands on either side of each group. The remaining tokens are background: random symbols of the pattern
+    (detection: 40 %, location: 25 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few
+    tokens would remain and the spacing of the groups would be nearly constant.
     """
 
-    version = 2
+    version = 3
     per: Per = "sequence"
     shortest = 32
     train_length = 48
@@ -118,24 +131,42 @@ class ShiftInvariantPattern(Task):
         if self.ask == "detection":
             answers = torch.randint(2, (batch,), generator=generator)
             groups = DETECTION[torch.randint(len(DETECTION), (batch,), generator=generator), answers]
-            inputs, _ = self._write(generator, groups, length)
+            reverse = NEGATIVE_EASY[torch.randint(len(REVERSED), groups.shape[:2], generator=generator)]
+            pairs_suffice = torch.where(answers[:, None, None] == 1, torch.tensor(PATTERN), reverse)
+            easy = torch.rand(batch, 1, 1, generator=generator) < EASY
+            groups = torch.where(easy, pairs_suffice, groups)
+            inputs, _ = self._write(generator, groups, length, density=0.4, spacing=3, margin=2)
             return Batch(inputs, line(length), answers, torch.ones(batch, dtype=torch.bool))
         groups = LOCATION[torch.randint(len(LOCATION), (batch,), generator=generator)]
-        inputs, starts = self._write(generator, groups, length)
+        inputs, starts = self._write(generator, groups, length, density=0.25)
         return Batch(inputs, line(length), starts[:, :1], torch.ones(batch, 1, dtype=torch.bool))
 
-    def _write(self, generator: torch.Generator, groups: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """Place groups of shape (batch, number, 3) in random order and spacing. Return the inputs and their starts."""
+    def _write(
+        self,
+        generator: torch.Generator,
+        groups: Tensor,
+        length: int,
+        *,
+        density: float,
+        spacing: int = 1,
+        margin: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """Place groups of shape (batch, number, 3) in random order and spacing. Return the inputs and their starts.
+
+        `density` is the probability that a background token is a symbol of the pattern, `spacing` the smallest number
+        of tokens between two groups, `margin` that before the first group and after the last.
+        """
         batch, number, size = groups.shape
-        free = length - number * (size + 1) + 1  # tokens that are neither in a group nor the filler between two
+        free = length - number * (size + spacing) + spacing - 2 * margin  # tokens that may stand anywhere
         chosen = torch.rand(batch, free + number, generator=generator).argsort(1)[:, :number]
-        ranked = chosen.sort(1).values + size * torch.arange(number)  # every spacing is equally likely
+        stride = size + spacing - 1
+        ranked = margin + chosen.sort(1).values + stride * torch.arange(number)  # every spacing is equally likely
         order = torch.rand(batch, number, generator=generator).argsort(1)
         starts = torch.empty_like(ranked).scatter_(1, order, ranked)
 
         fillers = torch.randint(size, self.symbols, (batch, length), generator=generator)
         background = torch.randint(size, (batch, length), generator=generator)
-        keep = torch.rand(batch, length, generator=generator) < DENSITY
+        keep = torch.rand(batch, length, generator=generator) < density
         inputs = torch.where(keep, background, fillers)
         inputs[:, 2:] = torch.where(_pattern_starts(inputs), fillers[:, 2:], inputs[:, 2:])
 
