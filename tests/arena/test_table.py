@@ -21,7 +21,6 @@ from whence.arena.spec import ArenaSpec
 from whence.arena.table import Row, Table, overall, tabulate
 from whence.errors import UserError
 from whence.runs.execute import Conditions, execute
-from whence.runs.kept import keep
 from whence.runs.store import Store
 
 
@@ -31,7 +30,7 @@ def one(tables: list[Table]) -> Table:
 
 
 def ranked_rows(rows: list[Row], design: Any = "fixed") -> Comparisons:
-    ((comparisons, _),) = rank([rows], Inference(design))
+    ((comparisons, _),) = rank([rows], [Inference(design)], [0])
     return comparisons
 
 
@@ -107,20 +106,31 @@ def test_runs_that_are_still_to_come_make_the_test_sequential(store: Store) -> N
 
 
 def test_extending_a_comparison_makes_the_test_sequential(store: Store) -> None:
-    """Six seeds were shown; to add more because of what they showed is optional stopping."""
-    short, long = (spec("rope", "alibi", seeds=n, lengths={"test_lengths": 0}) for n in (6, 8))
-    few, other = short.model_copy(update={"seeds": 3}), spec("rope", "alibi", seeds=6, training={"steps": 9})
+    """Six seeds were shown; to add more because of what they showed is optional stopping. So is to ask for fewer."""
+    few, short, long = (spec("rope", "alibi", seeds=n, lengths={"test_lengths": 0}) for n in (3, 6, 8))
     finish_all(store, long.plan(), {"rope": [0.9] * 8, "alibi": [0.7] * 8})
-    for earlier in (few, other, long):
-        keep("arena", earlier, store)
-    assert one(tables_of(long, store)).inference.design == "fixed", (
-        "three seeds showed no verdict, the other is another"
-    )
-    keep("arena", short, store)
+    tables_of(few, store)
+    assert one(tables_of(short, store)).inference.design == "fixed", "three seeds showed no verdict"
+    assert one(tables_of(short, store)).inference.design == "fixed", "to look again at the same is no new look"
     table = one(tables_of(long, store))
     assert (table.inference.design, table.earlier) == ("sequential", 6)
     assert "verdicts at 6 seeds were shown before" in table.heading
-    assert one(tables_of(short, store)).inference.design == "fixed"
+    for other in (short, spec("rope", "alibi", seeds=7, first_seed=1, lengths={"test_lengths": 0})):
+        table = one(tables_of(other, store))
+        assert (table.inference.design, table.earlier) == ("sequential", 8), "other seeds of the same runs"
+
+
+def test_asking_for_the_best_pair_alone_does_not_shrink_the_family(store: Store) -> None:
+    names = ("rope", "alibi", "t5", "none")
+    whole = spec(*names, seeds=6, lengths={"test_lengths": 0})
+    finish_all(store, whole.plan(), {name: [0.9 - 0.1 * i] * 6 for i, name in enumerate(names)})
+    table = one(tables_of(whole, store))
+    assert (table.family, table.decided) == (6, False), "six seeds cannot decide among six pairs"
+    pair = spec("rope", "alibi", seeds=6, lengths={"test_lengths": 0})
+    alone = one(tables_of(pair, store))
+    assert (alone.family, alone.decided) == (6, False)
+    more = one(tables_of(spec(*names, "fire", seeds=6, lengths={"test_lengths": 0}), store))
+    assert more.family == 10, "a wider family holds all that was shown"
 
 
 def test_families(store: Store) -> None:

@@ -22,6 +22,7 @@ from whence.runs.presets import Presets
 from whence.runs.spec import RunSpec
 from whence.runs.store import Store
 from whence.spec import Spec
+from whence.stats import plan_note
 
 S = TypeVar("S", bound=Spec)
 EVERY_SECONDS = 2.0
@@ -74,6 +75,8 @@ def new(sweep: Sweep[S], store: Store) -> None:
     )
     if filled.spec is not None:
         st.caption(f"{counted(len(runs_of(filled.spec)), 'run')}. What the store has already is not run again.")
+        planned: Any = filled.spec
+        st.caption(plan_note(planned.seeds, planned.comparisons()))
     if st.button("Start", type="primary", disabled=filled.spec is None, icon=":material/play_arrow:") and filled.spec:
         store.prepare()
         name = keep(sweep.name, filled.spec, store).stem

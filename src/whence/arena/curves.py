@@ -31,7 +31,7 @@ def learned_positions(row: Row, length: int) -> tuple[list[int], list[int]] | No
     """Of the positions asked about, those above their floor and the others; None where positions are not single, or
     where the place alone gives the answer.
 
-    Exact tests, Holm-corrected over the positions; the mean over seeds counts as one evaluation.
+    Exact tests over all seeds, Holm-corrected over the positions.
     """
     found = [member.metrics["lengths"][str(length)].get("positions") for member in row.members]
     if not found or found[0] is None or found[0]["width"] > 1:
@@ -41,7 +41,9 @@ def learned_positions(row: Row, length: int) -> tuple[list[int], list[int]] | No
     if any(floors[place] >= 1 for place in places):
         return None
     p_values = [
-        stats.p_above([f["correct"][at] / f["total"][at] for f in found], found[0]["total"][at], floors[at])
+        stats.p_above(
+            [f["correct"][at] / f["total"][at] for f in found], sum(f["total"][at] for f in found), floors[at]
+        )
         for at in places
     ]
     adjusted = dict(zip(places, stats.holm(p_values), strict=True))

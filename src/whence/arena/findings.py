@@ -42,6 +42,9 @@ def _limits(table: Table) -> list[str]:
     seen = max((row.within.seen for row in table.rows if row.within), default=0.0)
     if seen >= SEEN:
         lines.append(f"{100 * seen:.0f} % of the test sequences of the training length also occur in training.")
+    untuned = [row.encoding for row in table.rows if row.chosen and not row.trials]
+    if untuned:
+        lines.append(f"No tuning run has finished, so that the first values listed are used: {_listed(untuned)}.")
     trials = [(row.encoding, row.trials) for row in table.rows if row.trials]
     for encoding, those in trials:
         ranges = ", ".join(

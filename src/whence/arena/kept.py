@@ -15,7 +15,6 @@ from whence.arena.spec import ArenaSpec
 from whence.arena.table import Table, tabulate
 from whence.arena.tuning import Key, choose, trials
 from whence.errors import UserError
-from whence.runs.kept import earlier_look
 from whence.runs.kept import kept as all_kept
 from whence.runs.presets import Presets
 from whence.runs.store import Store
@@ -23,8 +22,6 @@ from whence.runs.store import Store
 PRESETS = Presets("whence.arena", "whence presets")
 KIND = "arena"
 CONFIGS = (".yaml", ".yml", ".json")
-EXTENDABLE = ("tasks", "encodings", "against", "family", "until_decided", "max_seeds")
-"""Fields that may differ between a comparison and an earlier one whose verdicts it extends."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,6 @@ def tables_of(
         tuned=spec.tuned,
         trials=trials(spec.tuning_runs(), store, spec.tuned) if spec.tune else None,
         inference=spec.inference,
-        earlier=0 if spec.until_decided else earlier_look(KIND, spec, store, EXTENDABLE),
     )
 
 

@@ -55,17 +55,24 @@ def judge(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def rank(tables: Sequence[Sequence[Row]], inference: Inference) -> list[tuple[Comparisons, int]]:
+def rank(
+    tables: Sequence[Sequence[Row]], inferences: Sequence[Inference], others: Sequence[int]
+) -> list[tuple[Comparisons, int]]:
     """For each table its comparisons, and how many share their error.
 
-    The family holds every pair that was planned, whatever came of it; those of which both may be ranked are shown.
+    The family holds every pair that was planned, whatever came of it, and `others` that were shown before; those of
+    which both may be ranked are shown.
     """
-    planned = [_planned(rows, inference) for rows in tables]
-    if inference.family == "sheet":
-        compared = iter(stats.compare([pair for pairs in planned for pair in pairs], design=inference.design))
+    planned = [_planned(rows, inference) for rows, inference in zip(tables, inferences, strict=True)]
+    if inferences and inferences[0].family == "sheet":
+        every = [pair for pairs in planned for pair in pairs]
+        compared = iter(stats.compare(every, design=inferences[0].design, others=sum(others)))
         results = [[next(compared) for _ in pairs] for pairs in planned]
     else:
-        results = [stats.compare(pairs, design=inference.design) for pairs in planned]
+        results = [
+            stats.compare(pairs, design=inference.design, others=more)
+            for pairs, inference, more in zip(planned, inferences, others, strict=True)
+        ]
     return [
         (_shown(rows, comparisons), comparisons[0].family if comparisons else 0)
         for rows, comparisons in zip(tables, results, strict=True)

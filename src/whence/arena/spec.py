@@ -55,7 +55,7 @@ class ArenaSpec(Spec):
         f"None named: {', '.join(USUAL_ENCODINGS)}, or what the mixer has a place for",
     )
     seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 a table is headed exploratory")
-    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
+    first_seed: int = Field(default=0, ge=0, lt=TUNING_SEED - 1000, description="the first of them; the others follow")
     sweep: str = Field(default="", description="every combination of values: 'd_model=64,128;k=1,3,7'")
     tune: str = Field(
         default="", description="for every encoding, the values that do best on validation data: 'lr=0.001,0.003'"

@@ -17,6 +17,7 @@ from whence.arena.run import Run
 from whence.arena.score import Member, Part, Score, score_of
 from whence.arena.tuning import Key, Trial, setting_of, shared_fields, tuned_values
 from whence.runs.files import Corrupt, canonical
+from whence.runs.looks import Earlier, consult
 from whence.runs.outcomes import outcome_of
 from whence.runs.store import Store
 
@@ -215,12 +216,11 @@ def tabulate(
     tuned: Sequence[str] = (),
     trials: Mapping[Key, Sequence[Trial]] | None = None,
     inference: Inference = PLANNED,
-    earlier: int = 0,
 ) -> list[Table]:
     """Tables in the order in which the runs were planned.
 
-    `ends`, from an engine, tells which processes died; `trials`, what tuning tried; `earlier`, at how many seeds
-    verdicts were shown before. A comparison that was extended, or of which runs are missing, is tested sequentially.
+    `ends`, from an engine, tells which processes died; `trials`, what tuning tried. A table of which runs are missing,
+    or whose encodings were shown with other seeds before, is tested sequentially.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -230,14 +230,29 @@ def tabulate(
         setting: judge(_rows(setting, members, store, ends or {}, tuned, trials or {}))
         for setting, members in groups.items()
     }
-    complete = all(row.complete for those in rows.values() for row in those)
-    if inference.design == "fixed":
-        inference = replace(inference, design=stats.design_of(complete=complete, earlier=earlier))
-    ranked = rank(list(rows.values()), inference)
-    return [
-        Table(title, str(groups[s][0].task), s, groups[s][0], tuple(rows[s]), comparisons, inference, family, earlier)
-        for title, s, (comparisons, family) in zip(titles, groups, ranked, strict=True)
+    shown = [_shown_before(groups[s], rows[s], store, inference) for s in groups]
+    designs: list[stats.TestDesign] = [
+        stats.design_of(complete=all(row.complete for row in rows[s]), earlier=before.seeds)
+        for s, before in zip(groups, shown, strict=True)
     ]
+    if inference.design == "sequential" or (inference.family == "sheet" and "sequential" in designs):
+        designs = ["sequential"] * len(designs)
+    inferences = [replace(inference, design=design) for design in designs]
+    ranked = rank(list(rows.values()), inferences, [before.comparisons for before in shown])
+    return [
+        Table(title, str(groups[s][0].task), s, groups[s][0], tuple(rows[s]), comparisons, tested, family, before.seeds)
+        for title, s, tested, before, (comparisons, family) in zip(
+            titles, groups, inferences, shown, ranked, strict=True
+        )
+    ]
+
+
+def _shown_before(runs: Sequence[Run], rows: Sequence[Row], store: Store, inference: Inference) -> Earlier:
+    """Verdicts of the same encodings that were shown before; those of this table count as shown from now on."""
+    first = {run.model.contender: run for run in reversed(runs)}
+    parts = ("id", "ood") if runs[0].test_lengths else ("id",)
+    pairs = [(first[a], first[b], part) for part in parts for a, b in inference.pairs(list(first))]
+    return consult(runs, pairs, store, complete=all(row.complete for row in rows))
 
 
 def untested(table: Table) -> Table:
@@ -324,7 +339,7 @@ def _row(
         begun=begun,
         within=score_of(members, "id"),
         beyond=score_of(members, "ood"),
-        chosen=tuned_values(runs[0], tuned) if trials else {},
+        chosen=tuned_values(runs[0], tuned),
         ranked=runs[0].task.build().ranked,
         failed_seeds=frozenset(run.seed for run in runs if run.id in failed),
         trials=tuple(trials),

@@ -188,10 +188,10 @@ def _bench(arguments: list[str]) -> int:
     from whence.cli.sweep import leave, run_specs
     from whence.features.comparison import Comparison
     from whence.features.curves import curves_of
-    from whence.features.table import controlled_pairs, tabulate
+    from whence.features.table import tabulate
     from whence.report.features import comparison_page
     from whence.report.shell import write
-    from whence.runs.kept import earlier_look, keep
+    from whence.runs.kept import keep
     from whence.runs.store import Store
     from whence.stats import plan_note
 
@@ -206,14 +206,11 @@ def _bench(arguments: list[str]) -> int:
     again = shlex.join(
         ["whence", "features", "bench", "--config", str(keep("features", spec, store)), *elsewhere(store)]
     )
-    comparisons = controlled_pairs({name: of_one[0].model.sparsity.name for name, of_one in plan.items()})
     runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
-    note = plan_note(spec.seeds, len(comparisons))
+    note = plan_note(spec.seeds, spec.comparisons())
     _, outcome = run_specs(list({run.id: run for run in runs}.values()), engine, note)
     with stderr.status("comparing directions of different seeds …"):
-        table = tabulate(
-            spec.title, plan, store, outcome.ends, earlier=earlier_look("features", spec, store, ("presets",))
-        )
+        table = tabulate(spec.title, plan, store, outcome.ends)
         page = comparison_page(table, curves_of(table, store), spec.model_dump(mode="json"), again)
         report = write("features", page, store.reports)
     if engine.json_:

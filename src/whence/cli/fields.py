@@ -225,7 +225,7 @@ def _ablate(arguments: list[str]) -> int:
     from whence.cli.sweep import leave, run_specs
     from whence.fields.ablation import Ablation
     from whence.fields.table import tabulate
-    from whence.runs.kept import earlier_look, keep
+    from whence.runs.kept import keep
     from whence.runs.store import Store
     from whence.stats import plan_note
 
@@ -238,8 +238,8 @@ def _ablate(arguments: list[str]) -> int:
     store.prepare()
     again = shlex.join(["whence", "fields", "ablate", "--config", str(keep("fields", spec, store)), *elsewhere(store)])
     runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
-    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, len(plan) - 1))
-    table = tabulate(spec.title, plan, store, outcome.ends, earlier=earlier_look("fields", spec, store))
+    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, spec.comparisons()))
+    table = tabulate(spec.title, plan, store, outcome.ends)
     if engine.json_:
         print_json({**table.to_json(), "runs": outcome.ends, "again": again})
         return leave(outcome)

@@ -235,9 +235,9 @@ def _short(value: float | None) -> str:
 def _cure(arguments: list[str]) -> int:
     from whence.cli.sweep import leave, run_specs
     from whence.leak.spec import LeakSpec
-    from whence.leak.table import COMPARED, tabulate
+    from whence.leak.table import tabulate
     from whence.report.leak import cure_page, write_page
-    from whence.runs.kept import earlier_look, keep
+    from whence.runs.kept import keep
     from whence.runs.store import Store
     from whence.stats import plan_note
 
@@ -249,8 +249,8 @@ def _cure(arguments: list[str]) -> int:
     store = Store(engine.store)
     store.prepare()
     again = shlex.join(["whence", "leak", "cure", "--config", str(keep("leak", spec, store)), *elsewhere(store)])
-    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, len(COMPARED) * (len(spec.cures) - 1)))
-    table = tabulate(runs, store, outcome.ends, earlier=earlier_look("leak", spec, store, ("cures",)))
+    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, spec.comparisons()))
+    table = tabulate(runs, store, outcome.ends)
     report = None
     if any(row.metrics for row in table.rows):
         report = write_page("leak", cure_page(table, spec.model_dump(mode="json"), again), store.reports)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pydantic
 from pydantic import Field
 
+from whence import stats
 from whence.errors import from_validation
 from whence.features.autoencoder import AutoencoderSpec
 from whence.features.data.base import Data
@@ -58,6 +60,10 @@ class Comparison(Spec):
         plan = {name: self._runs(data, PRESETS.read(name)) for name in names}
         return {**plan, **self._controls(data, plan)} if self.controls else plan
 
+    def comparisons(self) -> int:
+        """How many comparisons share one error."""
+        return len(controlled_pairs({name: runs[0].model.sparsity.name for name, runs in self.plan().items()}))
+
     def _runs(self, data: Data, document: dict[str, Any]) -> list[Run]:
         model: dict[str, Any] = {"size": self.size or data.usual_size, **document["model"]}
         wanted = min(self.l0 or data.usual_l0, model["size"])
@@ -92,3 +98,13 @@ def _at_l0(sparsity: str, l0: int) -> Choice:
 
 def _kind(choice: Choice) -> type[Sparsity]:
     return cast(type[Sparsity], choice.variant)
+
+
+def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Which presets are compared, by name: each with the position-mean baseline and the plain one of its sparsity."""
+    controls = [name for name in (BASELINE, *PLAIN.values()) if name in sparsity]
+    pairs = []
+    for control in controls:
+        rivals = [name for name, kind in sparsity.items() if kind == sparsity[control]]
+        pairs += [(a, b) for a, b in stats.against(control, rivals) if (b, a) not in pairs]
+    return pairs

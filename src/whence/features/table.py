@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from whence import stats
-from whence.features.comparison import BASELINE, PLAIN
+from whence.features.comparison import controlled_pairs
 from whence.features.measures import stability
 from whence.features.run import Run
 from whence.features.stored import load
+from whence.runs.looks import NEVER, Earlier, consult
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
 
@@ -93,8 +94,8 @@ class Table:
     rows: tuple[Row, ...]
     on: str = ""
     """Held-out data that all seeds share."""
-    earlier: int = 0
-    """Seeds at which verdicts were shown before; 0: never."""
+    earlier: Earlier = NEVER
+    """What was shown of the same presets before."""
 
     @property
     def columns(self) -> list[str]:
@@ -108,12 +109,12 @@ class Table:
         if missed:
             told = ", ".join(f"{row.name} ({row.mean('L0'):.1f} of {row.wanted:g})" for row in missed)
             lines.append(f"Not at the wanted number of active features, and not compared: {told}.")
-        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier)
+        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier.seeds)
 
     @property
     def design(self) -> stats.TestDesign:
         complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
-        return stats.design_of(complete=complete, earlier=self.earlier)
+        return stats.design_of(complete=complete, earlier=self.earlier.seeds)
 
     @property
     def comparisons(self) -> list[stats.Comparison]:
@@ -125,7 +126,7 @@ class Table:
             stats.pair(stats.FVU, a, b, scores, failed=failed, on=self.on)
             for a, b in controlled_pairs({row.name: row.sparsity for row in self.rows})
         ]
-        compared = stats.compare(family, design=self.design)
+        compared = stats.compare(family, design=self.design, others=self.earlier.comparisons)
         return [c for c in compared if c.n and by_name[c.a].matched and by_name[c.b].matched]
 
     @property
@@ -143,16 +144,6 @@ class Table:
         }
 
 
-def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Which presets are compared, by name: each with the position-mean baseline and the plain one of its sparsity."""
-    controls = [name for name in (BASELINE, *PLAIN.values()) if name in sparsity]
-    pairs = []
-    for control in controls:
-        rivals = [name for name, kind in sparsity.items() if kind == sparsity[control]]
-        pairs += [(a, b) for a, b in stats.against(control, rivals) if (b, a) not in pairs]
-    return pairs
-
-
 def cell(value: float | None, column: str) -> str:
     """As a table shows it."""
     if value is None:
@@ -164,11 +155,16 @@ def cell(value: float | None, column: str) -> str:
     )
 
 
-def tabulate(
-    title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str], *, earlier: int = 0
-) -> Table:
-    """`earlier`: seeds at which verdicts of this comparison were shown before."""
-    rows = tuple(_row(name, runs, store, ends) for name, runs in plan.items())
+def tabulate(title: str, plan: Mapping[str, Sequence[Run]], store: Store, ends: Mapping[str, str]) -> Table:
+    return table_of(title, plan, tuple(_row(name, runs, store, ends) for name, runs in plan.items()), store)
+
+
+def table_of(title: str, plan: Mapping[str, Sequence[Run]], rows: tuple[Row, ...], store: Store) -> Table:
+    """Of rows that are known already."""
+    controlled = controlled_pairs({name: runs[0].model.sparsity.name for name, runs in plan.items()})
+    pairs = [(plan[a][0], plan[b][0], "") for a, b in controlled]
+    complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in rows)
+    earlier = consult([run for runs in plan.values() for run in runs], pairs, store, complete=complete)
     return Table(title, rows, next(iter(plan.values()))[0].data.build().held_out_name, earlier)
 
 

@@ -95,6 +95,10 @@ class Ablation(Spec):
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         return {name: [self._run(fields, seed) for seed in seeds] for name, fields in self.variants().items()}
 
+    def comparisons(self) -> int:
+        """How many comparisons share one error: every variant with the first."""
+        return len(self.variants()) - 1
+
     def plan(self) -> dict[str, list[Run]]:
         """The same, after a look whether they can be run: their data are there, and the models possible."""
         found = self.runs()

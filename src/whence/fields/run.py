@@ -58,7 +58,7 @@ class FieldTraining(Training):
     warmup: int = Field(default=50, ge=0, description="steps of linear warm-up")
     weight_decay: float = Field(default=0.0, ge=0, description="on the weights of linear layers only")
     evaluations: int = Field(default=4, ge=1, description="evaluations after the one at step 0, evenly spaced")
-    crops: int = Field(default=64, ge=2, le=4096, description="signals in each frozen evaluation set")
+    crops: int = Field(default=64, ge=2, le=4096, description="signals in each evaluation set")
 
 
 class Run(RunSpec):

@@ -10,6 +10,7 @@ from whence import stats
 from whence.fields.cost import encoding_peak, milliseconds
 from whence.fields.run import Run
 from whence.fields.stored import load
+from whence.runs.looks import NEVER, Earlier, consult
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
 
@@ -73,19 +74,19 @@ class Table:
 
     on: str = ""
     """Held-out data that all seeds share."""
-    earlier: int = 0
-    """Seeds at which verdicts were shown before; 0: never."""
+    earlier: Earlier = NEVER
+    """What was shown of the same variants before."""
 
     @property
     def findings(self) -> list[str]:
         """At the input's own resolution, every variant against the first."""
         lines = [f"Failed, in no average: {row.name} ({len(row.failed)})." for row in self.rows if row.failed]
-        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier)
+        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier.seeds)
 
     @property
     def design(self) -> stats.TestDesign:
         complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
-        return stats.design_of(complete=complete, earlier=self.earlier)
+        return stats.design_of(complete=complete, earlier=self.earlier.seeds)
 
     @property
     def comparisons(self) -> list[stats.Comparison]:
@@ -96,7 +97,7 @@ class Table:
             stats.pair(stats.PSNR, a, b, scores, failed=failed, part=f"at ×{scale}", on=self.on)
             for a, b in stats.against(self.rows[0].name, scores)
         ]
-        return [c for c in stats.compare(pairs, design=self.design) if c.n]
+        return [c for c in stats.compare(pairs, design=self.design, others=self.earlier.comparisons) if c.n]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -113,14 +114,13 @@ def tabulate(
     store: Store,
     ends: Mapping[str, str] = {},
     costs: Mapping[str, Mapping[str, float]] | None = None,
-    *,
-    earlier: int = 0,
 ) -> Table:
-    """costs: by variant, where they were measured before; else each takes a process of its own, and seconds.
-
-    `earlier`: seeds at which verdicts of this comparison were shown before.
-    """
+    """costs: by variant, where they were measured before; else each takes a process of its own, and seconds."""
     rows = tuple(_row(name, runs, store, ends, costs) for name, runs in plan.items())
+    first = {name: runs[0] for name, runs in plan.items()}
+    pairs = [(first[a], first[b], "") for a, b in stats.against(rows[0].name, first)]
+    complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in rows)
+    earlier = consult([run for runs in plan.values() for run in runs], pairs, store, complete=complete)
     return Table(title, rows, next(iter(plan.values()))[0].data.build().held_out_name, earlier)
 
 

@@ -65,7 +65,7 @@ class Masking(Spec):
     )
     pattern: Pattern = Field(default="random", description="which tokens are hidden")
     loss: Loss = Field(default="mse", description="what training makes small")
-    test_rows: int = Field(default=256, ge=8, le=10_000, description="examples in each frozen evaluation set")
+    test_rows: int = Field(default=256, ge=8, le=10_000, description="examples in each evaluation set")
 
 
 class MaskedTraining(Training):

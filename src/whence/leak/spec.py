@@ -20,6 +20,8 @@ SOURCE_KEYS = (
     "position_regularization_weight",
     "shuffle_sequences_prob",
 )
+COMPARED = ("0.5", "0.9")
+"""Mask ratios at which errors are compared."""
 
 
 class Treatment(Spec):
@@ -86,6 +88,10 @@ class LeakSpec(Spec):
         if set(asked) == {"mask_ratio"}:
             return rest
         return rest | {"cures": ["none", *(["+".join(names)] if names else [])]}
+
+    def comparisons(self) -> int:
+        """How many comparisons share one error: every cure with the first, at each ratio."""
+        return len(COMPARED) * (len(self.cures) - 1)
 
     def plan(self) -> list[Run]:
         """Every run, checked. Seeds vary slowest, so that an interrupted comparison is still one."""

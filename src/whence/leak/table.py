@@ -10,8 +10,10 @@ from typing import Any
 from whence import stats
 from whence.leak import RATIOS
 from whence.leak.run import Run
+from whence.leak.spec import COMPARED
 from whence.leak.verdict import DEAD, LEAKS, Leak, judged, leaks
 from whence.leak.words import number, percent, share
+from whence.runs.looks import NEVER, Earlier, consult
 from whence.runs.outcomes import latest
 from whence.runs.store import Store
 
@@ -24,8 +26,6 @@ COLUMNS = [
     *("all hidden: |r|", "chance", "similarity", "variance", "R²"),
 ]
 LEGEND = "error, variance: over the targets' variance · moved: share of predictions' variance that moving changes"
-COMPARED = ("0.5", "0.9")
-"""Mask ratios at which errors are compared."""
 SHRUNK = 0.5
 """A cure shrinks a leak if it leaves less than this share of it."""
 READ_OFF = 0.5
@@ -136,13 +136,13 @@ class Table:
     rows: tuple[Row, ...]
     on: str = ""
     """Held-out data that all seeds share."""
-    earlier: int = 0
-    """Seeds at which verdicts were shown before; 0: never."""
+    earlier: Earlier = NEVER
+    """What was shown of the same mitigations before."""
 
     @property
     def design(self) -> stats.TestDesign:
         complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
-        return stats.design_of(complete=complete, earlier=self.earlier)
+        return stats.design_of(complete=complete, earlier=self.earlier.seeds)
 
     @property
     def comparisons(self) -> list[stats.Comparison]:
@@ -160,7 +160,7 @@ class Table:
             for ratio in COMPARED
             for a, b in stats.against(self.rows[0].cure, [row.cure for row in self.rows])
         ]
-        return [c for c in stats.compare(pairs, design=self.design) if c.n]
+        return [c for c in stats.compare(pairs, design=self.design, others=self.earlier.comparisons) if c.n]
 
     @property
     def seeds(self) -> int:
@@ -187,7 +187,7 @@ class Table:
         elif len(self.rows) > 1:
             held = "factors of the error, with 95 % intervals over seeds"
             lines.append(f"Costs are held against {reference.cure}: {held}.")
-        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier)
+        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier.seeds)
 
     def effect(self, row: Row) -> str:
         """In words: what became of the leak, then what it costs; what it is by itself, without a reference."""
@@ -242,18 +242,18 @@ class Table:
         }
 
 
-def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str], *, earlier: int = 0) -> Table:
-    """`ends`: how the processes of this sweep ended; `earlier`: seeds at which verdicts were shown before."""
+def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Table:
+    """`ends`: how the processes of this sweep ended."""
     cures: dict[str, list[Run]] = {}
     for run in runs:
         cures.setdefault(run.cure, []).append(run)
     first = runs[0]
-    return Table(
-        f"{first.data} · {first.model.backbone}",
-        tuple(_row(cure, members, store, ends) for cure, members in cures.items()),
-        first.data.build().held_out_name,
-        earlier,
-    )
+    rows = tuple(_row(cure, members, store, ends) for cure, members in cures.items())
+    compared = [(a, b, ratio) for ratio in COMPARED for a, b in stats.against(first.cure, cures)]
+    pairs = [(cures[a][0], cures[b][0], ratio) for a, b, ratio in compared]
+    complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in rows)
+    earlier = consult(runs, pairs, store, complete=complete)
+    return Table(f"{first.data} · {first.model.backbone}", rows, first.data.build().held_out_name, earlier)
 
 
 def _row(cure: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:

@@ -20,7 +20,6 @@ import yaml
 
 from whence.registry import Choice
 from whence.shortcuts import saved
-from whence.shortcuts.search import search
 from whence.tasks import TASKS
 from whence.tasks.base import Task
 
@@ -96,8 +95,12 @@ def main(arguments: list[str] | None = None) -> int:
         if name in entries and not (only and entries[name][0].name == only)
     }
     wanted = [name for name in entries if name not in kept and only in (None, entries[name][0].name)]
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"), _one_thread) as workers:
-        searches = {workers.submit(_searched, *entries[name]): name for name in wanted}
+    cores = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(cores, get_context("spawn"), torch.set_num_threads, (1,)) as workers:
+        searches = {}
+        for name in wanted:
+            choice, length, first = entries[name]
+            searches[workers.submit(saved.searched, str(choice), length, first)] = name
         for number, done in enumerate(as_completed(searches), 1):
             name, scores = searches[done], done.result()
             kept[name] = [saved.to_json(score) for score in scores]
@@ -107,14 +110,6 @@ def main(arguments: list[str] | None = None) -> int:
             message = f"[{number}/{len(wanted)}] {choice} at {length}: {best.accuracy:.3f} ({best.name})"
             print(message, file=sys.stderr, flush=True)
     return 0
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _searched(choice: Choice, length: int, first: int) -> list[saved.ShortcutScore]:
-    return saved.best_of_each_class(search(choice.build(), length, first))
 
 
 def _write(entries: dict[str, list]) -> None:

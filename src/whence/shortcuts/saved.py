@@ -14,6 +14,7 @@ from typing import Any
 
 from whence.registry import Choice
 from whence.shortcuts.search import SEARCH_VERSION, ShortcutScore, best, search
+from whence.tasks import TASKS
 
 PACKAGED = Path(__file__).with_name("baselines.json")
 _in_memory: dict[str, list[ShortcutScore]] = {}
@@ -24,7 +25,7 @@ def scores(choice: Choice, length: int, first: int = 0) -> list[ShortcutScore]:
     first = first_counted(choice, first)
     name = key(choice, length, first)
     if name not in _in_memory:
-        entries = packaged().get(name) or _remembered(name) or _searched(name, choice, length, first)
+        entries = packaged().get(name) or _remembered(name) or _search_now(name, choice, length, first)
         _in_memory[name] = [from_json(entry) for entry in entries]
     return list(_in_memory[name])
 
@@ -45,11 +46,16 @@ def key(choice: Choice, length: int, first: int = 0) -> str:
     return f"{choice} v{version} search {SEARCH_VERSION} length {length} first {first}"
 
 
-def _searched(name: str, choice: Choice, length: int, first: int) -> list[dict[str, Any]]:
+def _search_now(name: str, choice: Choice, length: int, first: int) -> list[dict[str, Any]]:
     print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
-    entries = [to_json(score) for score in best_of_each_class(search(choice.build(), length, first))]
+    entries = [to_json(score) for score in searched(str(choice), length, first)]
     _remember(name, entries)
     return entries
+
+
+def searched(task: str, length: int, first: int) -> list[ShortcutScore]:
+    """The whole search, from the task as a user writes it."""
+    return best_of_each_class(search(TASKS.choose(task).build(), length, first))
 
 
 def best_of_each_class(scores: list[ShortcutScore]) -> list[ShortcutScore]:

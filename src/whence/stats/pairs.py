@@ -140,19 +140,23 @@ class Comparison:
         }
 
 
-def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float = ALPHA) -> list[Comparison]:
+def compare(
+    pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float = ALPHA, others: int = 0
+) -> list[Comparison]:
     """Compare all pairs of one family: the probability of any false "beats" among them is at most `alpha`.
 
-    Which pairs are in the family must not depend on their scores; which of the results are shown may.
+    Which pairs are in the family must not depend on their scores; which of the results are shown may. `others`:
+    comparisons that belong to the family, too, because they were shown before.
     """
     if not pairs:
         return []
-    table = np.full((len(pairs), max(1, *(len(p.advantages) for p in pairs))), np.nan)
-    for row, p in zip(table, pairs, strict=True):
+    family = len(pairs) + others
+    table = np.full((family, max(1, *(len(p.advantages) for p in pairs))), np.nan)
+    for row, p in zip(table, pairs, strict=False):
         if any(math.isnan(value) for value in p.advantages):
             raise ValueError(f"{p.metric.name} of {p.a} and {p.b}: differences must be numbers, got nan")
         row[: len(p.advantages)] = p.advantages
-    margins = np.array([p.metric.tie_margin for p in pairs])
+    margins = np.array([p.metric.tie_margin for p in pairs] + [0.0] * others)
     evidence = (fixed if design == "fixed" else sequential).decide(table, margins, alpha)
     comparisons = []
     for i, p in enumerate(pairs):
@@ -175,7 +179,7 @@ def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float
                 losses=int(evidence.losses[i]),
                 failures=int(evidence.failures[i]),
                 verdict=verdict,
-                family=len(pairs),
+                family=family,
                 p=value if design == "fixed" else None,
                 e=value if design == "sequential" else None,
                 decided_at=int(evidence.since[i]) if evidence.since is not None and evidence.since[i] else None,

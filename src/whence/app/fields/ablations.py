@@ -18,7 +18,7 @@ from whence.fields.data import DATA
 from whence.fields.run import Run
 from whence.fields.table import Table, tabulate
 from whence.report.field_ablation import cells, quality_by_variant
-from whence.runs.kept import earlier_look, kept_path
+from whence.runs.kept import kept_path
 from whence.runs.store import Store
 
 NEW, RESULTS = "New", "Results"
@@ -63,8 +63,7 @@ def _costs(spec: Ablation, store: Store) -> dict[str, dict[str, float]]:
 @st.cache_resource(show_spinner="Reading runs", max_entries=16)
 def _table(spec: Ablation, root: Path, stamp: Any, costs: dict[str, dict[str, float]]) -> Table:
     """stamp: of all its runs, so that a run that changed is read again."""
-    store = Store(root)
-    return tabulate(spec.title, spec.runs(), store, costs=costs, earlier=earlier_look(SWEEP.name, spec, store))
+    return tabulate(spec.title, spec.runs(), Store(root), costs=costs)
 
 
 SWEEP = sweeps.Sweep(

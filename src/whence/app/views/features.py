@@ -21,11 +21,11 @@ from whence.features.comparison import ALL, BASELINE, PRESETS, Comparison
 from whence.features.curves import Curves, curves_of
 from whence.features.parts import DATA
 from whence.features.run import Run
-from whence.features.table import Row, Table, tabulate
+from whence.features.table import Row, Table, table_of, tabulate
 from whence.report.badges import badge
 from whence.report.feature_scores import by_strictness, strict_bars, strictness
 from whence.report.features import LEGEND, comparison_page, failures, metrics, scores
-from whence.runs.kept import earlier_look, kept_path
+from whence.runs.kept import kept_path
 from whence.runs.store import Store
 
 NEW, RESULTS, LOOK, COLLECT = "Compare", "Results", "Look", "Collect"
@@ -96,8 +96,7 @@ def _planned(spec: Comparison, store: Store) -> list[Run]:
 def _results(spec: Comparison, runs: list[Run], store: Store) -> None:
     plan = spec.plan()
     rows = tuple(_row(name, store.root, _stamp(of_one, store), of_one) for name, of_one in plan.items())
-    earlier = earlier_look(SWEEP.name, spec, store, ("presets",))
-    found = Table(spec.title, rows, spec.data.build().held_out_name, earlier)
+    found = table_of(spec.title, plan, rows, store)
     stamp = tuple((name, _stamp(of_one, store)) for name, of_one in plan.items())
     curves = _curves(store.root, stamp, found)
     if found.exploratory:

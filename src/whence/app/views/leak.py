@@ -17,7 +17,7 @@ from whence.leak.spec import LeakSpec
 from whence.leak.table import Table, tabulate
 from whence.report.badges import badge
 from whence.report.leak import cure_page, cures_table, errors_by_share, moved_by_share
-from whence.runs.kept import earlier_look, kept_path
+from whence.runs.kept import kept_path
 from whence.runs.store import Store
 from whence.stats import SEEDS_TO_DECIDE
 
@@ -45,7 +45,7 @@ def _title(spec: LeakSpec) -> str:
 
 
 def _results(spec: LeakSpec, runs: list[Run], store: Store) -> None:
-    table = tabulate(runs, store, {}, earlier=earlier_look(SWEEP.name, spec, store, ("cures",)))
+    table = tabulate(runs, store, {})
     head = badge("exploratory") if table.seeds < SEEDS_TO_DECIDE else ""
     markup(f"{head} <span class=note>{counted(table.seeds, 'paired seed')}</span>")
     findings(table.findings)
