@@ -150,6 +150,7 @@ def test_the_render_starts_as_the_enlarged_input() -> None:
 
 @pytest.mark.parametrize("size", [(16,), (12, 16), (8, 8, 8)])
 def test_a_fainter_picture_gets_a_fainter_correction(size: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
     model, x, by, up = made(size), signal(size), 0.25, 0.3
     assert model.renderer is not None
     torch.nn.init.normal_(model.renderer.leave)

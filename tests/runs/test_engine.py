@@ -147,7 +147,7 @@ def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
 
 def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path: Path) -> None:
     """Its parent is gone and its evaluation takes minutes: it leaves after the grace period all the same."""
-    slow = tiny(lengths={"test_sequences": 100_000, "test_lengths": [64]})
+    slow = tiny(lengths={"test_sequences": 100_000, "test_lengths": [64]}, training={"steps": 1, "evaluations": 1})
     code = "import whence.runs.worker as w; w.GRACE_SECONDS = 0.5; w.main()"
     worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert worker.stdin is not None
@@ -156,6 +156,7 @@ def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path:
     worker.stdin.flush()
     while not list(tmp_path.glob("runs/*/checkpoint-*")):
         time.sleep(0.05)
+    time.sleep(2)  # the one step is over, and the evaluation of the trained model has begun
     worker.stdin.close()
     assert worker.wait(timeout=20) == 1
     assert Store(tmp_path).folder(slow.id).status()["state"] == "interrupted"
