@@ -36,7 +36,7 @@ class Metric:
             a, b = math.log(a), math.log(b)
         return a - b if self.higher_is_better else b - a
 
-    def display(self, advantage: float, digits: int | None = None) -> str:
+    def display(self, advantage: float) -> str:
         """An advantage as a number in the metric's unit, without the unit; a typographic minus sign.
 
         Of a relative metric, the percentage by which an error is lower, or a score is higher.
@@ -44,7 +44,7 @@ class Metric:
         value = self.scale * advantage
         if self.relative:
             value = 100 * math.expm1(advantage) if self.higher_is_better else -100 * math.expm1(-advantage)
-        text = f"{value:.{self.digits if digits is None else digits}f}"
+        text = f"{value:.{self.digits}f}"
         return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
     def interval(self, low: float, high: float) -> str:
