@@ -85,9 +85,10 @@ def test_a_shortcut_that_solves_a_ranked_task_is_a_defect(name: str) -> None:
         assert baseline.accuracy < SOLVED, f"{baseline.name}: rebuild the task, or set ranked = False"
 
 
-@pytest.mark.parametrize("length", [32, 64])
-def test_the_pattern_task_needs_its_pattern(length: int) -> None:
-    for score in saved.scores(TASKS.choose("shift_invariant_pattern"), length):
+@pytest.mark.parametrize("ask", ["location", "detection"])
+@pytest.mark.parametrize("length", [32, 64, 128])
+def test_the_pattern_task_needs_its_pattern(ask: str, length: int) -> None:
+    for score in saved.scores(TASKS.choose(f"shift_invariant_pattern:ask={ask}"), length):
         assert score.expresses_skill or score.accuracy <= 0.55, score
 
 

@@ -27,7 +27,9 @@ LENGTHS = [32, 64, 128, pytest.param(48, marks=pytest.mark.slow)]
 SUMMARIES = ["counts", "centroids", "bigrams", "skip-pairs", "order", "ends"]
 
 
-def draw(length: int, options: str = "", sequences: int = SEQUENCES) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def draw(
+    length: int, options: str = "ask=detection", sequences: int = SEQUENCES
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     task = TASKS.choose(f"shift_invariant_pattern:{options}").build()
     batch = task.sample(torch.Generator().manual_seed(length), sequences, length)
     return batch.inputs.numpy(), batch.targets.numpy()
@@ -144,7 +146,7 @@ def test_the_check_finds_the_shortcut_of_the_reversed_pattern() -> None:
 
 @pytest.mark.parametrize("length", [32, 33, 48, 128])
 def test_labels_agree_with_a_regular_expression(length: int) -> None:
-    for options in ("", "ask=location", "others=1", "ask=location,others=1"):
+    for options in ("ask=detection", "ask=location", "ask=detection,others=1", "ask=location,others=1"):
         inputs, targets = draw(length, options, sequences=500)
         task = TASKS.choose(f"shift_invariant_pattern:{options}").build()
         for row, target in zip(inputs.tolist(), targets.reshape(-1).tolist(), strict=True):
@@ -177,7 +179,7 @@ def test_reversed_groups_share_no_pair_with_the_pattern() -> None:
 
 def test_the_background_and_the_layout_do_not_depend_on_the_label() -> None:
     """Equal generators give sequences that differ in the groups alone."""
-    task = TASKS.choose("shift_invariant_pattern").build()
+    task = TASKS.choose("shift_invariant_pattern:ask=detection").build()
     assert hasattr(task, "_write")
     written = [
         task._write(
@@ -237,6 +239,6 @@ def test_location_floors_are_low() -> None:
 
 
 def test_versions() -> None:
-    assert TASKS["shift_invariant_pattern"].version == 3
+    assert TASKS["shift_invariant_pattern"].version == 4
     assert TASKS["reversed_pattern"].version == 1
     assert TASKS["shift_invariant_pattern"].ranked

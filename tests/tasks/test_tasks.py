@@ -25,7 +25,7 @@ FURTHER_OPTIONS = {
     "repeat_copy": ["times=1", "letters=2"],
     "reverse": ["letters=2"],
     "reversed_pattern": ["pattern=2,slack=1,others=1", "pattern=6,slack=4", "ask=location,pattern=2"],
-    "shift_invariant_pattern": ["others=1", "ask=location,others=1"],
+    "shift_invariant_pattern": ["others=1", "ask=detection,others=1"],
     "sort": ["letters=2"],
 }
 """Beyond the defaults and the options of a task's own examples."""

@@ -32,7 +32,7 @@ VARIANTS = (
     "k_back:k=5",
     "long_range_match:ask=location",
     "reversed_pattern:ask=location",
-    "shift_invariant_pattern:ask=location",
+    "shift_invariant_pattern:ask=detection",
 )
 SHORTER = (
     ("even_pairs", 16),
@@ -41,6 +41,9 @@ SHORTER = (
     ("modular_sum", 16),
     ("own_position", 16),
     ("shift_invariant_pattern", 128),
+    ("shift_invariant_pattern:ask=detection", 32),
+    ("shift_invariant_pattern:ask=detection", 64),
+    ("shift_invariant_pattern:ask=detection", 128),
 )
 """Other options and lengths for which baselines were once stated too low."""
 Entry = tuple[Choice, int, int]

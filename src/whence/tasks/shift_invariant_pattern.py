@@ -1,4 +1,4 @@
-"""Detect or locate a pattern of three adjacent symbols at any position."""
+"""Locate or detect a pattern of three adjacent symbols at any position."""
 
 from __future__ import annotations
 
@@ -62,12 +62,17 @@ LOCATION = torch.tensor(_location_groups())
 
 
 class ShiftInvariantPattern(Task):
-    """Detect the symbols A, B, C in adjacent positions and in this order, or (ask=location) find where they start.
+    """Find the position at which the symbols A, B, C occur in adjacent positions and in this order.
 
-    X Y A B C Z → 1 (location: 2)        X A B Y C A Z B C → 0
+    X Y A B C Z → 2        A B A X A C B Y A B C → 8
 
-    The symbols of the pattern occur many times in every sequence. In 94 % of the detection sequences, only triples of
-    adjacent symbols separate the labels. Pairs of symbols are sufficient in the other 6 %.
+    With ``ask=detection``, the answer is whether the pattern occurs: X Y A B C Z → 1, X A B Y C A Z B C → 0. The
+    symbols of the pattern occur many times in every sequence.
+
+    **Location.** Each sequence contains ABC, three groups with two of its symbols in the right slot (such as ABA, ACC,
+    CBC), and the three groups with one of them in the right slot (ACB, CBA, BAC). The target is the position of A in
+    ABC. A predictor that uses two of the three slots is correct at most half of the time. At least one token separates
+    two groups.
 
     **Detection.** Each sequence contains four groups of three adjacent symbols, all from the pattern. A positive
     sequence has, for example, the groups ABC ACA BBA BCC, a negative one ABA ACC BBC BCA. All groups of a positive
@@ -82,27 +87,23 @@ class ShiftInvariantPattern(Task):
       pairs they determine the label, although no linear function of them does. The task therefore requires the
       conjunction of three adjacent symbols, of which at least two are ordered.
 
-    **Easy sequences.** The label above is a parity, from which gradient descent receives almost no signal at first. In
-    a share of 6 % of the sequences, drawn independently of the label, the four groups are therefore ABC ABC ABC ABC
-    (positive) or four of ACB, BAC and CBA (negative). The counts of symbols are equal, but the pairs AB, BC and "A, any
-    symbol, C" occur in the positive groups only. A predictor that uses the pairs within groups optimally is correct in
-    53 % of all sequences instead of 50 %. At least three tokens separate two groups, so that pairs at distances up to 4
-    rarely connect two groups; an MLP on the counts of these pairs reaches 54 % at length 32. An accuracy of more than
-    55 % therefore requires triples. The first two and the last two tokens belong to no group.
-    The easy sequences do not make training reliable: within 600 steps, attention with rope learns the task from some
-    seeds and remains at the baseline from others.
-
-    **Location.** Each sequence contains ABC, three groups with two of its symbols in the right slot (such as ABA, ACC,
-    CBC), and the three groups with one of them in the right slot (ACB, CBA, BAC). The target is the position of A in
-    ABC. A predictor that uses two of the three slots is correct at most half of the time. At least one token separates
-    two groups.
+    **Easy sequences.** The label of a detection sequence is a parity, from which gradient descent receives almost no
+    signal at first. In a share of 6 % of these sequences, drawn independently of the label, the four groups are
+    therefore ABC ABC ABC ABC (positive) or four of ACB, BAC and CBA (negative). The counts of symbols are equal, but
+    the pairs AB, BC and "A, any symbol, C" occur in the positive groups only. A predictor that uses the pairs within
+    groups optimally is correct in 53 % of all sequences instead of 50 %. At least three tokens separate two groups, so
+    that pairs at distances up to 4 rarely connect two groups; an MLP on the counts of these pairs reaches 54 % at
+    length 32. An accuracy of more than 55 % therefore requires triples. The first two and the last two tokens belong to
+    no group. The easy sequences do not make training reliable: within 600 steps, attention with rope learns to detect
+    the pattern from some seeds and remains at the baseline from others. Location is the default, because it is learned
+    reliably.
 
     A filler stands on either side of each group. The remaining tokens are background: random symbols of the pattern
-    (detection: 40 %, location: 25 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few
+    (location: 25 %, detection: 40 %) and fillers, without ABC. Lengths below 32 are not admitted, because too few
     tokens would remain and the spacing of the groups would be nearly constant.
     """
 
-    version = 3
+    version = 4
     skill = "Find three given symbols in adjacent positions and in order."
     expressed_by = frozenset({"trigrams"})
     shortcut_window = len(PATTERN) - 2
@@ -110,20 +111,20 @@ class ShiftInvariantPattern(Task):
     shortest = 32
     train_length = 48
     examples = (
-        ("", [3, 4, 0, 1, 2, 5], [1]),
-        ("", [3, 0, 1, 4, 2, 0, 5, 1, 2], [0]),
-        ("", [0, 2, 1, 3, 1, 2, 0, 4, 2, 1, 0], [0]),
-        ("ask=location", [3, 4, 0, 1, 2, 5], [2]),
-        ("ask=location", [0, 1, 0, 3, 0, 2, 1, 4, 0, 1, 2], [8]),
+        ("", [3, 4, 0, 1, 2, 5], [2]),
+        ("", [0, 1, 0, 3, 0, 2, 1, 4, 0, 1, 2], [8]),
+        ("ask=detection", [3, 4, 0, 1, 2, 5], [1]),
+        ("ask=detection", [3, 0, 1, 4, 2, 0, 5, 1, 2], [0]),
+        ("ask=detection", [0, 2, 1, 3, 1, 2, 0, 4, 2, 1, 0], [0]),
     )
 
     def __init__(
         self,
         *,
         ask: Annotated[
-            Literal["detection", "location"],
-            Field(description="detection: whether the pattern occurs; location: the position at which it starts"),
-        ] = "detection",
+            Literal["location", "detection"],
+            Field(description="location: the position at which the pattern starts; detection: whether it occurs"),
+        ] = "location",
         others: Annotated[int, Field(ge=1, description="number of filler symbols")] = 12,
     ) -> None:
         self.ask, self.others = ask, others
