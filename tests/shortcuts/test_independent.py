@@ -52,7 +52,8 @@ def test_scikit_learn_reaches_no_more(name: str, slow: bool) -> None:
         if not 0 < width <= MOST_COLUMNS_MLP or width * task.outputs > MOST_WEIGHTS:
             continue
         models: list[BaseEstimator] = [LogisticRegression(max_iter=200 if slow else 50)]
-        if CLASSES[kind].summary or CLASSES[kind].perceptron:  # an MLP on the whole sequence, such as on one-hots, can express any skill
+        # where the search uses one: an MLP on the whole sequence, such as on one-hots, could express any skill
+        if CLASSES[kind].summary or CLASSES[kind].perceptron:
             models.append(MLPClassifier((32,), max_iter=30 if slow else 10, random_state=0))
         for model in models:
             accuracy = reached(model, columns, train, test)
