@@ -118,5 +118,6 @@ def row(
         Member(run, {"latest": found, "seconds": 1.0, "tokens": 10}, [])
         for run, found in zip(runs, latest, strict=True)
     )
-    broken = {f"{i:012x}": "it <b>broke</b>" for i in range(failed)}
-    return Row(encoding, (*(run.id for run in runs), *broken), members, broken, *scores, chosen={})
+    lost = [Run.read(merged(TINY, {"seed": 1000 + i, "model": {"encoding": encoding}})) for i in range(failed)]
+    broken = {run.id: "it <b>broke</b>" for run in lost}
+    return Row(encoding, (*runs, *lost), members, broken, *scores, chosen={})

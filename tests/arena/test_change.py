@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.arena.made import TASK, finish, finish_all, spec
+from tests.arena.made import TASK, fail, finish, finish_all, spec
 from tests.conftest import TINY_FLAGS
 from whence.arena.change import changes, matched, spec_changes
 from whence.arena.kept import kept
@@ -39,7 +39,7 @@ def test_cells_are_paired_by_seed(store: Store) -> None:
         finish(store, r, old[r.seed])
     for r in after.plan():
         finish(store, r, new[r.seed])
-    (change,) = changes(*(tabulate(c.plan(), store) for c in (before, after)))[:1]
+    (change,) = changes(*(tabulate(c.plan(), store) for c in (before, after)), store)[:1]
     assert change.paired is not None
     assert change.paired.n == 7
     assert change.paired.difference == pytest.approx(0.1, abs=1e-3)
@@ -50,7 +50,7 @@ def test_a_cell_at_chance_is_not_ranked_and_what_only_one_has_is_left_out(store:
     before, after = spec("rope", "alibi", seeds=7), spec("rope", "t5", seeds=7, training={"steps": 9})
     finish_all(store, before.plan(), {"rope": [0.3] * 7, "alibi": [0.9] * 7})
     finish_all(store, after.plan(), {"rope": [0.9] * 7, "t5": [0.9] * 7})
-    found = changes(*(tabulate(c.plan(), store) for c in (before, after)))
+    found = changes(*(tabulate(c.plan(), store) for c in (before, after)), store)
     assert {c.encoding for c in found} == {"rope"}
     within = next(c for c in found if c.part == "id")
     assert (within.before, within.after, within.paired) == ("at chance", "learning", None)
@@ -62,11 +62,34 @@ def test_one_correction_over_all_cells(store: Store) -> None:
     before, after = (spec(*names, seeds=6, training={"steps": n}, lengths={"test_lengths": 0}) for n in (4, 9))
     finish_all(store, before.plan(), {name: [0.8 + 0.01 * s for s in range(6)] for name in names})
     finish_all(store, after.plan(), {name: [0.9 + 0.01 * s for s in range(6)] for name in names})
-    found = changes(*(tabulate(c.plan(), store) for c in (before, after)))
+    found = changes(*(tabulate(c.plan(), store) for c in (before, after)), store)
     assert len(found) == 5
     p_values = [c.paired.p for c in found if c.paired and c.paired.p is not None]
     assert p_values == pytest.approx([5 / 32] * 5), "six seeds give 1/32 alone, and five such cells are no proof"
     assert all(c.paired and c.paired.winner is None for c in found)
+
+
+def test_a_failure_is_no_win(store: Store) -> None:
+    """Three of nine runs diverge after the change; the others are better than before."""
+    before, after = (spec("rope", seeds=9, training={"steps": n}, lengths={"test_lengths": 0}) for n in (4, 9))
+    finish_all(store, before.plan(), {"rope": [0.8] * 9})
+    for planned in after.plan():
+        fail(store, planned, "NaN") if planned.seed < 3 else finish(store, planned, 0.9)
+    (change,) = changes(*(tabulate(c.plan(), store) for c in (before, after)), store)
+    assert change.paired is not None
+    assert (change.paired.n, change.paired.failures, change.paired.winner) == (9, 3, None)
+
+
+def test_trying_many_settings_against_one_widens_the_family(store: Store) -> None:
+    base, *others = (spec("rope", seeds=6, training={"steps": n}, lengths={"test_lengths": 0}) for n in range(4, 9))
+    for comparison in (base, *others):
+        finish_all(store, comparison.plan(), {"rope": [0.8 + 0.01 * comparison.training.steps] * 6})
+    families = []
+    for other in others:
+        (change,) = changes(*(tabulate(c.plan(), store) for c in (base, other)), store)
+        assert change.paired is not None
+        families.append(change.paired.family)
+    assert families == [1, 2, 3, 4]
 
 
 def test_tables_of_a_sweep_meet_their_like(store: Store) -> None:

@@ -45,9 +45,9 @@ def test_mistakes_are_named(text: str, parts: list[str]) -> None:
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["k", "symbols", "train_length", "test_lengths", "test_sequences"])
-def test_nobody_may_tune_the_task(name: str) -> None:
-    """An encoding that could choose its task, or how it is asked, would choose the easiest."""
+@pytest.mark.parametrize("name", ["k", "train_length", "test_sequences", "d_model", "steps", "mixer", "evaluations"])
+def test_nobody_may_tune_the_task_or_the_model(name: str) -> None:
+    """An encoding that could choose its task, or a larger model, or more training, would not be compared alike."""
     with pytest.raises(UserError, match=f"tune: '{name}' is not known"):
         spec(tune=f"{name}=8,16")
 

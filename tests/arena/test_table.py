@@ -30,7 +30,7 @@ def one(tables: list[Table]) -> Table:
 
 
 def ranked_rows(rows: list[Row], design: Any = "fixed") -> Comparisons:
-    ((comparisons, _),) = rank([rows], [Inference(design)], [0])
+    ((comparisons, _),) = rank([rows], Inference(design), [design], [0])
     return comparisons
 
 
@@ -92,32 +92,96 @@ def test_whoever_fails_does_not_win(store: Store) -> None:
     assert (pair.winner, pair.wins, pair.losses, pair.n) == (None, 6, 14, 20)
 
 
-def test_runs_that_are_still_to_come_make_the_test_sequential(store: Store) -> None:
-    """Whoever reads a table while it fills up looks many times."""
-    comparison = spec("rope", "alibi", seeds=12, lengths={"test_lengths": 0})
+FEW = {"test_lengths": 0}
+
+
+def test_verdicts_wait_for_all_planned_runs(store: Store) -> None:
+    """Whoever reads a table while it fills up may stop when it looks best."""
+    comparison = spec("rope", "alibi", seeds=12, lengths=FEW)
     plan = comparison.plan()
-    finish_all(store, [run for run in plan if run.seed < 6], {"rope": [0.9] * 6, "alibi": [0.7] * 6})
+    finish_all(store, [run for run in plan if run.seed < 10], {"rope": [0.9] * 10, "alibi": [0.7] * 10})
     table = one(tabulate(plan, store))
-    assert table.inference.design == "sequential"
-    assert not table.decided
-    assert "valid after every seed" in table.heading
-    finish_all(store, [run for run in plan if run.seed >= 6], {"rope": [0.9] * 6, "alibi": [0.7] * 6})
-    assert one(tabulate(plan, store)).inference.design == "fixed"
+    assert (table.comparisons, table.family) == ({}, 0)
+    assert "verdicts are given when all planned runs have ended" in table.heading
+    assert not any(" beats " in line for line in table.findings)
+    stopped = one(tables_of(spec("rope", "alibi", seeds=10, lengths=FEW), store))
+    assert (stopped.inference.design, stopped.earlier) == ("sequential", 10), "these seeds were shown before"
+    finish_all(store, [run for run in plan if run.seed >= 10], {"rope": [0.9] * 12, "alibi": [0.7] * 12})
+    table = one(tabulate(plan, store))
+    assert table.inference.design == "sequential", "the plan was changed in between"
+
+
+def test_an_interrupted_plan_keeps_its_test(store: Store) -> None:
+    plan = spec("rope", "alibi", seeds=8, lengths=FEW).plan()
+    for seeds in range(1, 9):
+        finish_all(store, [run for run in plan if run.seed == seeds - 1], {"rope": [0.9], "alibi": [0.7]})
+        table = one(tabulate(plan, store))
+        assert bool(table.comparisons) == (seeds == 8)
+    assert table.inference.design == "fixed"
+    assert len(list(store.reports.glob("look-*"))) == 1, "a look replaces those that it includes"
 
 
 def test_extending_a_comparison_makes_the_test_sequential(store: Store) -> None:
-    """Six seeds were shown; to add more because of what they showed is optional stopping. So is to ask for fewer."""
-    few, short, long = (spec("rope", "alibi", seeds=n, lengths={"test_lengths": 0}) for n in (3, 6, 8))
+    """Six seeds were shown; to add more because of what they showed is optional stopping."""
+    few, short, long = (spec("rope", "alibi", seeds=n, lengths=FEW) for n in (3, 6, 8))
     finish_all(store, long.plan(), {"rope": [0.9] * 8, "alibi": [0.7] * 8})
     tables_of(few, store)
     assert one(tables_of(short, store)).inference.design == "fixed", "three seeds showed no verdict"
     assert one(tables_of(short, store)).inference.design == "fixed", "to look again at the same is no new look"
     table = one(tables_of(long, store))
     assert (table.inference.design, table.earlier) == ("sequential", 6)
-    assert "verdicts at 6 seeds were shown before" in table.heading
-    for other in (short, spec("rope", "alibi", seeds=7, first_seed=1, lengths={"test_lengths": 0})):
+    assert "results of 6 seeds were shown before" in table.heading
+    for other in (short, spec("rope", "alibi", seeds=7, first_seed=1, lengths=FEW)):
         table = one(tables_of(other, store))
-        assert (table.inference.design, table.earlier) == ("sequential", 8), "other seeds of the same runs"
+        assert not table.comparisons, "fewer seeds, or others, of the same runs"
+        assert "8 seeds of these variants were shown before, and this table leaves some of them out" in table.heading
+
+
+@pytest.mark.parametrize("changes", [{"lengths": {"test_sequences": 8}}, {"training": {"evaluations": 1}}])
+def test_other_evaluations_of_the_same_training_are_the_same_variant(store: Store, changes: dict[str, Any]) -> None:
+    before, after = spec("rope", "alibi", seeds=6, lengths=FEW), spec("rope", "alibi", seeds=7, lengths=FEW)
+    other = spec("rope", "alibi", **{**changes, "seeds": 7, "lengths": {**FEW, **changes.get("lengths", {})}})
+    for comparison in (before, other, after):
+        missing = [run for run in comparison.plan() if not store.folder(run.id).path.exists()]
+        finish_all(store, missing, {"rope": [0.9] * 7, "alibi": [0.7] * 7})
+    tables_of(before, store)
+    assert one(tables_of(other, store)).inference.design == "sequential"
+
+
+def test_a_sheet_stays_one_family(store: Store) -> None:
+    sheet, tables = (
+        spec("rope", "alibi", seeds=7, sweep="layers=1,2,3,4", lengths=FEW, family=family)
+        for family in ("sheet", "table")
+    )
+    finish_all(store, sheet.plan(), {"rope": [0.9] * 7, "alibi": [0.7] * 7})
+    assert {(table.family, table.decided) for table in tables_of(sheet, store)} == {(4, False)}
+    assert {(table.family, table.decided) for table in tables_of(tables, store)} == {(4, False)}
+
+
+def test_only_divergence_counts_against_an_encoding(store: Store) -> None:
+    """A killed process, a full disk or a damaged file say nothing about it."""
+    comparison = spec("rope", "alibi", seeds=6, lengths=FEW)
+    plan = comparison.plan()
+    finish_all(store, [run for run in plan if run.seed < 5], {"rope": [0.9] * 5, "alibi": [0.7] * 5})
+    last = {run.model.contender: run for run in plan if run.seed == 5}
+    finish(store, last["rope"], 0.9)
+    table = one(tabulate(plan, store, {last["alibi"].id: "crashed"}))
+    (pair,) = table.comparisons["id"].values()
+    assert (pair.n, pair.failures, pair.verdict) == (5, 0, "exploratory")
+
+
+def test_survivors_do_not_solve_a_task(store: Store) -> None:
+    comparison = spec("rope", "alibi", seeds=9, lengths=FEW)
+    for run in comparison.plan():
+        if run.model.contender == "rope" and run.seed:
+            fail(store, run, "NaN")
+        else:
+            finish(store, run, 1.0 if run.model.contender == "rope" else 0.97)
+    table = one(tabulate(comparison.plan(), store))
+    assert (table.rows[0].verdict, table.rows[0].mastered) == ("learning", False)
+    (pair,) = table.comparisons["id"].values()
+    assert pair.verdict == "undecided", "the mean of one seed contradicts nothing, and proves nothing"
+    assert not any("rare failures" in line for line in table.findings)
 
 
 def test_asking_for_the_best_pair_alone_does_not_shrink_the_family(store: Store) -> None:
@@ -129,8 +193,15 @@ def test_asking_for_the_best_pair_alone_does_not_shrink_the_family(store: Store)
     pair = spec("rope", "alibi", seeds=6, lengths={"test_lengths": 0})
     alone = one(tables_of(pair, store))
     assert (alone.family, alone.decided) == (6, False)
-    more = one(tables_of(spec(*names, "fire", seeds=6, lengths={"test_lengths": 0}), store))
-    assert more.family == 10, "a wider family holds all that was shown"
+    glance = spec("t5", "none", "kerple", seeds=3, lengths={"test_lengths": 0})
+    finish_all(store, [run for run in glance.plan() if run.model.contender == "kerple"], {"kerple": [0.5] * 3})
+    tables_of(glance, store)
+    assert one(tables_of(spec("t5", "none", seeds=6, lengths={"test_lengths": 0}), store)).family == 8, (
+        "a glance counts"
+    )
+    wider = spec(*names, "fire", seeds=6, lengths={"test_lengths": 0})
+    finish_all(store, [run for run in wider.plan() if run.model.contender == "fire"], {"fire": [0.5] * 6})
+    assert one(tables_of(wider, store)).family == 12, "a wider family holds all that was shown"
 
 
 def test_families(store: Store) -> None:
@@ -471,7 +542,9 @@ def test_scores_across_tasks(store: Store) -> None:
 def test_everything_can_be_written_as_json(store: Store) -> None:
     plan = spec("rope", "alibi", "t5", seeds=7).plan()
     finish_all(store, [r for r in plan if r.model.contender != "t5"], {"rope": [1.0] * 7, "alibi": [(0.97, 0.3)] * 7})
-    fail(store, next(run for run in plan if run.model.contender == "t5"), "NaN")
+    for run in plan:
+        if run.model.contender == "t5":
+            fail(store, run, "NaN")
     for design in ("fixed", "sequential"):
         table = one(tabulate(plan, store, inference=Inference(design)))
         document = json.loads(json.dumps(table.to_json(), allow_nan=False))

@@ -115,7 +115,7 @@ def test_every_example_of_arena_help_is_accepted(arguments: list[str], capsys: p
 @pytest.mark.usefixtures("in_process")
 def test_a_tuned_sweep_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["arena", "--tasks", TASK, "--encodings", "rope", "t5", *TINY_FLAGS, "--steps", "12", "--seeds", "1"]
-    found = document([*flags, "--sweep", "k=1,2", "--tune", "heads=1,2"], capsys)
+    found = document([*flags, "--sweep", "k=1,2", "--tune", "dropout=0,0.1"], capsys)
     assert len(found["runs"]) == 2 * 2 * 2 * 2 + 2 * 2, "tuning over two seeds of its own, then what it chose"
     assert [table["task"] for table in found["tables"]] == [
         "k_back_recall:k=1,symbols=4",
@@ -123,11 +123,11 @@ def test_a_tuned_sweep_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> No
     ]
     for table in found["tables"]:
         for row in table["rows"]:
-            assert row["chosen"]["heads"] in (1, 2)
+            assert row["chosen"]["dropout"] in (0, 0.1)
             assert len(row["runs"]) == 1
     assert Path(found["report"]).is_file()
     name = Path(found["again"].split("--config ")[1]).stem
     assert document(["report", name], capsys)["tables"] == found["tables"]
     text = output(["report", name, "--out", "a.md"], capsys)
     assert text.strip() == "a.md"
-    assert "(heads=" in Path("a.md").read_text()
+    assert "(dropout=" in Path("a.md").read_text()

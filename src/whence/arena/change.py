@@ -11,6 +11,8 @@ from whence.arena.score import PARTS, Part
 from whence.arena.spec import ArenaSpec
 from whence.arena.table import Row, Table
 from whence.runs.files import flat
+from whence.runs.looks import Earlier, consult
+from whence.runs.store import Store
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,10 @@ def _readable(spec: ArenaSpec) -> dict[str, Any]:
     return document | names | {"model": document["model"] | {"mixer": str(spec.model.mixer)}}
 
 
-def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
+def changes(before: Sequence[Table], after: Sequence[Table], store: Store) -> list[Change]:
     """Cells that both have: tables of the same task, in order; encodings of the same name.
 
-    One correction over all cells that are tested.
+    One correction over all cells that are tested, and over others that were shown before.
     """
     cells = [
         (two.title, old, new, part)
@@ -67,16 +69,38 @@ def changes(before: Sequence[Table], after: Sequence[Table]) -> list[Change]:
     ]
     pairs = [
         stats.pair(
-            stats.ACCURACY, "after", "before", {"after": new.by_seed(part), "before": old.by_seed(part)}, part=part
+            stats.ACCURACY,
+            "after",
+            "before",
+            {"after": new.by_seed(part), "before": old.by_seed(part)},
+            failed={"after": new.diverged, "before": old.diverged},
+            part=part,
         )
         for _, old, new, part in cells
     ]
-    designs = {table.inference.design for table in (*before, *after)}
-    compared = stats.compare(pairs, design="sequential" if "sequential" in designs else "fixed")
+    earlier = _looked_at(cells, store)
+    tables = (*before, *after)
+    requested = "sequential" if any(table.inference.design == "sequential" for table in tables) else "fixed"
+    complete = all(row.complete for table in tables for row in table.rows)
+    design = earlier.design(requested, complete=complete)
+    compared = stats.compare(pairs, design=design, others=earlier.comparisons) if design else [None] * len(pairs)
     return [
-        Change(title, new.encoding, part, *_verdicts(old, new, part), c if _rankable(old, new, part) and c.n else None)
+        Change(
+            title,
+            new.encoding,
+            part,
+            *_verdicts(old, new, part),
+            c if c and c.n and _rankable(old, new, part) else None,
+        )
         for (title, old, new, part), c in zip(cells, compared, strict=True)
     ]
+
+
+def _looked_at(cells: Sequence[tuple[str, Row, Row, Part]], store: Store) -> Earlier:
+    rows = [row for _, old, new, _ in cells for row in (old, new)]
+    runs = {run.id: run for row in rows for run in row.planned}
+    pairs = [(old.planned[0], new.planned[0], part) for _, old, new, part in cells]
+    return consult(list(runs.values()), frozenset().union(*(row.ended for row in rows)), pairs, store, "change")
 
 
 def _verdicts(old: Row, new: Row, part: Part) -> tuple[str, str]:

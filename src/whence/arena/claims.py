@@ -45,6 +45,8 @@ def _missing(tables: Sequence[Table]) -> Judgement | None:
     if finished < planned or not rows:
         return Judgement("not run", f"{finished} of {planned} runs have finished")
     for table in tables:
+        if table.untested:
+            return Judgement("not decidable at this size", table.untested)
         if table.seeds < stats.SEEDS_TO_DECIDE:
             return Judgement("not decidable at this size", f"{table.seeds} seeds; {stats.SEEDS_TO_DECIDE} are needed")
     return None

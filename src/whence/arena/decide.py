@@ -39,7 +39,7 @@ def settle(
         ends |= run(tuning).ends
         if Outcome(ends).interrupted:
             return tables_of(spec, store, spec.reported_runs(), ends), Outcome(ends)
-    runs = stored_runs(spec.model_copy(update={"until_decided": False}), store)
+    runs = stored_runs(spec, store)  # seeds that were added earlier belong to it
     while True:
         ends |= run([planned for planned in runs if planned.id not in ends]).ends
         outcome = Outcome(ends)

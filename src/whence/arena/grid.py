@@ -13,18 +13,19 @@ from whence.registry import Choice
 from whence.runs.spec import Training
 
 Grid = list[tuple[str, list[str]]]
+TUNABLE = ("lr", "schedule", "warmup", "weight_decay", "clip", "dropout")
 GROUPS = {"model": Architecture, "lengths": Lengths, "training": Training}
 
 
 def parse_grid(field: str, text: str, tasks: Sequence[Choice]) -> Grid:
     """Fields and the values to try, from the text that a user wrote.
 
-    Tuning is of the model and its training alone: whoever could choose the task would choose the easiest.
+    Tuning is of how a model is trained: models of other sizes, or trained for longer, are no longer compared alike.
     """
     options = {option for task in tasks for option in task.options()}
     known = [name for spec in GROUPS.values() for name in spec.model_fields] + sorted(options)
     if field == "tune":
-        known = [name for spec in (Architecture, Training) for name in spec.model_fields]
+        known = list(TUNABLE)
     grid: Grid = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, equals, values = (piece.strip() for piece in part.partition("="))

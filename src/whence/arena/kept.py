@@ -70,8 +70,8 @@ def stored_runs(spec: ArenaSpec, store: Store) -> list[Run]:
     runs = spec.reported_runs(values)
     if spec.until_decided:
         most = spec.model_copy(update={"seeds": max(spec.seeds, spec.max_seeds)}).reported_runs(values)
-        there = set(store.ids())
-        runs = [run for run in most if run.id in there] or runs
+        there = {*store.ids(), *(run.id for run in runs)}
+        runs = [run for run in most if run.id in there]
     return runs
 
 

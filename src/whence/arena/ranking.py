@@ -45,6 +45,9 @@ def judge(rows: Sequence[Row]) -> list[Row]:
         cell: replace(score, verdict=stats.verdict(score.accuracy, p))
         for (cell, score), p in zip(cells.items(), adjusted, strict=True)
     }
+    for row in rows:
+        if row.diverged and (cell := judged.get((row.encoding, "id"))) and cell.verdict == "solved":
+            judged[row.encoding, "id"] = replace(cell, verdict="learning")  # those that survived are not all
     return [
         replace(
             row,
@@ -56,22 +59,26 @@ def judge(rows: Sequence[Row]) -> list[Row]:
 
 
 def rank(
-    tables: Sequence[Sequence[Row]], inferences: Sequence[Inference], others: Sequence[int]
+    tables: Sequence[Sequence[Row]],
+    inference: Inference,
+    designs: Sequence[stats.TestDesign | None],
+    others: Sequence[int],
 ) -> list[tuple[Comparisons, int]]:
-    """For each table its comparisons, and how many share their error.
+    """For each table its comparisons, and how many share their error; none where a table has no design.
 
     The family holds every pair that was planned, whatever came of it, and `others` that were shown before; those of
     which both may be ranked are shown.
     """
-    planned = [_planned(rows, inference) for rows, inference in zip(tables, inferences, strict=True)]
-    if inferences and inferences[0].family == "sheet":
+    planned = [_planned(rows, inference) for rows in tables]
+    if inference.family == "sheet":
         every = [pair for pairs in planned for pair in pairs]
-        compared = iter(stats.compare(every, design=inferences[0].design, others=sum(others)))
-        results = [[next(compared) for _ in pairs] for pairs in planned]
+        design = designs[0] if designs else None
+        compared = iter(stats.compare(every, design=design, others=others[0]) if design else [])
+        results = [[next(compared) for _ in pairs] if design else [] for pairs in planned]
     else:
         results = [
-            stats.compare(pairs, design=inference.design, others=more)
-            for pairs, inference, more in zip(planned, inferences, others, strict=True)
+            stats.compare(pairs, design=design, others=more) if design else []
+            for pairs, design, more in zip(planned, designs, others, strict=True)
         ]
     return [
         (_shown(rows, comparisons), comparisons[0].family if comparisons else 0)
@@ -81,7 +88,7 @@ def rank(
 
 def _planned(rows: Sequence[Row], inference: Inference) -> list[stats.Pair]:
     parts = [part for part in PARTS if part == "id" or any(row.beyond for row in rows)]
-    failed = {row.encoding: row.failed_seeds for row in rows}
+    failed = {row.encoding: row.diverged for row in rows}
     return [
         stats.pair(stats.ACCURACY, a, b, {row.encoding: row.by_seed(part) for row in rows}, failed=failed, part=part)
         for part in parts

@@ -20,6 +20,7 @@ from whence.models.sequence import ModelSpec, SequenceModel, count_parameters
 from whence.runs.spec import Job, RunSpec
 from whence.runs.streams import Streams, generator
 from whence.shortcuts.saved import scores
+from whence.shortcuts.search import best
 from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task
@@ -82,6 +83,12 @@ class Run(RunSpec):
         """A stored run must mean the same when a task's own lengths change in a later version."""
         object.__setattr__(self, "lengths", self.lengths.for_task(self.task.build()))
         return self
+
+    def training_document(self) -> dict[str, Any]:
+        document = super().training_document()
+        for name in ("test_lengths", "test_sequences"):
+            del document["lengths"][name]
+        return document
 
     def versions(self) -> dict[str, int]:
         return {**super().versions(), "task": self.task.build().version}
@@ -154,6 +161,11 @@ class Run(RunSpec):
         """Accuracy of every shortcut, by name, on the answers that count at this length."""
         found = scores(self.task, length, self.first_counted(length))
         return {score.name: score.accuracy for score in found if not score.expresses_skill}
+
+    def baseline_limit(self, length: int) -> float:
+        """Upper 95 % limit of the best shortcut."""
+        found = scores(self.task, length, self.first_counted(length))
+        return best(found).interval[1]
 
     def first_counted(self, length: int) -> int:
         """In a longer sequence than those of training, only what lies beyond them counts."""

@@ -41,6 +41,8 @@ class Score:
     exact: tuple[float, ...] = ()
     """Share of sequences answered without any mistake, per seed; empty where a sequence has one answer."""
     verdict: stats.Verdict = "at chance"
+    baseline_limit: float | None = None
+    """Upper 95 % limit of the baseline, which is an estimate itself; None: it is exact."""
 
     @property
     def accuracy(self) -> float:
@@ -75,7 +77,8 @@ class Score:
 
     @property
     def p_value(self) -> float:
-        return stats.p_above(self.per_seed, self.effective, self.floor)
+        """Of an accuracy this high if every seed were at the upper limit of the baseline."""
+        return stats.p_above(self.per_seed, self.effective, self.baseline_limit or self.floor)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -101,13 +104,16 @@ def score_of(members: Sequence[Member], part: Part) -> Score | None:
     run = members[0].run
     lengths = (run.train_length,) if part == "id" else run.test_lengths
     several = any(p["total"] > p["sequences"] for p in parts)
+    totals = {n: members[0].metrics["lengths"][str(n)]["total"] for n in lengths}
+    limit = sum(run.baseline_limit(n) * total for n, total in totals.items()) / sum(totals.values())
     return Score(
         per_seed=tuple(p["correct"] / p["total"] for p in parts),
         effective=sum(_effective([m.metrics["lengths"][str(n)] for n in lengths]) for m in members),
-        floors=_pooled_floors(run, {n: members[0].metrics["lengths"][str(n)]["total"] for n in lengths}),
+        floors=_pooled_floors(run, totals),
         loss=stats.mean([p["loss"] for p in parts]),
         seen=sum(p.get("seen_in_training", 0) for p in parts) / sum(p["sequences"] for p in parts),
         exact=tuple(p["exact"] / p["sequences"] for p in parts) if several else (),
+        baseline_limit=limit,
     )
 
 

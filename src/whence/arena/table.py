@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from whence import stats
@@ -27,7 +28,7 @@ class Row:
     """One encoding over all seeds. Failed and unfinished runs are named, and enter no average."""
 
     encoding: str
-    runs: tuple[str, ...]
+    planned: tuple[Run, ...]
     members: tuple[Member, ...]
     failed: Mapping[str, str]
     within: Score | None
@@ -42,7 +43,18 @@ class Row:
     """Whether the task can rank anybody: not if a shortcut solves it."""
     trials: tuple[Trial, ...] = ()
     """What tuning tried."""
-    failed_seeds: frozenset[int] = frozenset()
+    diverged: frozenset[int] = frozenset()
+    """Seeds on which training failed by its own numbers."""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(run.id for run in self.planned)
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Runs that finished or diverged."""
+        diverged = [run.id for run in self.planned if run.seed in self.diverged]
+        return frozenset([*(member.run.id for member in self.members), *diverged])
 
     @property
     def complete(self) -> bool:
@@ -86,8 +98,10 @@ class Row:
 
     @property
     def mastered(self) -> bool:
-        """A claim beyond training needs mastery within it first."""
-        return self.within is not None and self.within.accuracy >= stats.MASTERED > self.within.floor
+        """A claim beyond training needs mastery within it first, on every seed that was trained."""
+        if self.within is None or self.diverged:
+            return False
+        return self.within.accuracy >= stats.MASTERED > self.within.floor
 
     @property
     def beyond_verdict(self) -> str:
@@ -148,7 +162,9 @@ class Table:
     family: int = 0
     """How many comparisons share the error."""
     earlier: int = 0
-    """Seeds at which a verdict of this comparison was shown before; 0: never."""
+    """Seeds of another plan whose results were shown before; 0: none."""
+    untested: str = ""
+    """Why nothing is tested; empty if it is."""
 
     @property
     def _paired(self) -> list[int]:
@@ -177,6 +193,7 @@ class Table:
             family=self.inference.family,
             earlier=self.earlier,
             fewest=min(self._paired, default=0),
+            untested=self.untested,
         )
 
     @property
@@ -216,11 +233,13 @@ def tabulate(
     tuned: Sequence[str] = (),
     trials: Mapping[Key, Sequence[Trial]] | None = None,
     inference: Inference = PLANNED,
+    tested: bool = True,
 ) -> list[Table]:
     """Tables in the order in which the runs were planned.
 
-    `ends`, from an engine, tells which processes died; `trials`, what tuning tried. A table of which runs are missing,
-    or whose encodings were shown with other seeds before, is tested sequentially.
+    `ends`, from an engine, tells which processes died; `trials`, what tuning tried. Earlier looks at the same encodings
+    decide which test applies (`whence.runs.looks`). Runs that were chosen by hand, maybe by their results, are not a
+    planned comparison, and not `tested`.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -230,34 +249,57 @@ def tabulate(
         setting: judge(_rows(setting, members, store, ends or {}, tuned, trials or {}))
         for setting, members in groups.items()
     }
-    shown = [_shown_before(groups[s], rows[s], store, inference) for s in groups]
-    designs: list[stats.TestDesign] = [
-        stats.design_of(complete=all(row.complete for row in rows[s]), earlier=before.seeds)
-        for s, before in zip(groups, shown, strict=True)
-    ]
-    if inference.design == "sequential" or (inference.family == "sheet" and "sequential" in designs):
-        designs = ["sequential"] * len(designs)
-    inferences = [replace(inference, design=design) for design in designs]
-    ranked = rank(list(rows.values()), inferences, [before.comparisons for before in shown])
+    if not tested:
+        return [
+            Table(title, str(groups[s][0].task), s, groups[s][0], tuple(rows[s]), {})
+            for title, s in zip(titles, groups, strict=True)
+        ]
+    earlier = _shown_before([groups[s] for s in groups], list(rows.values()), store, inference)
+    complete = [all(row.complete for row in rows[s]) for s in groups]
+    if inference.family == "sheet":
+        complete = [all(complete)] * len(complete)
+    designs = [before.design(inference.design, complete=c) for before, c in zip(earlier, complete, strict=True)]
+    ranked = rank(list(rows.values()), inference, designs, [before.comparisons for before in earlier])
     return [
-        Table(title, str(groups[s][0].task), s, groups[s][0], tuple(rows[s]), comparisons, tested, family, before.seeds)
-        for title, s, tested, before, (comparisons, family) in zip(
-            titles, groups, inferences, shown, ranked, strict=True
+        Table(
+            title,
+            str(groups[s][0].task),
+            s,
+            groups[s][0],
+            tuple(rows[s]),
+            comparisons,
+            replace(inference, design=design or inference.design),
+            family,
+            before.seeds,
+            before.why_not(inference.design, complete=whole),
+        )
+        for title, s, design, before, whole, (comparisons, family) in zip(
+            titles, groups, designs, earlier, complete, ranked, strict=True
         )
     ]
 
 
-def _shown_before(runs: Sequence[Run], rows: Sequence[Row], store: Store, inference: Inference) -> Earlier:
-    """Verdicts of the same encodings that were shown before; those of this table count as shown from now on."""
+def _shown_before(
+    runs: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]], store: Store, inference: Inference
+) -> list[Earlier]:
+    """What earlier looks permit for each table; these results count as shown from now on."""
+    tables = list(zip(runs, rows, strict=True))
+    looks = [
+        (list(members), frozenset().union(*(row.ended for row in of)), _look_pairs(members, inference))
+        for members, of in tables
+    ]
+    if inference.family == "sheet":
+        members, ended, pairs = zip(*looks, strict=True)
+        whole = consult(list(chain(*members)), frozenset().union(*ended), list(chain(*pairs)), store)
+        return [whole] * len(looks)
+    return [consult(members, ended, pairs, store) for members, ended, pairs in looks]
+
+
+def _look_pairs(runs: Sequence[Run], inference: Inference) -> list[tuple[Run, Run, str]]:
     first = {run.model.contender: run for run in reversed(runs)}
-    parts = ("id", "ood") if runs[0].test_lengths else ("id",)
-    pairs = [(first[a], first[b], part) for part in parts for a, b in inference.pairs(list(first))]
-    return consult(runs, pairs, store, complete=all(row.complete for row in rows))
-
-
-def untested(table: Table) -> Table:
-    """Without comparisons: runs that were chosen by hand, maybe by their results, are not a planned comparison."""
-    return replace(table, comparisons={}, family=0)
+    lengths = runs[0].test_lengths
+    parts = ("id", f"ood {lengths}") if lengths else ("id",)
+    return [(first[a], first[b], part) for part in parts for a, b in inference.pairs(list(first))]
 
 
 def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
@@ -317,7 +359,7 @@ def _row(
     members: list[Member] = []
     failed: dict[str, str] = {}
     damaged: dict[str, str] = {}
-    begun = 0
+    begun, diverged = 0, []
     for run in runs:
         end = outcome_of(store, run.id, ends)
         if end.state == "finished":
@@ -327,12 +369,13 @@ def _row(
                 damaged[run.id] = str(damage)
         elif end.state == "failed":
             failed[run.id] = end.reason
+            diverged += [run.seed] if end.diverged else []
         elif end.state == "damaged":
             damaged[run.id] = end.reason
         begun += end.status.get("state") in ("running", "interrupted")
     return Row(
         encoding=encoding,
-        runs=tuple(run.id for run in runs),
+        planned=tuple(runs),
         members=tuple(members),
         failed=failed,
         damaged=damaged,
@@ -341,7 +384,7 @@ def _row(
         beyond=score_of(members, "ood"),
         chosen=tuned_values(runs[0], tuned),
         ranked=runs[0].task.build().ranked,
-        failed_seeds=frozenset(run.seed for run in runs if run.id in failed),
+        diverged=frozenset(diverged),
         trials=tuple(trials),
     )
 

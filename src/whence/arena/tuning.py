@@ -9,7 +9,7 @@ from typing import Any
 from whence import stats
 from whence.arena.run import Run
 from whence.runs.files import canonical
-from whence.runs.outcomes import latest
+from whence.runs.outcomes import results_of
 from whence.runs.store import Store
 
 Key = tuple[str, str]
@@ -66,10 +66,9 @@ def trials(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> dict[Key,
 
 
 def _trial(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> Trial | None:
-    metrics, _ = latest(store, runs)
-    if not metrics:
+    found = list(results_of(store, runs).metrics.values())
+    if not found:
         return None
-    found = list(metrics.values())
     parts = [part for part in ("id", "ood") if part in found[0]]
     return Trial(
         tuned_values(runs[0], tuned),

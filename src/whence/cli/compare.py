@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     before, after = (find(word, store) for word in words)
     tables = [tables_of(c.spec, store) for c in (before, after)]
     asked = spec_changes(before.spec, after.spec)
-    found = changes(*tables)
+    found = changes(*tables, store)
     if options.json_:
         print_json(
             {

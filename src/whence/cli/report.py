@@ -77,7 +77,7 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     """Tables of the runs and comparisons that are named, what they were made of, and how to make the report again."""
     from whence.arena.kept import PRESETS, find, tables_of
     from whence.arena.run import Run
-    from whence.arena.table import tabulate, untested
+    from whence.arena.table import tabulate
     from whence.runs.spec import load_run_spec
 
     runs: list[Run] = []
@@ -102,7 +102,7 @@ def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
     if runs:
         distinct = {run.id: run for run in runs}
         documents += [run.document() for run in distinct.values()]
-        picked = [untested(table) for table in tabulate(list(distinct.values()), store)]
+        picked = tabulate(list(distinct.values()), store, tested=False)
         tables = _apart(picked, tables, "single runs") + tables
         again.append(shlex.join(["whence", "report", *distinct, *elsewhere(store)]))
     return tables, documents[0] if len(documents) == 1 else documents, "\n".join(again)

@@ -13,7 +13,7 @@ from whence.features.measures import stability
 from whence.features.run import Run
 from whence.features.stored import load
 from whence.runs.looks import NEVER, Earlier, consult
-from whence.runs.outcomes import latest
+from whence.runs.outcomes import results_of
 from whence.runs.store import Store
 
 NEAR = 0.05
@@ -53,7 +53,10 @@ class Row:
     """Active features per state that were asked for; 0: no number"""
     alike: float | None
     """Mean cosine of the directions that two seeds learn, matched one to one"""
-    failed_seeds: frozenset[int] = frozenset()
+    diverged: frozenset[int] = frozenset()
+    """Seeds on which it failed by its own numbers"""
+    ended: frozenset[str] = frozenset()
+    """Runs that finished or diverged"""
 
     def values(self, column: str) -> dict[int, float]:
         """By seed."""
@@ -109,19 +112,31 @@ class Table:
         if missed:
             told = ", ".join(f"{row.name} ({row.mean('L0'):.1f} of {row.wanted:g})" for row in missed)
             lines.append(f"Not at the wanted number of active features, and not compared: {told}.")
-        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier.seeds)
+        return lines + stats.report(
+            self.comparisons,
+            design=self.design,
+            earlier=self.earlier.seeds,
+            untested=self.earlier.why_not("fixed", complete=self.complete),
+        )
 
     @property
-    def design(self) -> stats.TestDesign:
-        complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
-        return stats.design_of(complete=complete, earlier=self.earlier.seeds)
+    def complete(self) -> bool:
+        """All planned runs have ended."""
+        return all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
+
+    @property
+    def design(self) -> stats.TestDesign | None:
+        """None: not tested."""
+        return self.earlier.design("fixed", complete=self.complete)
 
     @property
     def comparisons(self) -> list[stats.Comparison]:
         """Every preset against the baselines of its sparsity. Those not at the wanted L0 are in the family, unshown."""
+        if self.design is None:
+            return []
         scores = {row.name: row.values("FVU") for row in self.rows}
         by_name = {row.name: row for row in self.rows}
-        failed = {row.name: row.failed_seeds for row in self.rows}
+        failed = {row.name: row.diverged for row in self.rows}
         family = [
             stats.pair(stats.FVU, a, b, scores, failed=failed, on=self.on)
             for a, b in controlled_pairs({row.name: row.sparsity for row in self.rows})
@@ -163,25 +178,26 @@ def table_of(title: str, plan: Mapping[str, Sequence[Run]], rows: tuple[Row, ...
     """Of rows that are known already."""
     controlled = controlled_pairs({name: runs[0].model.sparsity.name for name, runs in plan.items()})
     pairs = [(plan[a][0], plan[b][0], "") for a, b in controlled]
-    complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in rows)
-    earlier = consult([run for runs in plan.values() for run in runs], pairs, store, complete=complete)
+    ended = frozenset().union(*(row.ended for row in rows))
+    earlier = consult([run for runs in plan.values() for run in runs], ended, pairs, store)
     return Table(title, rows, next(iter(plan.values()))[0].data.build().held_out_name, earlier)
 
 
 def _row(name: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
-    metrics, failed = latest(store, runs, ends)
-    done = [run.id for run in runs if run.seed in metrics]
+    results = results_of(store, runs, ends)
+    done = [run.id for run in runs if run.seed in results.metrics]
     model = runs[0].model
     learned = [load(store, run)[0].directions.detach() for run in done[:2]] if model.size <= MATCHABLE else []
     alike = [stability(one, other) for one, other in itertools.combinations(learned, 2)]
     return Row(
         name,
         tuple(run.id for run in runs),
-        metrics,
-        failed,
+        results.metrics,
+        results.failed,
         runs[0].parameters(),
         model.sparsity.name,
         model.sparsity.options().get("k") or model.sparsity.options().get("l0", 0),
         stats.mean(alike) if alike else None,
-        frozenset(run.seed for run in runs if run.id in failed),
+        results.diverged,
+        results.ended,
     )

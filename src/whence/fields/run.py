@@ -78,6 +78,11 @@ class Run(RunSpec):
             "hyponet": str(model.hyponet),
         }
 
+    def training_document(self) -> dict[str, Any]:
+        document = super().training_document()
+        del document["training"]["crops"]
+        return document
+
     def check(self) -> int:
         cast(Data, self.data.build()).check()
         return self.parameters()

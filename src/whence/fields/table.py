@@ -11,7 +11,7 @@ from whence.fields.cost import encoding_peak, milliseconds
 from whence.fields.run import Run
 from whence.fields.stored import load
 from whence.runs.looks import NEVER, Earlier, consult
-from whence.runs.outcomes import latest
+from whence.runs.outcomes import results_of
 from whence.runs.store import Store
 
 
@@ -28,7 +28,10 @@ class Row:
     cost: Mapping[str, float]
     """Milliseconds to encode one signal, and to decode it at its own resolution, and MiB to encode it; empty where that
     was not measured"""
-    failed_seeds: frozenset[int] = frozenset()
+    diverged: frozenset[int] = frozenset()
+    """Seeds on which it failed by its own numbers"""
+    ended: frozenset[str] = frozenset()
+    """Runs that finished or diverged"""
 
     def quality(self, scale: str, split: str = "test", output: str = "field") -> dict[int, float]:
         """PSNR by seed."""
@@ -81,18 +84,30 @@ class Table:
     def findings(self) -> list[str]:
         """At the input's own resolution, every variant against the first."""
         lines = [f"Failed, in no average: {row.name} ({len(row.failed)})." for row in self.rows if row.failed]
-        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier.seeds)
+        return lines + stats.report(
+            self.comparisons,
+            design=self.design,
+            earlier=self.earlier.seeds,
+            untested=self.earlier.why_not("fixed", complete=self.complete),
+        )
 
     @property
-    def design(self) -> stats.TestDesign:
-        complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
-        return stats.design_of(complete=complete, earlier=self.earlier.seeds)
+    def complete(self) -> bool:
+        """All planned runs have ended."""
+        return all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
+
+    @property
+    def design(self) -> stats.TestDesign | None:
+        """None: not tested."""
+        return self.earlier.design("fixed", complete=self.complete)
 
     @property
     def comparisons(self) -> list[stats.Comparison]:
+        if self.design is None:
+            return []
         scale = next((row.scales[0] for row in self.rows if row.metrics), "1")
         scores = {row.name: row.quality(scale) for row in self.rows}
-        failed = {row.name: row.failed_seeds for row in self.rows}
+        failed = {row.name: row.diverged for row in self.rows}
         pairs = [
             stats.pair(stats.PSNR, a, b, scores, failed=failed, part=f"at ×{scale}", on=self.on)
             for a, b in stats.against(self.rows[0].name, scores)
@@ -119,8 +134,8 @@ def tabulate(
     rows = tuple(_row(name, runs, store, ends, costs) for name, runs in plan.items())
     first = {name: runs[0] for name, runs in plan.items()}
     pairs = [(first[a], first[b], "") for a, b in stats.against(rows[0].name, first)]
-    complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in rows)
-    earlier = consult([run for runs in plan.values() for run in runs], pairs, store, complete=complete)
+    ended = frozenset().union(*(row.ended for row in rows))
+    earlier = consult([run for runs in plan.values() for run in runs], ended, pairs, store)
     return Table(title, rows, next(iter(plan.values()))[0].data.build().held_out_name, earlier)
 
 
@@ -131,12 +146,20 @@ def _row(
     ends: Mapping[str, str],
     costs: Mapping[str, Mapping[str, float]] | None,
 ) -> Row:
-    metrics, failed = latest(store, runs, ends)
-    done = next((run for run in runs if run.seed in metrics), None)
+    results = results_of(store, runs, ends)
+    done = next((run for run in runs if run.seed in results.metrics), None)
     if costs is None:
         costs = {} if done is None else {name: _cost(store, done)}
-    seeds = frozenset(run.seed for run in runs if run.id in failed)
-    return Row(name, tuple(run.id for run in runs), metrics, failed, runs[0].parameters(), costs.get(name, {}), seeds)
+    return Row(
+        name,
+        tuple(run.id for run in runs),
+        results.metrics,
+        results.failed,
+        runs[0].parameters(),
+        costs.get(name, {}),
+        results.diverged,
+        results.ended,
+    )
 
 
 def _cost(store: Store, run: Run) -> dict[str, float]:

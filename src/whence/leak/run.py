@@ -89,6 +89,11 @@ class Run(RunSpec):
     def labels(self) -> dict[str, str]:
         return {"data": str(self.data), "backbone": str(self.model.backbone), "cures": self.cure}
 
+    def training_document(self) -> dict[str, Any]:
+        document = super().training_document()
+        del document["masking"]["test_rows"]
+        return document
+
     @property
     def cure(self) -> str:
         """As a user writes it."""

@@ -14,7 +14,7 @@ from whence.leak.spec import COMPARED
 from whence.leak.verdict import DEAD, LEAKS, Leak, judged, leaks
 from whence.leak.words import number, percent, share
 from whence.runs.looks import NEVER, Earlier, consult
-from whence.runs.outcomes import latest
+from whence.runs.outcomes import results_of
 from whence.runs.store import Store
 
 SHOWN = tuple(f"{ratio:g}" for ratio in RATIOS)
@@ -41,7 +41,10 @@ class Row:
     metrics: Mapping[int, dict[str, Any]]
     """By seed, by ratio"""
     failed: Mapping[str, str]
-    failed_seeds: frozenset[int] = frozenset()
+    diverged: frozenset[int] = frozenset()
+    """Seeds on which it failed by its own numbers"""
+    ended: frozenset[str] = frozenset()
+    """Runs that finished or diverged"""
 
     def values(self, ratio: str, *path: str) -> list[float] | None:
         """One number per seed; None where it is undefined in any, as correlations of equal predictions are."""
@@ -140,20 +143,27 @@ class Table:
     """What was shown of the same mitigations before."""
 
     @property
-    def design(self) -> stats.TestDesign:
-        complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
-        return stats.design_of(complete=complete, earlier=self.earlier.seeds)
+    def complete(self) -> bool:
+        """All planned runs have ended."""
+        return all(len(row.metrics) + len(row.failed) == len(row.runs) for row in self.rows)
+
+    @property
+    def design(self) -> stats.TestDesign | None:
+        """None: not tested."""
+        return self.earlier.design("fixed", complete=self.complete)
 
     @property
     def comparisons(self) -> list[stats.Comparison]:
         """What every cure does to the error, against the first, at the ratios that reconstruction is judged by."""
+        if self.design is None:
+            return []
         pairs = [
             stats.pair(
                 stats.NORMALIZED_ERROR,
                 a,
                 b,
                 {row.cure: {seed: m[ratio]["error"] for seed, m in row.metrics.items()} for row in self.rows},
-                failed={row.cure: row.failed_seeds for row in self.rows},
+                failed={row.cure: row.diverged for row in self.rows},
                 part=f"at mask ratio {ratio}",
                 on=self.on,
             )
@@ -187,7 +197,12 @@ class Table:
         elif len(self.rows) > 1:
             held = "factors of the error, with 95 % intervals over seeds"
             lines.append(f"Costs are held against {reference.cure}: {held}.")
-        return lines + stats.report(self.comparisons, design=self.design, earlier=self.earlier.seeds)
+        return lines + stats.report(
+            self.comparisons,
+            design=self.design,
+            earlier=self.earlier.seeds,
+            untested=self.earlier.why_not("fixed", complete=self.complete),
+        )
 
     def effect(self, row: Row) -> str:
         """In words: what became of the leak, then what it costs; what it is by itself, without a reference."""
@@ -251,16 +266,14 @@ def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Tabl
     rows = tuple(_row(cure, members, store, ends) for cure, members in cures.items())
     compared = [(a, b, ratio) for ratio in COMPARED for a, b in stats.against(first.cure, cures)]
     pairs = [(cures[a][0], cures[b][0], ratio) for a, b, ratio in compared]
-    complete = all(len(row.metrics) + len(row.failed) == len(row.runs) for row in rows)
-    earlier = consult(runs, pairs, store, complete=complete)
+    earlier = consult(runs, frozenset().union(*(row.ended for row in rows)), pairs, store)
     return Table(f"{first.data} · {first.model.backbone}", rows, first.data.build().held_out_name, earlier)
 
 
 def _row(cure: str, runs: Sequence[Run], store: Store, ends: Mapping[str, str]) -> Row:
-    found, failed = latest(store, runs, ends)
-    metrics = {seed: metrics["ratios"] for seed, metrics in found.items()}
-    seeds = frozenset(run.seed for run in runs if run.id in failed)
-    return Row(cure, tuple(run.id for run in runs), metrics, failed, seeds)
+    results = results_of(store, runs, ends)
+    metrics = {seed: metrics["ratios"] for seed, metrics in results.metrics.items()}
+    return Row(cure, tuple(run.id for run in runs), metrics, results.failed, results.diverged, results.ended)
 
 
 def at(found: Any, path: Sequence[str]) -> Any:

@@ -1,97 +1,159 @@
-"""Which verdicts of a store have been shown, so that nobody is misled by looking again.
+"""Which results of a store have been shown, so that nobody is misled by looking again.
 
-Adding seeds because of a verdict, asking for fewer of them, or asking only for the pair that looked best are ways to
-find a false winner. A look records the seeds of every variant and the comparisons of a table whose verdicts were
-shown. A later table that shares a variant with it, over other seeds, is tested sequentially, and its family includes
-the comparisons that were shown before.
+Stopping or adding seeds because of what was seen, asking for fewer of them, or asking only for the pair that looked
+best are ways to find a false winner. A look records the seeds of every variant whose results were shown, the seeds that
+were planned, and the comparisons of the table. It has consequences for later tables that share a variant with it:
+
+- Their family includes the comparisons that were shown before, at any number of seeds.
+- The fixed test applies only if every earlier look with enough seeds for a verdict was part of the same plan.
+- If they add seeds to those shown before, the sequential test applies.
+- If they leave out seeds that were shown before, or start at another one, they are not tested.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from whence.runs.files import addressed_name, canonical, digest, write_atomically
 from whence.runs.spec import RunSpec
 from whence.runs.store import Store
-from whence.stats import SEEDS_TO_DECIDE
+from whence.stats import SEEDS_TO_DECIDE, TestDesign
 
 PREFIX = "look"
+Pairs = Iterable[tuple[RunSpec, RunSpec, str]]
+"""For each comparison a run of either variant, and which of their scores are compared"""
+Kind = Literal["table", "change"]
+"""Variants of one table, or one variant before and after a change: families of their own"""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The runs and comparisons behind the verdicts of one table."""
+    """The runs and comparisons behind one table, or behind tables that share one error."""
 
-    seeds: dict[str, tuple[int, ...]]
-    """By variant (the hash of a run's description without its seed), the seeds that were planned"""
+    shown: Mapping[str, tuple[int, ...]]
+    """By variant, the seeds whose results were shown"""
+    planned: Mapping[str, tuple[int, ...]]
     comparisons: frozenset[str]
+    """Each begins with its kind"""
 
     @classmethod
-    def of(cls, runs: Iterable[RunSpec], pairs: Iterable[tuple[RunSpec, RunSpec, str]]) -> Look:
-        """`pairs`: of any two runs, for each comparison, the variants compared and which of their scores."""
-        seeds: dict[str, set[int]] = {}
+    def of(cls, runs: Iterable[RunSpec], ended: Collection[str], pairs: Pairs, kind: Kind) -> Look:
+        """`ended`: ids of the runs that have finished or failed."""
+        shown: dict[str, set[int]] = {}
+        planned: dict[str, set[int]] = {}
         for run in runs:
-            seeds.setdefault(variant(run), set()).add(run.seed)
-        names = frozenset(f"{min(variant(a), variant(b))} {max(variant(a), variant(b))} {part}" for a, b, part in pairs)
-        return cls({name: tuple(sorted(those)) for name, those in seeds.items()}, names)
+            name = variant(run)
+            planned.setdefault(name, set()).add(run.seed)
+            shown.setdefault(name, set()).update({run.seed} if run.id in ended else ())
+        named = [(*sorted((variant(a), variant(b))), part) for a, b, part in pairs]
+        comparisons = frozenset(" ".join((kind, *names)) for names in named)
+        return cls(_ordered(shown), _ordered(planned), comparisons)
+
+    def includes(self, other: Look) -> bool:
+        """Whether nothing would be lost by forgetting the other."""
+        return (
+            other.comparisons <= self.comparisons
+            and all(self.planned.get(name) == seeds for name, seeds in other.planned.items())
+            and all(set(seeds) <= set(self.shown[name]) for name, seeds in other.shown.items())
+        )
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What was shown before of the same variants."""
+    """What earlier looks at the same variants permit."""
 
-    seeds: int = 0
-    """The largest number of seeds of a look at other seeds; 0: there was none"""
     comparisons: int = 0
-    """Comparisons that were shown with them and are not in this table"""
+    """Comparisons that were shown before and are not in this table: they share its error"""
+    seeds: int = 0
+    """The largest number of seeds of a look that was part of another plan; 0: there was none"""
+    permits: Literal["fixed", "sequential", "nothing"] = "fixed"
+
+    def design(self, requested: TestDesign, *, complete: bool) -> TestDesign | None:
+        """The test that applies; None: the table is not tested."""
+        if self.permits == "nothing" or (requested == self.permits == "fixed" and not complete):
+            return None
+        return "sequential" if "sequential" in (requested, self.permits) else "fixed"
+
+    def why_not(self, requested: TestDesign, *, complete: bool) -> str:
+        """Why a table is not tested; empty if it is."""
+        if self.design(requested, complete=complete):
+            return ""
+        if self.permits == "nothing":
+            return (
+                f"Not tested: {self.seeds} seeds of these variants were shown before, and this table leaves some of "
+                "them out. Include all of them, from the same first seed on"
+            )
+        return "Not tested yet: verdicts are given when all planned runs have ended"
 
 
 NEVER = Earlier()
 
 
 def variant(run: RunSpec) -> str:
-    return digest(canonical({**run.document(), "seed": 0, "versions": run.versions()}))[:12]
+    """What runs of one variant share: all that decides their training, except the seed."""
+    return digest(canonical({**run.training_document(), "seed": 0, "versions": run.versions()}))[:12]
 
 
 def consult(
-    runs: Sequence[RunSpec], pairs: Iterable[tuple[RunSpec, RunSpec, str]], store: Store, *, complete: bool
+    runs: Sequence[RunSpec], ended: Collection[str], pairs: Pairs, store: Store, kind: Kind = "table"
 ) -> Earlier:
-    """What was shown before of these variants. If all runs have ended, the verdicts of these are shown now."""
-    look = Look.of(runs, pairs)
-    found = earlier(look, store)
-    if complete and max(map(len, look.seeds.values()), default=0) >= SEEDS_TO_DECIDE:
-        record(look, store)
-    return found
+    """What earlier looks permit; the results of these runs count as shown from now on."""
+    look = Look.of(runs, ended, pairs, kind)
+    recorded = _recorded(store)
+    if any(look.shown.values()) and look.comparisons:
+        _record(look, recorded, store)
+    return _earlier(look, [other for _, other in recorded], kind)
 
 
-def record(look: Look, store: Store) -> None:
-    """Each look is a file of its own, named by its content: recording it twice changes nothing."""
-    body = {"seeds": {name: list(seeds) for name, seeds in look.seeds.items()}, "comparisons": sorted(look.comparisons)}
-    content = (json.dumps(body, sort_keys=True) + "\n").encode()
-    with suppress(OSError):  # a store that cannot be written can still be read
-        write_atomically(store.reports / addressed_name(PREFIX, content, ".json"), content)
-
-
-def earlier(look: Look, store: Store) -> Earlier:
-    shown, seeds = set(look.comparisons), 0
-    for other in _recorded(store):
-        common = set(look.seeds) & set(other.seeds)
+def _earlier(look: Look, others: Iterable[Look], kind: Kind) -> Earlier:
+    comparisons, most, permits = set(look.comparisons), 0, "fixed"
+    for other in others:
+        common = set(look.shown) & set(other.shown)
         if not common:
             continue
-        shown |= other.comparisons
-        if any(look.seeds[name] != other.seeds[name] for name in common):
-            seeds = max(seeds, *(len(other.seeds[name]) for name in common))
-    return Earlier(seeds, len(shown) - len(look.comparisons))
+        comparisons |= {name for name in other.comparisons if name.startswith(f"{kind} ")}
+        for name in common:
+            before, now = other.shown[name], look.shown[name]
+            if len(before) < SEEDS_TO_DECIDE or other.planned[name] == look.planned[name]:
+                continue
+            most = max(most, len(before))
+            extends = set(before) <= set(now) and before[0] == now[0]
+            permits = "sequential" if extends and permits != "nothing" else "nothing"
+    return Earlier(len(comparisons) - len(look.comparisons), most, permits)
 
 
-def _recorded(store: Store) -> Sequence[Look]:
+def _record(look: Look, recorded: Sequence[tuple[Path, Look]], store: Store) -> None:
+    """Each look is a file of its own, named by its content. It replaces earlier looks that it includes."""
+    if any(other.includes(look) for _, other in recorded):
+        return
+    body = {"shown": look.shown, "planned": look.planned, "comparisons": sorted(look.comparisons)}
+    content = (json.dumps(body, sort_keys=True) + "\n").encode()
+    path = store.reports / addressed_name(PREFIX, content, ".json")
+    with suppress(OSError):  # a store that cannot be written can still be read
+        write_atomically(path, content)
+        for old, other in recorded:
+            if old != path and look.includes(other):
+                old.unlink(missing_ok=True)
+
+
+def _recorded(store: Store) -> list[tuple[Path, Look]]:
     looks = []
     for path in sorted(store.reports.glob(f"{PREFIX}-*.json")) if store.reports.is_dir() else []:
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             body = json.loads(path.read_bytes())
-            seeds = {str(name): tuple(int(seed) for seed in those) for name, those in body["seeds"].items()}
-            looks.append(Look(seeds, frozenset(map(str, body["comparisons"]))))
+            shown, planned = (
+                _ordered({str(name): {int(seed) for seed in seeds} for name, seeds in body[key].items()})
+                for key in ("shown", "planned")
+            )
+            if set(shown) == set(planned):
+                looks.append((path, Look(shown, planned, frozenset(map(str, body["comparisons"])))))
     return looks
+
+
+def _ordered(seeds: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(sorted(those)) for name, those in seeds.items()}

@@ -19,6 +19,11 @@ class Outcome:
     status: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
 
+    @property
+    def diverged(self) -> bool:
+        """Failed by its own numbers, as it would again. Other failures say nothing about the method."""
+        return self.state == "failed" and self.status.get("error", {}).get("kind") == "non_finite"
+
 
 def outcome_of(store: Store, run_id: str, ends: Mapping[str, str] = {}) -> Outcome:
     """`ends`: how the processes of this sweep ended, where a run's own files cannot say it."""
@@ -37,16 +42,27 @@ def outcome_of(store: Store, run_id: str, ends: Mapping[str, str] = {}) -> Outco
     return Outcome("begun" if status["state"] in ("running", "interrupted") else "not run", status)
 
 
-def latest(
-    store: Store, runs: Sequence[RunSpec], ends: Mapping[str, str] = {}
-) -> tuple[dict[int, dict[str, Any]], dict[str, str]]:
-    """Of one variant's runs: by seed, what those that finished found last; by id, why others failed."""
-    metrics: dict[int, dict[str, Any]] = {}
-    failed: dict[str, str] = {}
-    for run in runs:
-        end = outcome_of(store, run.id, ends)
-        if end.state == "finished":
-            metrics[run.seed] = end.status["latest"]
-        elif end.reason:
-            failed[run.id] = end.reason
-    return metrics, failed
+@dataclass(frozen=True)
+class Results:
+    """The runs of one variant."""
+
+    metrics: dict[int, dict[str, Any]]
+    """By seed, the last evaluation of runs that finished"""
+    failed: dict[str, str]
+    """By id, why others failed or are damaged"""
+    diverged: frozenset[int]
+    """Seeds on which the variant failed by its own numbers"""
+    ended: frozenset[str]
+    """Ids of the runs that finished or diverged"""
+
+
+def results_of(store: Store, runs: Sequence[RunSpec], ends: Mapping[str, str] = {}) -> Results:
+    outcomes = {run.id: outcome_of(store, run.id, ends) for run in runs}
+    finished = [run for run in runs if outcomes[run.id].state == "finished"]
+    diverged = [run for run in runs if outcomes[run.id].diverged]
+    return Results(
+        {run.seed: outcomes[run.id].status["latest"] for run in finished},
+        {run: outcome.reason for run, outcome in outcomes.items() if outcome.reason},
+        frozenset(run.seed for run in diverged),
+        frozenset(run.id for run in (*finished, *diverged)),
+    )

@@ -92,6 +92,12 @@ class RunSpec(Spec, abc.ABC):
     def document(self) -> dict[str, Any]:
         return {"kind": self.kind, **self.model_dump(mode="json")}
 
+    def training_document(self) -> dict[str, Any]:
+        """The document without what concerns evaluation only. Runs that share it train to the same model."""
+        document = self.document()
+        del document["training"]["evaluations"]
+        return document
+
     def versions(self) -> dict[str, int]:
         """Of whatever decides the result beside the document; part of the run's identity."""
         return {"format": FORMAT}

@@ -38,7 +38,6 @@ from whence.stats.pairs import (
     against,
     all_pairs,
     compare,
-    design_of,
     pair,
     seeds_needed,
 )
@@ -64,7 +63,6 @@ __all__ = [
     "all_pairs",
     "compare",
     "design_effect",
-    "design_of",
     "effective",
     "heading",
     "holm",

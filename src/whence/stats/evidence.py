@@ -82,7 +82,8 @@ def verdicts(
     leader_failed = np.where(lead > 0, failed[0], failed[1]) > 0
     winner = superior & (ahead == lead) & ~leader_failed
     verdict = np.full(n.shape, VERDICTS.index("undecided"))
-    verdict[superior & ((np.sign(mean) != lead) | leader_failed)] = VERDICTS.index("mixed")
+    contradicted = (np.sign(mean) != lead) & np.isfinite(half)  # the mean of one seed contradicts nothing
+    verdict[superior & (contradicted | leader_failed)] = VERDICTS.index("mixed")
     verdict[winner & (lead > 0)] = VERDICTS.index("a beats b")
     verdict[winner & (lead < 0)] = VERDICTS.index("b beats a")
     verdict[tied] = VERDICTS.index("tied")

@@ -188,11 +188,6 @@ def compare(
     return comparisons
 
 
-def design_of(*, complete: bool, earlier: int) -> TestDesign:
-    """Fixed, unless the table is read before all planned runs ended, or verdicts were shown at fewer seeds before."""
-    return "fixed" if complete and not earlier else "sequential"
-
-
 def seeds_needed(comparisons: int = 1, *, design: TestDesign = "fixed", alpha: float = ALPHA) -> int:
     """The fewest paired seeds with which a family of this size can have a winner: one that is ahead on all of them."""
     return (fixed if design == "fixed" else sequential).seeds_needed(comparisons, alpha)

@@ -11,8 +11,8 @@ from whence.stats.pairs import Comparison, TestDesign, seeds_needed
 
 PARTS = {"id": "in distribution", "ood": "out of distribution"}
 CLAIM = (
-    '"beats": more often better than worse on new seeds{data}, and better on average (95 % interval of the mean '
-    "difference excludes 0)"
+    '"beats": more often better than worse on new seeds{data}, and better on average over the observed seeds (95 % '
+    "interval of the mean difference excludes 0)"
 )
 
 
@@ -40,14 +40,17 @@ def heading(
     earlier: int = 0,
     fewest: int | None = None,
     on: str = "",
+    untested: str = "",
 ) -> str:
     """What a table of this many paired seeds may claim.
 
-    `earlier`: seeds at which verdicts were shown before; `fewest`: paired seeds of the pair that has fewest; `on`: data
-    that all seeds share.
+    `earlier`: seeds at which results were shown before; `fewest`: paired seeds of the pair that has fewest; `on`: data
+    that all seeds share; `untested`: why the table is not tested.
     """
     few = f"{fewest} to " if fewest is not None and fewest < seeds else ""
     paired = f"{few}{count(seeds, 'paired seed')}"
+    if untested:
+        return f"{paired}. {untested}"
     if not comparisons:
         return f"{paired}; nothing is compared"
     needed = seeds_needed(comparisons, design=design)
@@ -62,7 +65,7 @@ def heading(
     )
     short = f"; no winner is possible below {needed} seeds" if seeds < needed else ""
     if earlier:
-        short += f"; verdicts at {earlier} seeds were shown before, so the sequential test applies"
+        short += f"; results of {earlier} seeds were shown before, so the sequential test applies"
     claim = CLAIM.format(data=f" on {on}" if on else " with new data")
     return (
         f"{paired}; {tested}: the probability of any winner that is not more often better than worse is at most "
@@ -93,8 +96,15 @@ def sentence(c: Comparison) -> str:
     return f"{c.a} and {c.b}: undecided{where}{on} (difference {mean}{span}; {evidence})"
 
 
-def report(comparisons: Sequence[Comparison], *, design: TestDesign, earlier: int = 0) -> list[str]:
-    """Sentences on all comparisons of a table, decided ones first, and what the table may claim."""
+def report(
+    comparisons: Sequence[Comparison], *, design: TestDesign | None, earlier: int = 0, untested: str = ""
+) -> list[str]:
+    """Sentences on all comparisons of a table, decided ones first, and what the table may claim.
+
+    `untested`: why a table without a design is not tested.
+    """
+    if design is None:
+        return [f"{untested}."]
     lines = [sentence(c) + "." for c in comparisons if c.decided]
     lines += open_pairs([c for c in comparisons if not c.decided])
     if comparisons:
@@ -137,7 +147,8 @@ def _contradiction(c: Comparison) -> str:
         return f"one of the two failed on {count(c.failures, 'seed')}"
     worse = c.metric.display(abs(c.difference))
     average = f"worse on average by {worse}{_unit(c.metric)}" if c.difference else "equal on average"
-    return f"{average}: rare failures" if min(c.wins, c.losses) <= RARE * c.n else average
+    rare = not c.failures and min(c.wins, c.losses) <= RARE * c.n
+    return f"{average}: rare failures" if rare else average
 
 
 def _seeds(c: Comparison) -> str:

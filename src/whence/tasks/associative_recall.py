@@ -7,6 +7,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from whence.tasks._content import commonest
 from whence.tasks.base import Answer, Batch, Task, line
@@ -65,4 +66,18 @@ class AssociativeRecall(Task):
             "the latest value shown": values[:, -1:].expand_as(inputs),
             "the value at the same place in the order": torch.cat([inputs[:, :shown], values], 1),
             "the key alone": inputs,
+            **{
+                f"the commonest value in the same {name} of the list as the key": self._by_region(batch, parts)
+                for name, parts in (("half", 2), ("quarter", 4))
+            },
         }
+
+    def _by_region(self, batch: Batch, parts: int) -> Tensor:
+        """For each key that is asked for, the commonest value in its part of the list."""
+        inputs, shown = batch.inputs, batch.prompt
+        keys, values, asked = inputs[:, :shown:2], inputs[:, 1:shown:2] - self.keys, inputs[:, shown:]
+        region = line(keys.shape[1])[0] * parts // keys.shape[1]
+        counts = one_hot(values, self.values).new_zeros(len(inputs), parts, self.values)
+        counts.index_add_(1, region, one_hot(values, self.values))
+        place = (asked[:, :, None] == keys[:, None, :]).long().argmax(2)
+        return torch.cat([inputs[:, :shown], counts.argmax(2).gather(1, region[place])], 1)

@@ -43,6 +43,7 @@ class EvenPairs(Task):
         return {
             "the last two bits": 2 * inputs[:, -2] + inputs[:, -1],
             "the number of ones": inputs.sum(1),
+            "the majority of the first three bits, and the last bit": 2 * (inputs[:, :3].sum(1) > 1) + inputs[:, -1],
             "how often the last bit occurred": count_of_last(inputs),
             "the number of such pairs, give or take one": pairs // 2,
             **{f"the number of such pairs by threes, from {start} on": (pairs - start + 3) // 3 for start in range(3)},

@@ -96,4 +96,9 @@ class LongRangeMatch(Task):
             "how often it occurred in the recent half": recent,
             "how often it occurred in either half": whole * length + recent,
             "how often it occurred in the middle": count_of_last(inputs, length - 2),
+            **{
+                f"the last symbol is among the first {first}": (inputs[:, :first] == inputs[:, -1:]).any(1).long()
+                for first in (4, 8)
+                if first < length - 1
+            },
         }

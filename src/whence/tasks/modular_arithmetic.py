@@ -18,7 +18,7 @@ class ModularArithmetic(Task):
 
     The length is the number of operands, with a sign after each. Which sign belongs to which operand decides, so counts
     of either say little. Working strictly from left to right, or adding up without regard to the signs, is right for
-    short expressions only: these are shortcuts. So is leaving out all but the first two factors of each product.
+    short expressions only: these are shortcuts. So is leaving out all but the first two or three factors of a product.
     """
 
     skill = "Evaluate an expression: every operand with its own operator, products first."
@@ -100,11 +100,12 @@ class ModularArithmetic(Task):
         return names | {
             "multiplication taken for addition": (operands[:, 0] + signed.sum(1)) % self.base,
             "strictly from left to right": running,
-            "products cut after two factors": self._cut_products(operands, signs),
+            "products cut after two factors": self._cut_products(operands, signs, 2),
+            "products cut after three factors": self._cut_products(operands, signs, 3),
         }
 
-    def _cut_products(self, operands: Tensor, signs: Tensor) -> Tensor:
-        """The value if the third factor of a product, and those behind it, were not there."""
+    def _cut_products(self, operands: Tensor, signs: Tensor, most: int) -> Tensor:
+        """The value if all factors of a product after the first `most` were not there."""
         value, product, sign = (torch.zeros_like(operands[:, 0]) for _ in range(3))
         factors = torch.zeros_like(value)
         for before, operand in zip([None, *signs.unbind(1)], operands.unbind(1), strict=True):
@@ -112,6 +113,6 @@ class ModularArithmetic(Task):
             value = torch.where(joins, value, value + sign * product)
             minus = torch.zeros_like(joins) if before is None else before == self.minus
             sign = torch.where(joins, sign, torch.where(minus, -1, 1))
-            product = torch.where(joins, torch.where(factors < 2, product * operand, product), operand) % self.base
+            product = torch.where(joins, torch.where(factors < most, product * operand, product), operand) % self.base
             factors = torch.where(joins, factors + 1, 1)
         return (value + sign * product) % self.base

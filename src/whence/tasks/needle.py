@@ -53,4 +53,11 @@ class Needle(Task):
             "the latest letter": inputs[:, -2],
             "the first letter": torch.where(inputs[:, 0] == self.letters, inputs[:, 1], inputs[:, 0]),
             "the letter in the middle": inputs[:, inputs.shape[1] // 2],
+            "the commonest of the four letters after the marker": self._after_marker(inputs),
         }
+
+    def _after_marker(self, inputs: Tensor) -> Tensor:
+        """Of the letters behind the marker, whatever their order, the commonest."""
+        marked = (inputs == self.letters).long().argmax(1, keepdim=True)
+        places = (marked + 1 + line(4)).clamp(max=inputs.shape[1] - 2)
+        return counts_of(inputs.gather(1, places), self.symbols)[:, : self.letters].argmax(1)

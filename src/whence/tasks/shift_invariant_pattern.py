@@ -193,11 +193,14 @@ class ShiftInvariantPattern(Task):
                 "number of pairs A before C": (a.cumsum(1) * c).sum(1),
             }
         pairs = {
-            "last pair A, B": a[:, :-2] & b[:, 1:-1],
-            "last pair B, C": b[:, 1:-1] & c[:, 2:],
-            "last A, any symbol, C": a[:, :-2] & c[:, 2:],
+            "pair A, B": a[:, :-2] & b[:, 1:-1],
+            "pair B, C": b[:, 1:-1] & c[:, 2:],
+            "A, any symbol, C": a[:, :-2] & c[:, 2:],
         }
-        return {name: torch.where(pair, places, -1).amax(1, keepdim=True) for name, pair in pairs.items()}
+        filler = torch.nn.functional.pad(inputs >= len(PATTERN), (1, 1), value=True)
+        between = filler[:, :-4] & filler[:, 4:]  # fillers, or the ends of the sequence, on either side of the group
+        pairs |= {f"{name}, between fillers": pair & between for name, pair in pairs.items()}
+        return {f"last {name}": torch.where(pair, places, -1).amax(1, keepdim=True) for name, pair in pairs.items()}
 
 
 def _pattern_starts(inputs: Tensor) -> Tensor:
