@@ -22,10 +22,15 @@ BLOCK = re.compile(r"(<!-- results: encodings -->\n).*?(<!-- end of results -->)
 def encodings() -> str:
     """The four tasks of the encodings document, with its one learning rate and with one chosen per encoding."""
     fixed, tuned = (json.loads(path.read_text()) for path in (FIXED, TUNED))
-    seeds = fixed["tables"][0]["seeds"]
+    training, tune = fixed["spec"]["training"], tuned["spec"]["tune"].replace(";", " × ")
+    lengths = fixed["spec"]["lengths"]
+    seeds = {len(row["seeds"]) for results in (fixed, tuned) for table in results["tables"] for row in table["rows"]}
     lines = [
-        f"Accuracy in %, mean over {seeds} seeds with 95 % intervals. *Fixed*: the document's settings (lr 0.003, "
-        "constant). *Tuned*: learning rate and schedule chosen per encoding on validation data of other seeds.",
+        f"Accuracy in %, mean over {'–'.join(map(str, sorted(seeds)))} paired seeds with 95 % intervals. *Fixed*: the "
+        f"settings of the encodings document (lr {training['lr']}, {training['schedule']} schedule). *Tuned*: {tune}, "
+        f"chosen for each encoding on validation data of {tuned['spec']['tune_seeds']} other seed(s). Trained at "
+        f"length {lengths['train_length']}; OOD is length {', '.join(map(str, lengths['test_lengths']))}, and is given "
+        "for encodings that reach 95 % ID.",
         "",
         "| task | encoding | ID, fixed | OOD, fixed | ID, tuned | OOD, tuned | chosen |",
         "|---|---|---|---|---|---|---|",
@@ -51,29 +56,33 @@ def _cell(row: dict[str, Any], part: str) -> str:
 
 def _baseline(table: dict[str, Any]) -> str:
     score = next(row["id"] for row in table["rows"] if row["id"])
-    return f"{100 * score['floor']:.1f} %, {score['floor_name']}"
+    return f"{100 * score['floor']:.1f} % ID: {score['floor_name']}"
 
 
 def _verdicts(fixed: dict[str, Any], tuned: dict[str, Any]) -> str:
     """Verdicts that both settings give, and those that depend on the setting."""
-    both, depends = [], []
-    known = [{(c["part"], c["a"], c["b"]): c for c in table["comparisons"]} for table in (fixed, tuned)]
-    for key in dict.fromkeys([*known[0], *known[1]]):
-        words = [_word(found.get(key)) for found in known]
+    known = [{(c["part"], c["a"], c["b"]): _word(c) for c in table["comparisons"]} for table in (fixed, tuned)]
+    keys = list(dict.fromkeys([*known[0], *known[1]]))
+    if not keys:
+        return "no two encodings are above the baseline, so nothing is ranked."
+    both: dict[tuple[str, str], list[str]] = {}
+    depends: list[str] = []
+    for key in keys:
         part, a, b = key
+        words = [words.get(key, "not ranked") for words in known]
         if words[0] == words[1]:
-            both.append(f"{words[0].format(a=a, b=b)} {part.upper()}")
+            text = words[0].format(a=a, b=b) if "{" in words[0] else f"{a} and {b}"
+            both.setdefault((part, "" if "{" in words[0] else words[0]), []).append(text)
         else:
             depends.append(f"{part.upper()} {a} and {b} ({' / '.join(word.format(a=a, b=b) for word in words)})")
-    lines = [f"under both settings {'; '.join(both)}" if both else "no verdict holds under both settings"]
+    told = [f"{part.upper()} {word + ': ' if word else ''}{', '.join(of)}" for (part, word), of in both.items()]
+    lines = [f"under both settings {'; '.join(told)}" if told else "no verdict holds under both settings"]
     if depends:
-        lines.append(f"depending on the settings (fixed / tuned): {'; '.join(depends)}")
+        lines.append(f"Depends on the settings (fixed / tuned): {'; '.join(depends)}")
     return ". ".join(lines) + "."
 
 
-def _word(comparison: dict[str, Any] | None) -> str:
-    if comparison is None:
-        return "not ranked"
+def _word(comparison: dict[str, Any]) -> str:
     winners = {"a beats b": "{a} beats {b}", "b beats a": "{b} beats {a}"}
     return winners.get(comparison["verdict"], comparison["verdict"])
 

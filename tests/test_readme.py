@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import re
 from pathlib import Path
 
+import pytest
 import torch
 import transformers
 
@@ -17,6 +20,22 @@ from whence.tasks import TASKS
 
 PROJECT = Path(__file__).parents[1]
 README = (PROJECT / "README.md").read_text()
+
+
+def test_its_tables_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make publish` would change nothing, and the results hold what is needed to check them."""
+    monkeypatch.syspath_prepend(str(PROJECT / "bench"))
+    publish = importlib.import_module("publish")
+    assert publish.written(README) == README
+    assert "<!-- results: encodings -->" in README
+    for path in (publish.FIXED, publish.TUNED):
+        results = json.loads(path.read_text())
+        assert {"torch", "whence", "python", "format"} <= set(results["versions"])
+        assert results["spec"]["seeds"] >= 10
+        for table in results["tables"]:
+            assert all(len(row["id"]["per_seed"]) == len(row["runs"]) >= 10 for row in table["rows"])
+            assert table["heading"]
+            assert table["design"] == "fixed"
 
 
 def test_its_python_runs(here: Path) -> None:
