@@ -318,7 +318,10 @@ def test_needle_is_not_found_by_counting_or_by_place(length: int) -> None:
         *(lambda row, _, place=place: row[place] for place in {0, heap // 2, heap - 1}),
     ):
         assert looked_up(without, knows) <= pick + 3 * math.sqrt(pick * (1 - pick) / 2500)
-    assert max(floors_of(task, length).values()) <= pick + 0.05
+    floors = floors_of(task, length)
+    near_the_marker = floors.pop("the commonest of the four letters after the marker")
+    assert max(floors.values()) <= pick + 0.05
+    assert length < 5 or near_the_marker <= 0.4, "one of the four, whichever it is"
 
 
 def test_needle_stands_anywhere() -> None:

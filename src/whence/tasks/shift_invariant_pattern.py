@@ -197,9 +197,9 @@ class ShiftInvariantPattern(Task):
             "pair B, C": b[:, 1:-1] & c[:, 2:],
             "A, any symbol, C": a[:, :-2] & c[:, 2:],
         }
-        filler = torch.nn.functional.pad(inputs >= len(PATTERN), (1, 1), value=True)
-        between = filler[:, :-4] & filler[:, 4:]  # fillers, or the ends of the sequence, on either side of the group
-        pairs |= {f"{name}, between fillers": pair & between for name, pair in pairs.items()}
+        marked = torch.nn.functional.pad(inputs < len(PATTERN), (1, 1))
+        group = marked[:, 1:-3] & marked[:, 2:-2] & marked[:, 3:-1] & ~marked[:, :-4] & ~marked[:, 4:]
+        pairs |= {f"{name}, in a group of three between fillers": pair & group for name, pair in pairs.items()}
         return {f"last {name}": torch.where(pair, places, -1).amax(1, keepdim=True) for name, pair in pairs.items()}
 
 
