@@ -42,6 +42,8 @@ def encodings() -> str:
             cells = [_cell(row, part) for row in (one, two) for part in ("id", "ood")]
             lines.append(f"| {before['task']} | {one['encoding']} | {' | '.join(cells)} | {chosen} |")
         sentences.append(f"- **{before['task']}** (shortcut baseline {_baseline(before)}): {_verdicts(before, after)}")
+        ranges = [line.rstrip(".") for line in after["findings"] if "settings tried" in line or "depends on" in line]
+        sentences.append(f"  Settings: {'; '.join(ranges)}.")
     return "\n".join([*lines, "", *sentences]) + "\n"
 
 
