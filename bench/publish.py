@@ -16,6 +16,7 @@ from typing import Any
 PROJECT = Path(__file__).parent.parent
 README = PROJECT / "README.md"
 FIXED, TUNED = (PROJECT / "results" / f"source_encodings{suffix}.json" for suffix in ("", "_tuned"))
+RANGE = re.compile(r"(\S+) over the (\d+) settings tried: (.*) \((.*)\)\.")
 BLOCK = re.compile(r"(<!-- results: encodings -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
@@ -42,8 +43,8 @@ def encodings() -> str:
             cells = [_cell(row, part) for row in (one, two) for part in ("id", "ood")]
             lines.append(f"| {before['task']} | {one['encoding']} | {' | '.join(cells)} | {chosen} |")
         sentences.append(f"- **{before['task']}** (shortcut baseline {_baseline(before)}): {_verdicts(before, after)}")
-        ranges = [line.rstrip(".") for line in after["findings"] if "settings tried" in line or "depends on" in line]
-        sentences.append(f"  Settings: {'; '.join(ranges)}.")
+        sentences += [f"  {line}" for line in after["findings"] if "depends on the training settings" in line]
+        sentences.append(f"  {_ranges(after['findings'])}")
     return "\n".join([*lines, "", *sentences]) + "\n"
 
 
@@ -82,6 +83,13 @@ def _verdicts(fixed: dict[str, Any], tuned: dict[str, Any]) -> str:
     if depends:
         lines.append(f"Depends on the settings (fixed / tuned): {'; '.join(depends)}")
     return ". ".join(lines) + "."
+
+
+def _ranges(findings: list[str]) -> str:
+    """What the settings that tuning tried gave, in one sentence."""
+    tried = [found for line in findings if (found := RANGE.fullmatch(line))]
+    told = "; ".join(f"{encoding} {ranges}" for encoding, _, ranges, _ in (found.groups() for found in tried))
+    return f"Range over the {tried[0][2]} settings tried ({tried[0][4]}): {told}."
 
 
 def _word(comparison: dict[str, Any]) -> str:

@@ -52,7 +52,8 @@ def _limits(table: Table) -> list[str]:
             for part in those[0].accuracy
             if (values := [trial.accuracy[part] for trial in those])
         )
-        lines.append(f"{encoding} over the {len(those)} settings tried: {ranges} ({those[0].seeds} tuning seeds each).")
+        seeds = f"{those[0].seeds} tuning seed{'s' * (those[0].seeds != 1)}"
+        lines.append(f"{encoding} over the {len(those)} settings tried: {ranges} ({seeds} each).")
     return lines
 
 
@@ -91,9 +92,10 @@ def _dependence(c: stats.Comparison, reversal: Trial | None, tried: Mapping[str,
         return []
     other = next(trial for trial in tried[c.winner or ""] if trial.text == reversal.text)
     ahead = reversal.accuracy[c.part] - other.accuracy[c.part]
+    seeds = f"{reversal.seeds} tuning seed{'s' * (reversal.seeds != 1)}"
     return [
         f"This depends on the training settings: at {reversal.text}, {c.loser} is ahead by "
-        f"{c.metric.display(ahead)} {c.metric.unit} (mean of {reversal.seeds} tuning seeds)."
+        f"{c.metric.display(ahead)} {c.metric.unit} (mean of {seeds})."
     ]
 
 
