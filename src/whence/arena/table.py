@@ -258,7 +258,9 @@ def tabulate(
     complete = [all(row.complete for row in rows[s]) for s in groups]
     if inference.family == "sheet":
         complete = [all(complete)] * len(complete)
-    designs = [before.design(inference.design, complete=c) for before, c in zip(earlier, complete, strict=True)]
+    designs: list[stats.TestDesign | None] = [
+        before.design(inference.design, complete=whole) for before, whole in zip(earlier, complete, strict=True)
+    ]
     ranked = rank(list(rows.values()), inference, designs, [before.comparisons for before in earlier])
     return [
         Table(

@@ -36,9 +36,9 @@ def main(arguments: list[str]) -> int:
     if options.store:
         store.must_exist()
     before, after = (find(word, store) for word in words)
-    tables = [tables_of(c.spec, store) for c in (before, after)]
+    tables = tables_of(before.spec, store), tables_of(after.spec, store)
     asked = spec_changes(before.spec, after.spec)
-    found = changes(*tables, store)
+    found = changes(tables[0], tables[1], store)
     if options.json_:
         print_json(
             {
