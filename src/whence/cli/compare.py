@@ -60,7 +60,12 @@ def main(arguments: list[str]) -> int:
         return 0
     columns = ["task", "encoding", "", "before", "after", "difference", "seeds", "verdict"]
     print_table("what changed with it", columns, [_cells(change) for change in found])
-    print(f"{len(found)} cells are tested together: a verdict needs at least {seeds_needed(len(found))} paired seeds")
+    paired = next((change.paired for change in found if change.paired), None)
+    if paired:
+        needed = seeds_needed(paired.family)
+        print(f"{paired.family} comparisons share the error: a verdict needs at least {needed} paired seeds")
+    else:
+        print("nothing is tested: a test needs cells above the baseline, all planned runs, and all seeds shown before")
     return 0
 
 
