@@ -80,7 +80,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
     from dataclasses import replace
 
-    from whence.cli import sweep
+    from whence.experiments import comparison
     from whence.runs.engines.local import ENDS, Outcome
     from whence.runs.execute import Conditions, execute
 
@@ -96,7 +96,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
             execute(spec, store, replace(conditions, threads=1), heard)
         return Outcome(ends)
 
-    monkeypatch.setattr(sweep, "run_all", run_all)
+    monkeypatch.setattr(comparison, "run_all", run_all)
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ LEVELS = [
     {"kernels", "encodings", "tasks"},
     {"mixers", "models", "shortcuts"},
     {"runs"},
-    {"arena", "leak", "features", "fields"},
     {"report"},
+    {"experiments"},
+    {"arena", "leak", "features", "fields"},
     {"cli", "app", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-INSTRUMENTS = LEVELS[4]
+INSTRUMENTS = LEVELS[6]
 
 
 def imported(tree: ast.Module, package: str) -> set[str]:

@@ -12,19 +12,19 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from whence import arena, encodings, kernels, leak, mixers, models, runs, tasks
+    from whence.api import compare
     from whence.leak import audit
     from whence.models.taps import taps
 
 _PARTS = ("arena", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks")
+_NAMES = {"audit": "whence.leak", "compare": "whence.api", "taps": "whence.models.taps"}
 
-__all__ = ["arena", "audit", "encodings", "kernels", "leak", "mixers", "models", "runs", "taps", "tasks"]
+__all__ = ["arena", "audit", "compare", "encodings", "kernels", "leak", "mixers", "models", "runs", "taps", "tasks"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
         return importlib.import_module(f"whence.{name}")
-    if name == "audit":
-        return importlib.import_module("whence.leak").audit
-    if name == "taps":
-        return importlib.import_module("whence.models.taps").taps
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
     raise AttributeError(f"whence has no {name!r}; it has {', '.join(__all__)}")

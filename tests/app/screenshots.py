@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.app.browse import App, Visitor, launched, until
 from whence.app.jobs import ALIVE, submit
-from whence.runs.kept import kept
+from whence.experiments.saved import saved_configs
 from whence.runs.store import Store
 
 ROOT = Path(__file__).parents[2]

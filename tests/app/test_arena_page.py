@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.app.browse import App, Visitor, until
 from whence.app.jobs import ALIVE, jobs
-from whence.arena.spec import ArenaSpec
-from whence.runs.kept import keep
+from whence.arena.config import ArenaConfig
+from whence.experiments.saved import save_config
 
 
 def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app: App) -> None:
@@ -36,7 +36,7 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
 @pytest.mark.slow
 def test_what_is_missing_of_a_comparison_can_be_run(visitor: Visitor, app: App) -> None:
     small = {"tasks": ["k_back_recall:k=1,symbols=4"], "encodings": ["rope"], "seeds": 1, "training": {"steps": 7}}
-    visitor.open(f"arena?comparison={keep('arena', ArenaSpec.read(small), app.store).stem}")
+    visitor.open(f"arena?comparison={save_config('arena', ArenaConfig.read(small), app.store).stem}")
     visitor.press("Run what is missing")
     visitor.sees(re.compile("Within training"))
     assert ("finished", 7) in {(run["state"], run["step"]) for run in app.store.summaries()}

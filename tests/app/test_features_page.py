@@ -14,10 +14,10 @@ from torch import nn
 from tests.app.browse import App, Visitor, until
 from whence.features.activations import Activations, collections
 from whence.features.collect import collect_from
-from whence.features.comparison import Comparison
+from whence.features.config import Comparison
 from whence.features.sources import of_module
 from whence.runs.execute import Conditions, execute
-from whence.runs.kept import keep
+from whence.experiments.saved import save_config
 
 SMALL = "planted:width=16,features=24,context=8,windows=2"
 
@@ -28,7 +28,7 @@ def trained(app: App) -> list[str]:
     spec = Comparison.read(
         {"presets": ["plain_topk", "static_slice"], "data": SMALL, "seeds": 1, "training": {"steps": 30}}
     )
-    keep("features", spec, app.store)
+    save_config("features", spec, app.store)
     runs = [run for runs in spec.plan().values() for run in runs]
     for run in runs:
         execute(run, app.store, Conditions(threads=1, device="cpu"))

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from whence.arena.kept import PRESETS as ARENA
-from whence.arena.spec import ArenaSpec
+from whence.arena.config import ArenaConfig
 from whence.cli.leaves import command, leaves, variants
 from whence.cli.options import Engine, parse
 from whence.encodings import ENCODINGS
-from whence.features.comparison import Comparison
+from whence.features.config import Comparison
 from whence.features.run import Run as FeatureRun
-from whence.fields.ablation import Ablation
+from whence.fields.config import FieldsConfig
 from whence.fields.run import Run as FieldRun
-from whence.leak.spec import LeakSpec
+from whence.leak.config import LeakConfig
 from whence.spec import Spec
 from whence.tasks import TASKS
 
-SPECS: list[type[Spec]] = [ArenaSpec, LeakSpec, Comparison, FeatureRun, Ablation, FieldRun]
+SPECS: list[type[Spec]] = [ArenaConfig, LeakConfig, Comparison, FeatureRun, FieldsConfig, FieldRun]
 
 
 def read_back(spec_class: type[Spec], document: dict[str, Any]) -> Spec:
@@ -64,11 +64,11 @@ def test_every_field_reaches_the_command_line(spec_class: type[Spec]) -> None:
 @pytest.mark.parametrize("name", ARENA.names())
 def test_presets_survive_the_way_through_a_command(name: str) -> None:
     document = ARENA.read(name)
-    assert read_back(ArenaSpec, document).model_dump() == ArenaSpec.read(document).model_dump()
+    assert read_back(ArenaConfig, document).model_dump() == ArenaConfig.read(document).model_dump()
 
 
 def test_choices_come_from_the_registries() -> None:
-    fields = {leaf.name: leaf for leaf in leaves(ArenaSpec())}
+    fields = {leaf.name: leaf for leaf in leaves(ArenaConfig())}
     assert variants(fields["tasks"].annotation) == TASKS.names()
     assert variants(fields["encodings"].annotation) == ENCODINGS.names()
     assert "bimamba" in variants(fields["mixer"].annotation)

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Locator, expect
 from tests.app.browse import App, Visitor
 from tests.app.test_arena_page import TAMPERED
 from whence.app.jobs import Job, jobs
-from whence.leak.spec import LeakSpec
+from whence.leak.config import LeakConfig
 from whence.runs.execute import Conditions, execute
 from whence.runs.files import digest, write_sealed
 from whence.runs.store import Store
@@ -33,7 +33,7 @@ TINY = {
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """Its store has a masked model already."""
     app = App(tmp_path_factory.mktemp("app") / "store")
-    (run,) = LeakSpec.read(TINY).plan()
+    (run,) = LeakConfig.read(TINY).plan()
     execute(run, app.store, Conditions(threads=1, device="cpu"))
     yield app
     app.end()

@@ -6,18 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.conftest import TINY, merged
+from whence import stats
+from whence.arena.comparison import ARENA, tables_of_runs
+from whence.arena.config import ArenaConfig
 from whence.arena.run import Run
-from whence.arena.score import Member, Score
-from whence.arena.spec import ArenaSpec
-from whence.arena.table import Row
+from whence.arena.score import Score
 from whence.arena.tally import pool
+from whence.experiments import table as experiments_table
+from whence.experiments.comparison import plan_comparison, runs_of
+from whence.experiments.comparison import tables_of as tables_of_comparison
+from whence.experiments.results import RunResult
+from whence.experiments.table import Row, Table
 from whence.runs.files import ChainWriter, write_sealed
 from whence.runs.store import Store
 
 TASK = TINY["task"]
 
 
-def spec(*encodings: str, **changes: Any) -> ArenaSpec:
+def spec(*encodings: str, **changes: Any) -> ArenaConfig:
     """A comparison of tiny models on one task, unless told otherwise."""
     usual = {
         "tasks": [TASK],
@@ -27,7 +33,22 @@ def spec(*encodings: str, **changes: Any) -> ArenaSpec:
         "lengths": TINY["lengths"],
         "training": {**TINY["training"], "steps": 4, "evaluations": 2},
     }
-    return ArenaSpec.read(merged(usual, changes))
+    return ArenaConfig.read(merged(usual, changes))
+
+
+def planned(comparison: ArenaConfig, store: Store | None = None) -> list[Run]:
+    """Every run, those of tuning first."""
+    place = store or Store("nowhere")
+    return [*comparison.tuning_runs(), *runs_of(plan_comparison(ARENA, comparison, place))]
+
+
+def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str] = {}, **options: Any) -> list[Table[Run]]:
+    """Tables of these runs, all pairs compared."""
+    return experiments_table.tabulate(ARENA, list(tables_of_runs(runs)), store, ends, **options)
+
+
+def tables_of(comparison: ArenaConfig, store: Store) -> list[Table[Run]]:
+    return tables_of_comparison(ARENA, comparison, store)
 
 
 def counts(accuracy: float, sequences: int = 200, each: int = 7, exact: float = 0.0) -> dict[str, Any]:
@@ -101,23 +122,30 @@ def row(
     within: Sequence[float] | None,
     beyond: Sequence[float] | None = None,
     *,
-    floor: float = 0.25,
+    baseline: float = 0.25,
     effective: float = 500,
     seeds: Sequence[int] | None = None,
     failed: int = 0,
-) -> Row:
+) -> Row[Run]:
     """A row of a table without any files behind it."""
-    scores = [
-        None if part is None else Score(tuple(part), effective, {"majority": floor}, loss=1.0)
-        for part in (within, beyond)
-    ]
-    numbers = range(len(within or ())) if seeds is None else seeds
+    numbers = list(range(len(within or ())) if seeds is None else seeds)
+    cells = {
+        part: score(dict(zip(numbers, values, strict=True)), baseline, effective)
+        for part, values in (("id", within), ("ood", beyond))
+        if values is not None
+    }
     runs = [Run.read(merged(TINY, {"seed": s, "model": {"encoding": encoding}})) for s in numbers]
-    latest = [metrics(run, value) for run, value in zip(runs, within or (), strict=True)]
-    members = tuple(
-        Member(run, {"latest": found, "seconds": 1.0, "tokens": 10}, [])
-        for run, found in zip(runs, latest, strict=True)
-    )
+    finished = [
+        RunResult(run, "finished", metrics=metrics(run, value), seconds=1.0, tokens=10)
+        for run, value in zip(runs, within or (), strict=True)
+    ]
     lost = [Run.read(merged(TINY, {"seed": 1000 + i, "model": {"encoding": encoding}})) for i in range(failed)]
-    broken = {run.id: "it <b>broke</b>" for run in lost}
-    return Row(encoding, (*runs, *lost), members, broken, *scores, chosen={})
+    broken = [RunResult(run, "failed", "it <b>broke</b>", diverged=True) for run in lost]
+    return Row(encoding, (*finished, *broken), cells)
+
+
+def score(per_seed: Mapping[int, float], baseline: float = 0.25, effective: float = 500) -> Score:
+    values = list(per_seed.values())
+    interval = stats.over_seeds(values, effective)
+    baselines = {"majority": baseline}
+    return Score("…", per_seed, interval, effective=effective, baselines=baselines, loss=1.0)

@@ -14,7 +14,7 @@ from whence.arena.change import changes, matched, spec_changes
 from whence.arena.kept import kept
 from whence.arena.table import tabulate
 from whence.cli import run
-from whence.runs.kept import keep
+from whence.experiments.saved import save_config
 from whence.runs.store import Store
 
 
@@ -134,6 +134,6 @@ def test_more_training_seen_from_outside(capsys: pytest.CaptureFixture[str]) -> 
     assert "'nothing' is not known" in output(["compare", names[0], "nothing"], capsys, code=2)
     assert "name two" in output(["compare", *names, names[0]], capsys, code=2)
 
-    never_run = keep("arena", spec("rope", seeds=2), Store())
+    never_run = save_config("arena", spec("rope", seeds=2), Store())
     assert never_run in kept(Store())
     assert "nothing to compare" in output(["compare", names[0], never_run.stem], capsys)

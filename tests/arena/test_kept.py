@@ -15,10 +15,10 @@ from tests.conftest import TINY_FLAGS
 from whence import stats
 from whence.arena.claims import CLAIMS
 from whence.arena.kept import PRESETS, find, kept, read
-from whence.arena.spec import ArenaSpec
+from whence.arena.config import ArenaConfig
 from whence.cli import run
 from whence.errors import UserError
-from whence.runs.kept import keep
+from whence.experiments.saved import save_config
 from whence.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -36,7 +36,7 @@ def test_every_preset_can_be_run_by_the_command_at_its_head(name: str, capsys: p
     assert command in about
     assert "minutes on" in about, "what it costs"
     shown = document(["arena", "--preset", name, "--print-spec"], capsys)
-    assert ArenaSpec.read(shown) == comparison, "the command makes other runs"
+    assert ArenaConfig.read(shown) == comparison, "the command makes other runs"
 
 
 def test_any_flag_wins_over_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,8 +58,8 @@ def test_a_spec_that_is_printed_means_the_same_when_read(capsys: pytest.CaptureF
 
 def test_a_comparison_is_kept_once_and_found_by_name_file_and_beginning(here: Path, store: Store) -> None:
     comparison = spec("rope", "alibi")
-    path = keep("arena", comparison, store)
-    assert keep("arena", comparison, store) == path
+    path = save_config("arena", comparison, store)
+    assert save_config("arena", comparison, store) == path
     assert kept(store) == [path]
     beginning = path.stem.removeprefix("arena-")[:6]
     for text in (path.stem, path.stem[:12], beginning, str(path)):
@@ -71,7 +71,7 @@ def test_a_comparison_is_kept_once_and_found_by_name_file_and_beginning(here: Pa
 
 
 def test_names_that_are_ambiguous_or_unknown(store: Store) -> None:
-    paths = [keep("arena", spec("rope", seeds=n), store) for n in range(1, 20)]
+    paths = [save_config("arena", spec("rope", seeds=n), store) for n in range(1, 20)]
     firsts = [path.stem.removeprefix("arena-")[0] for path in paths]
     twice = next(first for first in firsts if firsts.count(first) > 1)
     with pytest.raises(UserError, match=f"'{twice}' is ambiguous") as caught:

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.arena.made import TASK, fail, finish, finish_all, row, spec
+from tests.arena.made import TASK, fail, finish, finish_all, planned, row, score, spec, tables_of, tabulate
 from whence import stats
-from whence.arena.findings import findings
-from whence.arena.kept import stored_runs, tables_of
-from whence.arena.ranking import Comparisons, Inference, judge, rank
-from whence.arena.score import Score
-from whence.arena.spec import ArenaSpec
-from whence.arena.table import Row, Table, overall, tabulate
+from whence.arena.comparison import ARENA, overall, tables_of_runs
+from whence.arena.curves import accuracy_by_length
+from whence.arena.run import Run
+from whence.arena.score import id_score, judge, mastered
+from whence.arena.config import ArenaConfig
+from whence.experiments import table as experiments
+from whence.experiments.table import Row, Table
 from whence.errors import UserError
 from whence.runs.execute import Conditions, execute
 from whence.runs.store import Store
@@ -44,8 +45,8 @@ def test_verdicts_of_rows() -> None:
             row("fire", None, failed=2),
         ]
     )
-    assert [r.verdict for r in rows] == ["solved", "at chance", "learning", "not run", "failed"]
-    assert [r.beyond_verdict for r in rows] == ["at chance", "not learned", "not learned", "", ""]
+    assert [r.cell("id").verdict or r.state for r in rows] == ["solved", "at chance", "learning", "not run", "failed"]
+    assert [r.cell("ood").verdict for r in rows] == ["at chance", "not learned", "not learned", "", ""]
     assert rows[1].to_json()["ood"] == "not learned"
     assert rows[0].to_json()["ood"]["verdict"] == "at chance"
     assert rows[0].gap == pytest.approx(0.745)
@@ -64,31 +65,31 @@ def test_cells_that_are_not_shown_do_not_weaken_the_rest() -> None:
 def test_a_failed_run_counts_as_a_loss(store: Store) -> None:
     """Of the encoding that failed, in its own pairs; a seed on which both fail says nothing."""
     comparison = spec("rope", "alibi", "t5", seeds=9)
-    for run in comparison.plan():
+    for run in planned(comparison):
         if run.model.contender != "t5" or run.seed != 6:
             finish(store, run, 0.9 if run.model.contender == "rope" else 0.7 + run.seed / 1000)
         else:
             fail(store, run, "NaN")
-    table = one(tabulate(comparison.plan(), store))
+    table = one(tabulate(planned(comparison), store))
     assert {pair: c.n for pair, c in table.comparisons["id"].items()} == {
         ("rope", "alibi"): 9,
         ("rope", "t5"): 9,
         ("alibi", "t5"): 9,
     }
-    assert table.comparisons["id"]["rope", "alibi"].winner == "rope"
-    lost = table.comparisons["id"]["alibi", "t5"]
+    assert pair_of(table, "id", "rope", "alibi").winner == "rope"
+    lost = pair_of(table, "id", "alibi", "t5")
     assert (lost.wins, lost.losses, lost.failures) == (1, 0, 1), "equal but for the failure"
 
 
 def test_whoever_fails_does_not_win(store: Store) -> None:
     comparison = spec("rope", "alibi", seeds=20, lengths={"test_lengths": 0})
-    for run in comparison.plan():
+    for run in planned(comparison):
         if run.model.contender == "rope" and run.seed >= 6:
             fail(store, run, "NaN")
         else:
             finish(store, run, 0.9 if run.model.contender == "rope" else 0.8)
-    table = one(tabulate(comparison.plan(), store))
-    (pair,) = table.comparisons["id"].values()
+    table = one(tabulate(planned(comparison), store))
+    (pair,) = table.comparisons
     assert (pair.winner, pair.wins, pair.losses, pair.n) == (None, 6, 14, 20)
 
 
@@ -98,38 +99,38 @@ FEW = {"test_lengths": 0}
 def test_verdicts_wait_for_all_planned_runs(store: Store) -> None:
     """Whoever reads a table while it fills up may stop when it looks best."""
     comparison = spec("rope", "alibi", seeds=12, lengths=FEW)
-    plan = comparison.plan()
+    plan = planned(comparison)
     finish_all(store, [run for run in plan if run.seed < 10], {"rope": [0.9] * 10, "alibi": [0.7] * 10})
     table = one(tabulate(plan, store))
     assert (table.comparisons, table.family) == ({}, 0)
     assert "verdicts are given when all planned runs have ended" in table.heading
     assert not any(" beats " in line for line in table.findings)
     stopped = one(tables_of(spec("rope", "alibi", seeds=10, lengths=FEW), store))
-    assert (stopped.inference.design, stopped.earlier) == ("sequential", 10), "these seeds were shown before"
+    assert (stopped.design, stopped.earlier) == ("sequential", 10), "these seeds were shown before"
     finish_all(store, [run for run in plan if run.seed >= 10], {"rope": [0.9] * 12, "alibi": [0.7] * 12})
     table = one(tabulate(plan, store))
-    assert table.inference.design == "sequential", "the plan was changed in between"
+    assert table.design == "sequential", "the plan was changed in between"
 
 
 def test_an_interrupted_plan_keeps_its_test(store: Store) -> None:
-    plan = spec("rope", "alibi", seeds=8, lengths=FEW).plan()
+    plan = planned(spec("rope", "alibi", seeds=8, lengths=FEW))
     for seeds in range(1, 9):
         finish_all(store, [run for run in plan if run.seed == seeds - 1], {"rope": [0.9], "alibi": [0.7]})
         table = one(tabulate(plan, store))
         assert bool(table.comparisons) == (seeds == 8)
-    assert table.inference.design == "fixed"
+    assert table.design == "fixed"
     assert len(list(store.reports.glob("look-*"))) == 1, "a look replaces those that it includes"
 
 
 def test_extending_a_comparison_makes_the_test_sequential(store: Store) -> None:
     """Six seeds were shown; to add more because of what they showed is optional stopping."""
     few, short, long = (spec("rope", "alibi", seeds=n, lengths=FEW) for n in (3, 6, 8))
-    finish_all(store, long.plan(), {"rope": [0.9] * 8, "alibi": [0.7] * 8})
+    finish_all(store, planned(long), {"rope": [0.9] * 8, "alibi": [0.7] * 8})
     tables_of(few, store)
-    assert one(tables_of(short, store)).inference.design == "fixed", "three seeds showed no verdict"
-    assert one(tables_of(short, store)).inference.design == "fixed", "to look again at the same is no new look"
+    assert one(tables_of(short, store)).design == "fixed", "three seeds showed no verdict"
+    assert one(tables_of(short, store)).design == "fixed", "to look again at the same is no new look"
     table = one(tables_of(long, store))
-    assert (table.inference.design, table.earlier) == ("sequential", 6)
+    assert (table.design, table.earlier) == ("sequential", 6)
     assert "results of 6 seeds were shown before" in table.heading
     for other in (short, spec("rope", "alibi", seeds=7, first_seed=1, lengths=FEW)):
         table = one(tables_of(other, store))
@@ -142,10 +143,10 @@ def test_other_evaluations_of_the_same_training_are_the_same_variant(store: Stor
     before, after = spec("rope", "alibi", seeds=6, lengths=FEW), spec("rope", "alibi", seeds=7, lengths=FEW)
     other = spec("rope", "alibi", **{**changes, "seeds": 7, "lengths": {**FEW, **changes.get("lengths", {})}})
     for comparison in (before, other, after):
-        missing = [run for run in comparison.plan() if not store.folder(run.id).path.exists()]
+        missing = [run for run in planned(comparison) if not store.folder(run.id).path.exists()]
         finish_all(store, missing, {"rope": [0.9] * 7, "alibi": [0.7] * 7})
     tables_of(before, store)
-    assert one(tables_of(other, store)).inference.design == "sequential"
+    assert one(tables_of(other, store)).design == "sequential"
 
 
 def test_a_sheet_stays_one_family(store: Store) -> None:
@@ -153,7 +154,7 @@ def test_a_sheet_stays_one_family(store: Store) -> None:
         spec("rope", "alibi", seeds=7, sweep="layers=1,2,3,4", lengths=FEW, family=family)
         for family in ("sheet", "table")
     )
-    finish_all(store, sheet.plan(), {"rope": [0.9] * 7, "alibi": [0.7] * 7})
+    finish_all(store, planned(sheet), {"rope": [0.9] * 7, "alibi": [0.7] * 7})
     assert {(table.family, table.decided) for table in tables_of(sheet, store)} == {(4, False)}
     assert {(table.family, table.decided) for table in tables_of(tables, store)} == {(4, False)}
 
@@ -161,25 +162,25 @@ def test_a_sheet_stays_one_family(store: Store) -> None:
 def test_only_divergence_counts_against_an_encoding(store: Store) -> None:
     """A killed process, a full disk or a damaged file say nothing about it."""
     comparison = spec("rope", "alibi", seeds=6, lengths=FEW)
-    plan = comparison.plan()
+    plan = planned(comparison)
     finish_all(store, [run for run in plan if run.seed < 5], {"rope": [0.9] * 5, "alibi": [0.7] * 5})
     last = {run.model.contender: run for run in plan if run.seed == 5}
     finish(store, last["rope"], 0.9)
     table = one(tabulate(plan, store, {last["alibi"].id: "crashed"}))
-    (pair,) = table.comparisons["id"].values()
+    (pair,) = table.comparisons
     assert (pair.n, pair.failures, pair.verdict) == (5, 0, "exploratory")
 
 
 def test_survivors_do_not_solve_a_task(store: Store) -> None:
     comparison = spec("rope", "alibi", seeds=9, lengths=FEW)
-    for run in comparison.plan():
+    for run in planned(comparison):
         if run.model.contender == "rope" and run.seed:
             fail(store, run, "NaN")
         else:
             finish(store, run, 1.0 if run.model.contender == "rope" else 0.97)
-    table = one(tabulate(comparison.plan(), store))
-    assert (table.rows[0].verdict, table.rows[0].mastered) == ("learning", False)
-    (pair,) = table.comparisons["id"].values()
+    table = one(tabulate(planned(comparison), store))
+    assert (table.rows[0].verdict, table.mastered(rows[0])) == ("learning", False)
+    (pair,) = table.comparisons
     assert pair.verdict == "undecided", "the mean of one seed contradicts nothing, and proves nothing"
     assert not any("rare failures" in line for line in table.findings)
 
@@ -187,20 +188,20 @@ def test_survivors_do_not_solve_a_task(store: Store) -> None:
 def test_asking_for_the_best_pair_alone_does_not_shrink_the_family(store: Store) -> None:
     names = ("rope", "alibi", "t5", "none")
     whole = spec(*names, seeds=6, lengths={"test_lengths": 0})
-    finish_all(store, whole.plan(), {name: [0.9 - 0.1 * i] * 6 for i, name in enumerate(names)})
+    finish_all(store, planned(whole), {name: [0.9 - 0.1 * i] * 6 for i, name in enumerate(names)})
     table = one(tables_of(whole, store))
     assert (table.family, table.decided) == (6, False), "six seeds cannot decide among six pairs"
     pair = spec("rope", "alibi", seeds=6, lengths={"test_lengths": 0})
     alone = one(tables_of(pair, store))
     assert (alone.family, alone.decided) == (6, False)
     glance = spec("t5", "none", "kerple", seeds=3, lengths={"test_lengths": 0})
-    finish_all(store, [run for run in glance.plan() if run.model.contender == "kerple"], {"kerple": [0.5] * 3})
+    finish_all(store, [run for run in planned(glance) if run.model.contender == "kerple"], {"kerple": [0.5] * 3})
     tables_of(glance, store)
     assert one(tables_of(spec("t5", "none", seeds=6, lengths={"test_lengths": 0}), store)).family == 8, (
         "a glance counts"
     )
     wider = spec(*names, "fire", seeds=6, lengths={"test_lengths": 0})
-    finish_all(store, [run for run in wider.plan() if run.model.contender == "fire"], {"fire": [0.5] * 6})
+    finish_all(store, [run for run in planned(wider) if run.model.contender == "fire"], {"fire": [0.5] * 6})
     assert one(tables_of(wider, store)).family == 12, "a wider family holds all that was shown"
 
 
@@ -219,7 +220,7 @@ def test_families(store: Store) -> None:
         with tempfile.TemporaryDirectory() as folder:
             place = Store(folder)
             finish_all(
-                place, comparison.plan(), {n: [(0.96 + 0.01 * i, 0.5 + 0.1 * i)] * needed for i, n in enumerate(names)}
+                place, planned(comparison), {n: [(0.96 + 0.01 * i, 0.5 + 0.1 * i)] * needed for i, n in enumerate(names)}
             )
             tables = tables_of(comparison, place)
             assert {table.family for table in tables} == {comparisons}
@@ -233,45 +234,45 @@ def test_families(store: Store) -> None:
 
 def test_a_task_that_a_shortcut_solves_ranks_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     comparison = spec("rope", "alibi", seeds=9)
-    finish_all(store, comparison.plan(), {"rope": [0.9] * 9, "alibi": [0.7] * 9})
-    assert one(tabulate(comparison.plan(), store)).comparisons
+    finish_all(store, planned(comparison), {"rope": [0.9] * 9, "alibi": [0.7] * 9})
+    assert one(tabulate(planned(comparison), store)).comparisons
     monkeypatch.setattr(type(comparison.tasks[0].build()), "ranked", False)
-    table = one(tabulate(comparison.plan(), store))
+    table = one(tabulate(planned(comparison), store))
     assert not table.comparisons
     assert f"A shortcut solves {TASK}, so that it ranks no encoding." in table.findings
 
 
 def test_sequences_seen_in_training_are_reported(store: Store) -> None:
     comparison = spec("rope", seeds=2)
-    for run in comparison.plan():
+    for run in planned(comparison):
         finish(store, run, 0.9, seen=50)
     assert (
         "25 % of the test sequences of the training length also occur in training."
-        in one(tabulate(comparison.plan(), store)).findings
+        in one(tabulate(planned(comparison), store)).findings
     )
 
 
 def test_where_it_is_learned_is_not_said_of_places_that_are_the_answer(store: Store) -> None:
     """Where a position has one answer only, its own floor is 100 %, and nothing can be above it."""
     comparison = spec("rope", tasks=["own_position:places=8"], seeds=2, lengths={"train_length": 8, "test_lengths": []})
-    for run in comparison.plan():
+    for run in planned(comparison):
         finish(store, run, 0.7)
-    table = one(tabulate(comparison.plan(), store))
+    table = one(tabulate(planned(comparison), store))
     assert table.rows[0].verdict == "learning"
     assert not any("position" in line for line in table.findings)
 
 
 def test_damage_is_not_called_a_failure(store: Store) -> None:
     comparison = spec("rope", "alibi", seeds=2)
-    for run in comparison.plan():
+    for run in planned(comparison):
         finish(store, run, 0.9)
-    hurt = comparison.plan()[0]
+    hurt = planned(comparison)[0]
     path = store.folder(hurt.id).path / "metrics.jsonl"
     path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
-    table = one(tabulate(comparison.plan(), store))
-    row = next(row for row in table.rows if row.encoding == hurt.model.contender)
+    table = one(tabulate(planned(comparison), store))
+    row = next(row for row in table.rows if row.name == hurt.model.contender)
     assert (list(row.damaged), dict(row.failed), row.finished) == ([hurt.id], {}, 1)
-    assert any(line.startswith(f"Damaged runs, in no average: {row.encoding} (1)") for line in table.findings)
+    assert any(line.startswith(f"Damaged runs, in no average: {row.name} (1)") for line in table.findings)
 
 
 def test_the_highest_floor_is_the_one_that_counts() -> None:
@@ -279,7 +280,7 @@ def test_the_highest_floor_is_the_one_that_counts() -> None:
     score = Score((0.56, 0.57), 500, floors, loss=1.0)
     assert (score.floor, score.floor_name) == (0.55, "a shortcut")
     low, high = row("rope", [0.56, 0.57], floor=0.1), row("alibi", [0.56, 0.57], floor=0.55)
-    assert [r.verdict for r in judge([low, high])] == ["learning", "at chance"]
+    assert [r.cell("id").verdict or r.state for r in judge([low, high])] == ["learning", "at chance"]
 
 
 @pytest.mark.parametrize("design", ["fixed", "sequential"])
@@ -296,15 +297,15 @@ def test_whoever_is_at_chance_is_in_no_comparison(design: Any) -> None:
             scores = [[min(1, max(0, chance.gauss(c, spread))) for _ in range(8)] for c in (centre, beyond)]
             rows.append(row(name, *scores))
         rows = judge(rows)
-        by_name = {r.encoding: r for r in rows}
+        by_name = {r.name: r for r in rows}
         for part, pairs in ranked_rows(rows, design).items():
             for pair in pairs.values():
                 for name in (pair.a, pair.b):
                     r = by_name[name]
                     assert r.verdict != "at chance"
                     if part == "ood":
-                        assert r.mastered
-                        assert r.beyond_verdict in ("learning", "solved")
+                        assert mastered(r)
+                        assert r.cell("ood").verdict in ("learning", "solved")
                 ranked += 1
         left_out += sum(r.verdict == "at chance" for r in rows)
     assert min(ranked, left_out) > 20
@@ -321,7 +322,7 @@ def test_a_failed_row_and_one_at_chance_leave_the_others_comparable() -> None:
         ]
     )
     table = Table("t", TASK, "", rows[0].members[0].run, tuple(rows), ranked_rows(rows), family=6)
-    assert table.comparisons["id"]["rope", "alibi"].winner == "rope"
+    assert pair_of(table, "id", "rope", "alibi").winner == "rope"
     assert list(table.comparisons["id"]) == [("rope", "alibi")]
     told = " ".join(findings(table))
     assert "rope beats alibi" in told
@@ -365,7 +366,7 @@ def test_all_pairs_share_the_error(design: Any) -> None:
 
 
 def test_few_seeds_decide_nothing(store: Store) -> None:
-    plan = spec("rope", "alibi", seeds=5).plan()
+    plan = planned(spec("rope", "alibi", seeds=5))
     finish_all(store, plan, {"rope": [1.0] * 5, "alibi": [0.8] * 5})
     table = one(tabulate(plan, store))
     assert not table.decided
@@ -375,39 +376,39 @@ def test_few_seeds_decide_nothing(store: Store) -> None:
 
 
 def test_runs_are_grouped_by_setting_and_titles_name_what_varies(store: Store) -> None:
-    plan = spec(sweep="layers=1,2;lr=0.001,0.01").plan()
+    plan = planned(spec(sweep="layers=1,2;lr=0.001,0.01"))
     tables = tabulate(plan, store)
     assert [t.title for t in tables] == [
         f"{TASK} · attention · layers={n} · lr={lr}" for n in (1, 2) for lr in (0.001, 0.01)
     ]
-    assert all([r.encoding for r in t.rows] == ["rope", "alibi"] for t in tables)
+    assert all([r.name for r in t.rows] == ["rope", "alibi"] for t in tables)
     assert all(len(r.runs) == 2 for t in tables for r in t.rows)
     assert sorted(i for t in tables for r in t.rows for i in r.runs) == sorted(run.id for run in plan)
     assert len({t.setting for t in tables}) == 4
     plain = tabulate(
-        spec(tasks=["copy", "reverse"], lengths={"train_length": None, "test_lengths": None}).plan(), store
+        planned(spec(tasks=["copy", "reverse"], lengths={"train_length": None, "test_lengths": None})), store
     )
     assert [t.title for t in plain] == ["copy · attention", "reverse · attention"], "a task's own lengths are no sweep"
     lengths = tabulate(
-        spec("rope", tasks=["copy"], sweep="train_length=4,8", lengths={"test_lengths": 0}).plan(), store
+        planned(spec("rope", tasks=["copy"], sweep="train_length=4,8", lengths={"test_lengths": 0})), store
     )
     assert [t.title for t in lengths] == ["copy · attention · train_length=4", "copy · attention · train_length=8"]
-    options = tabulate(spec("rope", sweep="k=1,2").plan(), store)
+    options = tabulate(planned(spec("rope", sweep="k=1,2")), store)
     assert [t.task for t in options] == ["k_back_recall:k=1,symbols=4", "k_back_recall:k=2,symbols=4"]
-    mixers = tabulate(spec("learned", sweep="mixer=attention,mamba:state=4").plan(), store)
+    mixers = tabulate(planned(spec("learned", sweep="mixer=attention,mamba:state=4")), store)
     assert [t.title for t in mixers] == [f"{TASK} · attention", f"{TASK} · mamba:state=4"]
 
 
 def test_an_encoding_and_its_transform_share_a_table(store: Store) -> None:
-    table = one(tabulate(spec("rope", "randomized:span=64+rope").plan(), store))
-    assert [r.encoding for r in table.rows] == ["rope", "randomized:span=64+rope"]
-    assert [r.verdict for r in table.rows] == ["not run", "not run"]
+    table = one(tabulate(planned(spec("rope", "randomized:span=64+rope")), store))
+    assert [r.name for r in table.rows] == ["rope", "randomized:span=64+rope"]
+    assert [r.cell("id").verdict or r.state for r in table.rows] == ["not run", "not run"]
     assert table.seeds == 0
     assert table.floors() == ""
 
 
 def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
-    plan = spec("rope", "alibi", "t5", seeds=3).plan()
+    plan = planned(spec("rope", "alibi", "t5", seeds=3))
     by_name = {(run.model.contender, run.seed): run for run in plan}
     finish(store, by_name["rope", 0], 0.8)
     fail(store, by_name["rope", 1], "the loss is NaN")
@@ -453,7 +454,7 @@ def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
     assert (rope.chosen, alibi.chosen) == ({"lr": 0.001}, {"lr": 0.01})
     for r in table.rows:
         assert r.within is not None
-        assert r.within.accuracy == pytest.approx(0.6, abs=0.001)
+        assert r.cell("id").mean == pytest.approx(0.6, abs=0.001)
         assert len(r.runs) == r.finished == 2
         assert {m.run.training.lr for m in r.members} == {r.chosen["lr"]}
     assert "lr" not in table.title
@@ -495,7 +496,7 @@ def test_an_unfinished_setting_cannot_win_by_its_lucky_seeds(store: Store) -> No
 
 
 def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
-    plan = spec("rope", "alibi", "t5", seeds=8).plan()
+    plan = planned(spec("rope", "alibi", "t5", seeds=8))
     wiggle = [0.0, 0.002, 0.004, 0.001, 0.003, 0.002, 0.001, 0.0]
     finish_all(
         store,
@@ -508,7 +509,7 @@ def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
     )
     table = one(tabulate(plan, store))
     assert list(table.comparisons["ood"]) == [("rope", "alibi")]
-    assert table.comparisons["ood"]["rope", "alibi"].winner == "alibi"
+    assert pair_of(table, "ood", "rope", "alibi").winner == "alibi"
     assert len(table.comparisons["id"]) == 3
     t5 = table.rows[2]
     assert (t5.beyond_verdict, t5.to_json()["ood"], t5.gap) == ("not learned", "not learned", None)
@@ -520,7 +521,7 @@ def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
 
 def test_scores_across_tasks(store: Store) -> None:
     tasks = [TASK, "long_range_match"]
-    plan = spec("rope", "alibi", "t5", tasks=tasks).plan()
+    plan = planned(spec("rope", "alibi", "t5", tasks=tasks))
     given = {"rope": [0.9, 0.8], "alibi": [0.7, 0.6]}
     finish_all(store, [run for run in plan if run.model.contender != "t5"], given)
     finish(store, next(run for run in plan if run.model.contender == "t5"), 1.0)
@@ -540,7 +541,7 @@ def test_scores_across_tasks(store: Store) -> None:
 
 
 def test_everything_can_be_written_as_json(store: Store) -> None:
-    plan = spec("rope", "alibi", "t5", seeds=7).plan()
+    plan = planned(spec("rope", "alibi", "t5", seeds=7))
     finish_all(store, [r for r in plan if r.model.contender != "t5"], {"rope": [1.0] * 7, "alibi": [(0.97, 0.3)] * 7})
     for run in plan:
         if run.model.contender == "t5":
@@ -557,7 +558,7 @@ def test_everything_can_be_written_as_json(store: Store) -> None:
 
 
 def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
-    plan = spec("rope", "shifted:reach=3+t5", tasks=[TASK, "marker_distance", "long_range_match"]).plan()
+    plan = planned(spec("rope", "shifted:reach=3+t5", tasks=[TASK, "marker_distance", "long_range_match"]))
     for run in plan[:-1]:
         execute(run, store, Conditions(threads=1))
     tables = tabulate(plan, store, {plan[-1].id: "crashed"})
@@ -567,7 +568,7 @@ def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
     for r in rows:
         assert r.within is not None
         assert len(r.within.per_seed) == r.finished
-        assert r.within.interval[0] <= r.within.accuracy <= r.within.interval[1]
+        assert r.within.interval[0] <= r.cell("id").mean <= r.within.interval[1]
         assert set(r.by_length) == {8, 16}
         assert [len(m.evaluations) for m in r.members] == [3] * r.finished
     assert rows[0].within is not None
@@ -579,12 +580,12 @@ def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
 
 def test_plans_are_paired_and_seeds_vary_slowest() -> None:
     comparison = spec("rope", "t5", tasks=[TASK, "marker_distance"])
-    plan = comparison.plan()
+    plan = planned(comparison)
     assert [run.seed for run in plan] == [0] * 4 + [1] * 4
     assert len({run.id for run in plan}) == 8
     more = comparison.model_copy(update={"seeds": 3}).plan()
     assert [run.id for run in more[:8]] == [run.id for run in plan]
     later = comparison.model_copy(update={"seeds": 1, "first_seed": 2}).plan()
     assert [run.id for run in later] == [run.id for run in more[8:]]
-    mixed = ArenaSpec.read({"encodings": "randomized:span=64+rope:base=1e+5"})
-    assert str(mixed.encodings[0]) == "randomized:span=64+rope:base=100000"
+    mixed = ArenaConfig.read({"encodings": "randomized:span=64+rope:base=1e+5"})
+    assert str(mixed.names[0]) == "randomized:span=64+rope:base=100000"

@@ -20,7 +20,6 @@ from whence.cli import run
 from whence.fields.data import DATA
 from whence.fields.hyponets import HYPONETS
 from whence.fields.pictures import read, write
-from whence.fields.table import Row, Table
 from whence.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -181,31 +180,18 @@ def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = SMALL[: SMALL.index("--render-width")] + SMALL[SMALL.index("--render-width") + 2 :]
     for axis in ("encoder", "hyponet"):
         assert run(["fields", "ablate", "--axis", axis, "--seeds", "2", *small, "--steps", "2", *store, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        sizes = [row["parameters"] for row in found["rows"]]
-        assert all(len(row["psnr"]["1"]["per_seed"]) == 2 for row in found["rows"])
-        assert all(row["cost"]["encode"] > 0 and "memory" in row["cost"] for row in found["rows"])
+        document = json.loads(capsys.readouterr().out)
+        rows = document["tables"][0]["rows"]
+        sizes = [int(row["cells"]["parameters"]["text"].replace(",", "")) for row in rows]
+        assert all(len(row["cells"]["psnr_x1"]["per_seed"]) == 2 for row in rows)
+        assert all(float(row["cells"][cost]["text"]) >= 0 for row in rows for cost in ("encode", "decode", "memory"))
         if axis == "encoder":
             assert max(sizes) < 1.02 * min(sizes), "matched in size"
-    assert run(found["again"].split()[1:]) == 0
+    assert run(document["command"].split()[1:]) == 0
     assert "exploratory: 2 paired seeds" in capsys.readouterr().out
-
-
-def test_ablations_hold_against_the_first_variant() -> None:
-    def row(name: str, values: list[float]) -> Row:
-        metrics = {s: {"test": {"scales": {"1": {"field": {"psnr": v}}}}} for s, v in enumerate(values)}
-        return Row(name, tuple(map(str, metrics)), metrics, {}, 1, {})
-
-    base = [30.0, 30.5, 29.8, 30.2, 30.1, 30.4, 30.3]
-    rows = row("a", base), row("b", [v + 1 for v in base]), row("c", [v + 0.01 for v in base])
-    table = Table("made up", rows, "these held-out signals")
-    told = "\n".join(table.findings)
-    assert (
-        "b beats a at ×1 on these held-out signals by 1.00 dB [1.00, 1.00] (better in 7 of 7 seeds, p = .031)." in told
-    )
-    assert "c and a are tied at ×1 on these held-out signals (difference 0.01 dB" in told
-    assert "2 comparisons in one table" in told
-    assert [c.winner for c in Table("made up", rows[::-1]).comparisons] == ["b", None], "against the first, c"
+    page = Path(document["report"]).read_text()
+    assert "Quality by variant" in page
+    assert all(row["name"] in page for row in rows)
 
 
 def test_analyse(stored: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.calls import document, output
-from whence.features.comparison import PRESETS, Comparison
+from whence.features.config import PRESETS, Comparison
 from whence.features.data.planted import Planted
 from whence.features.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.features.run import Run

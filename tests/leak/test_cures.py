@@ -15,7 +15,7 @@ from whence.leak.cures.position_prior import PositionPrior
 from whence.leak.cures.variance_penalty import VariancePenalty
 from whence.leak.data import DATA
 from whence.leak.masks import draw
-from whence.leak.spec import LeakSpec
+from whence.leak.config import LeakConfig
 from whence.runs.streams import generator
 
 
@@ -105,14 +105,14 @@ def test_the_prior_is_the_template_and_vanishes_without_one() -> None:
 
 
 def test_the_sources_switch_must_be_one() -> None:
-    assert [str(t) for t in LeakSpec.read({"prevent_position_only_learning": False}).cures] == ["none"]
+    assert [str(t) for t in LeakConfig.read({"prevent_position_only_learning": False}).cures] == ["none"]
     for wrong in ("no", 5):
         with pytest.raises(UserError, match="true, false"):
-            LeakSpec.read({"prevent_position_only_learning": wrong})
+            LeakConfig.read({"prevent_position_only_learning": wrong})
 
 
 def test_the_sources_own_keys() -> None:
-    spec = LeakSpec.read(
+    spec = LeakConfig.read(
         {
             "mask_ratio": 1.0,
             "prevent_position_only_learning": True,
@@ -125,16 +125,16 @@ def test_the_sources_own_keys() -> None:
         "none",
         "zero_masked_positions+variance_penalty+position_penalty:weight=2.5+permute_tokens",
     ]
-    assert LeakSpec.read({"mask_ratio": 0.5}).cures == LeakSpec().cures
+    assert LeakConfig.read({"mask_ratio": 0.5}).cures == LeakConfig().cures
     off = {"prevent_position_only_learning": False, "position_regularization_weight": 1.0, "shuffle_sequences_prob": 0}
-    assert [str(treatment) for treatment in LeakSpec.read(off).cures] == ["none"], "all switched off"
+    assert [str(treatment) for treatment in LeakConfig.read(off).cures] == ["none"], "all switched off"
     for both in (
         {"cures": "all"},
         {"mask_ratio": 1.0, "masking": {"mask_ratio": 0.5}},
         {"mask_ratio": 1, "masking": 3},
     ):
         with pytest.raises(UserError, match="Allowed: one"):
-            LeakSpec.read({"prevent_position_only_learning": True, **both})
+            LeakConfig.read({"prevent_position_only_learning": True, **both})
 
 
 @pytest.mark.parametrize("mitigation", ["content_gated", "zero_masked_positions"])

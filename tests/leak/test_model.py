@@ -186,10 +186,10 @@ def test_training_is_a_runs() -> None:
 
 def test_a_file_and_a_flag_mean_the_same() -> None:
     """A group of which a file sets one field keeps the other defaults of this instrument."""
-    from whence.leak.spec import LeakSpec
+    from whence.leak.config import LeakConfig
 
     assert Run.read({"training": {"steps": 7}}).training.batch_size == Run().training.batch_size == 32
-    plan = LeakSpec.read({"training": {"steps": 7}, "data": "planted", "seeds": 1}).plan()
+    plan = LeakConfig.read({"training": {"steps": 7}, "data": "planted", "seeds": 1}).plan()
     assert {run.training.batch_size for run in plan} == {32}
     assert plan[0].id == Run.read({"data": "planted", "training": {"steps": 7}}).id
 

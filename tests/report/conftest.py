@@ -13,10 +13,10 @@ import torch
 
 from tests.arena.made import TASK, fail, finish, spec
 from whence.arena.attention import Maps
+from whence.arena.export import BROWSERS
+from whence.arena.page import Page
 from whence.arena.table import tabulate
-from whence.report.export import BROWSERS
-from whence.report.page import Page
-from whence.runs.kept import keep
+from whence.experiments.saved import save_config
 from whence.runs.store import Store
 
 
@@ -43,7 +43,7 @@ def page(store: Store) -> Page:
             finish(store, run, 0.8 + wiggle if name == "alibi" else 0.7)
     tables = tabulate(plan, store)
     maps = {(table.title, name): some_maps() for table in tables for name in ("rope", "alibi")}
-    path = keep("arena", comparison, store)
+    path = save_config("arena", comparison, store)
     return Page(tables, comparison.model_dump(mode="json"), f"whence arena --config {path}", maps)
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from tests.arena.made import TASK, finish_all, spec
 from whence.arena.findings import findings
+from whence.arena.page import Page
 from whence.cli import run
-from whence.report import export
-from whence.report.page import Page
-from whence.runs.kept import keep
+from whence.arena import export
+from whence.experiments.saved import save_config
 from whence.runs.store import Store
 
 
@@ -98,7 +98,7 @@ def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int =
 
 def test_without_arguments_it_lists_what_there_is(here: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no comparisons in whence-runs" in output(["report"], capsys)
-    one, two = keep("arena", spec("rope", "t5"), here), keep("arena", spec("alibi", seeds=9, sweep="k=1,2"), here)
+    one, two = save_config("arena", spec("rope", "t5"), here), save_config("arena", spec("alibi", seeds=9, sweep="k=1,2"), here)
     text = output(["report"], capsys)
     assert one.stem in text
     assert two.stem in text
@@ -117,14 +117,14 @@ def test_without_arguments_it_lists_what_there_is(here: Store, capsys: pytest.Ca
 def test_reports_of_comparisons_and_of_single_runs(here: Store, capsys: pytest.CaptureFixture[str]) -> None:
     comparison = spec("rope", "alibi", seeds=2)
     plan = comparison.plan()
-    name = keep("arena", comparison, here).stem
+    name = save_config("arena", comparison, here).stem
     assert "has finished" in output(["report", name], capsys, code=2)
     finish_all(here, plan, {"rope": [0.9, 0.8], "alibi": [0.7, 0.6]})
     path = Path(output(["report", name[:10]], capsys).strip())
     assert path.parent == here.reports
     text = path.read_text()
     assert all(r.id in text for r in plan)
-    assert f"whence arena --config {keep('arena', comparison, here)}" in text
+    assert f"whence arena --config {save_config('arena', comparison, here)}" in text
 
     picked = [plan[0].id[:9], plan[3].id]
     found = json.loads(output(["report", *picked, picked[0], "--out", "a.md", "--json"], capsys))
@@ -139,7 +139,7 @@ def test_two_comparisons_in_one_report_are_told_apart(here: Store, capsys: pytes
     for steps, value in ((4, 0.6), (9, 0.9)):
         comparison = spec("rope", seeds=2, training={"steps": steps})
         finish_all(here, comparison.plan(), {"rope": [value] * 2})
-        names.append(keep("arena", comparison, here).stem)
+        names.append(save_config("arena", comparison, here).stem)
     found = json.loads(output(["report", *names, "--out", "a.html", "--json"], capsys))
     assert len({table["title"] for table in found["tables"]}) == 2
     text = Path("a.html").read_text()
@@ -164,7 +164,7 @@ def test_places_that_cannot_be_written(
     comparison = spec("rope", seeds=1)
     finish_all(here, comparison.plan(), {"rope": [0.9]})
     Path("folder.html").mkdir()
-    message = output(["report", keep("arena", comparison, here).stem, "--out", out], capsys, code=2)
+    message = output(["report", save_config("arena", comparison, here).stem, "--out", out], capsys, code=2)
     assert "Traceback" not in message
     for part in parts:
         assert part in message

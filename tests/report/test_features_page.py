@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from whence.features.curves import Curves, mean_curve
+from whence.features.page import comparison_page, run_page, seen
 from whence.features.run import Run
+from whence.features.scores_page import STRICT
 from whence.features.table import COLUMNS, Row, Table
 from whence.features.view import Context, View
-from whence.report.feature_scores import STRICT
-from whence.report.features import comparison_page, run_page, seen
 
 RECORDS: list[dict[str, Any]] = [
     {"step": 0, "metrics": {"fvu": 1.0, "curve": 1.0}},

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from tests.report.conftest import some_maps
+from whence.arena.attention_page import attention_section
 from whence.arena.findings import findings
-from whence.report.attention import attention_section
-from whence.report.page import Page
+from whence.arena.page import Page
 from whence.runs.files import check_addressed
 from whence.runs.store import Store
 

@@ -20,8 +20,7 @@ from whence.cli.leaves import command
 from whence.cli.output import duration
 from whence.errors import UserError
 from whence.leak.auditing import Audit
-from whence.models.pretrained import installed
-from whence.report.leak import (
+from whence.leak.page import (
     audit_page,
     badges,
     layer_profile,
@@ -30,6 +29,7 @@ from whence.report.leak import (
     similarity_map,
     sources_table,
 )
+from whence.models.pretrained import installed
 from whence.runs.store import Store
 
 WORDS = ("leak", "audit")

@@ -16,7 +16,7 @@ from whence.app.parts import plain, the_store
 from whence.cli.leaves import NONE, Leaf, command, leaves, variants
 from whence.cli.options import elsewhere
 from whence.errors import UserError
-from whence.runs.presets import Presets
+from whence.experiments.saved import Presets
 from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
@@ -43,17 +43,17 @@ def form(
     left_out: Sequence[str] = (),
     presets: Presets | None = None,
     start: Mapping[str, Any] | None = None,
-    plan: str = "",
+    check: Callable[[Any], Any] = lambda spec: None,
     config: bool = True,
     offered: Offered = MappingProxyType({}),
     settle: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document,
 ) -> Filled[S]:
     """words: the command that takes this spec. first: the fields most people set; others are folded away by group.
 
-    start: what it begins with, where that is not the defaults. plan: a method of the spec that refuses what is valid
-    field by field and impossible together. offered: by field, what can be chosen, with a label for each; where a spec
-    would take any text, nothing else can be. settle: what the command is given for what the form holds; it refuses what
-    a terminal may ask for and a page may not, as paths. config: the command reads a file of these fields.
+    start: what it begins with, where that is not the defaults. check: refuses what is valid field by field and
+    impossible together. offered: by field, what can be chosen, with a label for each; where a spec would take any text,
+    nothing else can be. settle: what the command is given for what the form holds; it refuses what a terminal may ask
+    for and a page may not, as paths. config: the command reads a file of these fields.
     """
     usual = spec_class.read(dict(start or {}))
     if f"{key}:made" not in st.session_state:
@@ -92,7 +92,7 @@ def form(
         with st.expander(_title(spec_class, path)):
             place(members, across=2)
     document, spec = _judged(
-        spec_class, _document({leaf.path: leaf for leaf in shown}, values), settle, plan, complaints
+        spec_class, _document({leaf.path: leaf for leaf in shown}, values), settle, check, complaints
     )
     with st.expander("Copy as a command or as YAML" if config else "Copy as a command"):
         st.code(command(words, spec_class, document, elsewhere(the_store())), language="bash", wrap_lines=True)
@@ -106,15 +106,14 @@ def _judged(
     spec_class: type[S],
     document: dict[str, Any],
     settle: Callable[[dict[str, Any]], dict[str, Any]],
-    plan: str,
+    check: Callable[[Any], Any],
     complaints: Mapping[str, Any],
 ) -> tuple[dict[str, Any], S | None]:
     """Said at the field that is to blame, else below the form."""
     try:
         document = settle(document)
         spec = spec_class.read(document)
-        if plan:
-            getattr(spec, plan)()
+        check(spec)
         return document, spec
     except UserError as error:
         blamed = [part for part in (error.field or "").split(".") if part in complaints]

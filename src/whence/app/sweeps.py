@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,15 +17,18 @@ import streamlit as st
 from whence.app.address import choice
 from whence.app.forms import Offered, form
 from whence.app.jobs import Job, job_about, submit
-from whence.app.parts import counted, empty, guarded, live
+from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.errors import UserError
-from whence.runs.kept import keep, kept
-from whence.runs.presets import Presets
-from whence.runs.spec import RunSpec
+from whence.experiments.comparison import check_plan, plan_comparison, plan_note, runs_of, tables_of
+from whence.experiments.export import WRITERS, Report, browser
+from whence.experiments.instrument import Instrument
+from whence.experiments.page import summary_html, table_html
+from whence.experiments.saved import Presets, config_path, save_config, saved_configs
+from whence.experiments.table import Table
+from whence.report.badges import badge
 from whence.runs.store import Store
 from whence.spec import Spec
-from whence.stats import plan_note
 
 S = TypeVar("S", bound=Spec)
 EVERY_SECONDS = 2.0
@@ -31,7 +37,7 @@ MISSING = ("not begun", "interrupted")
 
 @dataclass(frozen=True)
 class Sweep(Generic[S]):
-    """What an instrument says about its comparisons."""
+    """What a page knows about the comparisons of its instrument."""
 
     name: str
     """The instrument; what the store keeps begins with it."""
@@ -43,7 +49,11 @@ class Sweep(Generic[S]):
     title: Callable[[S], str]
     results: Callable[[S, list[Any], Store], None]
     """Draws what the stored runs say; called when one has finished, with all that are planned."""
-    planned: Callable[[S, Store], list[Any]] = lambda spec, store: runs_of(spec)
+    planned: Callable[[S, Store], list[Any]]
+    check: Callable[[S, Store], Any]
+    """Raises `UserError` for fields that are valid alone and impossible together."""
+    note: Callable[[S, Store], str]
+    """How many seeds the plan needs."""
     presets: Presets | None = None
     start: dict[str, Any] | None = None
     where: Mapping[str, str] = field(default_factory=dict)
@@ -54,10 +64,74 @@ class Sweep(Generic[S]):
     """What the command is given for what the form holds (see `form`)."""
 
 
-def runs_of(spec: Any) -> list[RunSpec]:
-    """What a spec plans, in one list."""
-    plan = spec.plan()
-    return [run for runs in plan.values() for run in runs] if isinstance(plan, dict) else list(plan)
+def sweep_of(
+    instrument: Instrument[Any, Any],
+    first: Sequence[str],
+    more: Callable[[Any, Table[Any], Store], None] = lambda config, table, store: None,
+    **others: Any,
+) -> Sweep[Any]:
+    """more: draws what the page of this instrument has beside a table and its figures."""
+
+    def results(config: Any, runs: list[Any], store: Store) -> None:
+        stamp = tuple(tuple(store.folder(run.id).stamp()) for run in runs)
+        tables = _tables(instrument.name, config, store.root, stamp, instrument)
+        for section in summary_html(instrument, tables):
+            markup(section)
+        places = st.tabs([plain(table.title) for table in tables]) if len(tables) > 1 else [st.container()]
+        for table, place in zip(tables, places, strict=True):
+            with place:
+                show_table(instrument, table)
+                guarded(more)(config, table, store)
+        _downloads(instrument, config, store)
+
+    return Sweep(
+        name=instrument.name,
+        words=list(instrument.command),
+        spec=instrument.config,
+        first=first,
+        title=instrument.title,
+        results=results,
+        planned=lambda config, store: runs_of(plan_comparison(instrument, config, store)),
+        check=lambda config, store: check_plan(instrument, config, store),
+        note=lambda config, store: plan_note(instrument, config, store),
+        presets=instrument.presets,
+        **others,
+    )
+
+
+@st.cache_resource(show_spinner="Reading runs", max_entries=16)
+def _tables(name: str, config: Any, root: Path, stamp: Any, _instrument: Instrument[Any, Any]) -> list[Table[Any]]:
+    """stamp: of all its runs, so that a run that changed is read again."""
+    return tables_of(_instrument, config, Store(root))
+
+
+def show_table(instrument: Instrument[Any, Any], table: Table[Any]) -> None:
+    """Findings, table and figures, as the report has them."""
+    head = badge("exploratory") if table.exploratory else ""
+    markup(f"{head} <span class=note>{html.escape(table.heading.removeprefix('exploratory: '))}</span>")
+    findings(table.findings)
+    markup(table_html(table))
+    figures = instrument.figures(table)
+    for name, tab in zip(figures, st.tabs(list(figures)) if figures else [], strict=True):
+        with tab:
+            draw(figures[name], f"{name}. {table.title}", f"{instrument.name}:{table.title}:{name}")
+
+
+def _downloads(instrument: Instrument[Any, Any], config: Any, store: Store) -> None:
+    """The report of the command line, in any of its forms."""
+    path = config_path(instrument.name, config, store)
+    command = terminal(*instrument.command, "--config", str(path))
+
+    def made(ending: str) -> bytes:
+        tables = tables_of(instrument, config, store)
+        report = Report(instrument, tables, config.model_dump(mode="json"), command, store)
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / f"report{ending}"
+            WRITERS[ending](report, target)
+            return target.read_bytes()
+
+    possible = [ending for ending in WRITERS if ending != ".png" or browser()]
+    downloads(path.stem, {ending: partial(made, ending) for ending in possible})
 
 
 def new(sweep: Sweep[S], store: Store) -> None:
@@ -68,18 +142,18 @@ def new(sweep: Sweep[S], store: Store) -> None:
         sweep.words,
         first=sweep.first,
         presets=sweep.presets,
-        plan="plan",
+        check=lambda spec: sweep.check(spec, store),
         start=sweep.start,
         offered=sweep.offered(store),
         settle=lambda document: sweep.settle(document, store),
     )
     if filled.spec is not None:
-        st.caption(f"{counted(len(runs_of(filled.spec)), 'run')}. What the store has already is not run again.")
-        planned: Any = filled.spec
-        st.caption(plan_note(planned.seeds, planned.comparisons()))
+        planned = sweep.planned(filled.spec, store)
+        st.caption(f"{counted(len(planned), 'run')}. What the store has already is not run again.")
+        st.caption(sweep.note(filled.spec, store))
     if st.button("Start", type="primary", disabled=filled.spec is None, icon=":material/play_arrow:") and filled.spec:
         store.prepare()
-        name = keep(sweep.name, filled.spec, store).stem
+        name = save_config(sweep.name, filled.spec, store).stem
         where = {**sweep.where, "comparison": name}
         submit(store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name, where=where)
         st.query_params.update(where)
@@ -88,7 +162,7 @@ def new(sweep: Sweep[S], store: Store) -> None:
 
 def stored(sweep: Sweep[S], store: Store) -> None:
     """One of those that the store keeps, chosen by the reader or by the address."""
-    paths = {path.stem: path for path in kept(sweep.name, store)}
+    paths = {path.stem: path for path in saved_configs(sweep.name, store)}
     if not paths:
         empty("No comparison has been started in this store yet.", "Fill in the form under “New” and press Start.")
         return

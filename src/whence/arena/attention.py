@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from whence.arena.run import Run, answers, evaluation_batches
-from whence.arena.table import Table
+from whence.experiments.table import Table
 from whence.models.taps import taps
 from whence.runs.checkpoint import weights_of
 from whence.runs.files import Corrupt
@@ -63,14 +62,13 @@ def attention_maps(run: Run, folder: RunFolder, examples: int = 3) -> Maps | Non
     return Maps(weights[:, :examples], distance, batch.inputs[:examples])
 
 
-def maps_of(tables: Iterable[Table], store: Store) -> dict[tuple[str, str], Maps]:
-    """Of one seed per encoding, by (table title, encoding); what cannot be read is left out."""
-    found: dict[tuple[str, str], Maps] = {}
-    for table in tables:
-        for row in table.rows:
-            for member in row.members[:1]:
-                with suppress(OSError, Corrupt, RuntimeError):  # gone, damaged, or of another version's model
-                    maps = attention_maps(member.run, store.folder(member.run.id))
-                    if maps is not None:
-                        found[table.title, row.encoding] = maps
+def maps_of(table: Table[Run], store: Store) -> dict[str, Maps]:
+    """Of one seed per encoding; what cannot be read is left out."""
+    found: dict[str, Maps] = {}
+    for row in table.rows:
+        for result in row.finished[:1]:
+            with suppress(OSError, Corrupt, RuntimeError):  # gone, damaged, or of another version's model
+                maps = attention_maps(result.run, store.folder(result.run.id))
+                if maps is not None:
+                    found[row.name] = maps
     return found

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whence import stats
-from whence.arena.score import Part
-from whence.arena.table import Row, Table
+from whence.arena.run import Run
+from whence.arena.score import Part, id_score, mastered, ood_score
+from whence.experiments.table import Row, Table
 
 Outcome = Literal["reproduced", "not reproduced", "not decidable at this size", "not run"]
 
@@ -28,18 +29,18 @@ class Claim:
     preset: str
     who: str
     says: str
-    judge: Callable[[Sequence[Table]], Judgement]
+    judge: Callable[[Sequence[Table[Run]]], Judgement]
 
 
-def _percent(row: Row, part: Part = "id") -> str:
-    score = row.score(part)
-    return f"{row.encoding} {100 * score.accuracy:.1f} %" if score else f"{row.encoding} not measured"
+def _percent(row: Row[Run], part: Part = "id") -> str:
+    score = id_score(row) if part == "id" else ood_score(row)
+    return f"{row.name} {100 * score.accuracy:.1f} %" if score else f"{row.name} not measured"
 
 
-def _missing(tables: Sequence[Table]) -> Judgement | None:
+def _missing(tables: Sequence[Table[Run]]) -> Judgement | None:
     """A verdict needs every run, and enough seeds."""
     rows = [row for table in tables for row in table.rows]
-    finished, planned = sum(row.finished for row in rows), sum(len(row.runs) for row in rows)
+    finished, planned = sum(len(row.finished) for row in rows), sum(len(row.results) for row in rows)
     if failed := sum(len(row.failed) + len(row.damaged) for row in rows):
         return Judgement("not decidable at this size", f"{failed} of {planned} runs failed or are damaged")
     if finished < planned or not rows:
@@ -52,13 +53,13 @@ def _missing(tables: Sequence[Table]) -> Judgement | None:
     return None
 
 
-def _order_without_encoding(tables: Sequence[Table]) -> Judgement:
-    without = {table.run.model.attention: table.rows[0] for table in tables}
+def _order_without_encoding(tables: Sequence[Table[Run]]) -> Judgement:
+    without = {table.planned.run.model.attention: table.rows[0] for table in tables}
     causal, both = without["causal"], without["bidirectional"]
     words = f"causal {_percent(causal)}, bidirectional {_percent(both)}"
-    if both.verdict != "at chance":
+    if both.cell("id").verdict != "at chance":
         return Judgement("not reproduced", words)
-    if causal.verdict == "at chance":
+    if causal.cell("id").verdict == "at chance":
         return Judgement("not decidable at this size", f"the causal model learned nothing; {words}")
     return Judgement("reproduced", words)
 
@@ -67,12 +68,11 @@ HELD, FELL = ("none", "t5"), ("rope", "sinusoidal")
 """Encodings that copied beyond training in the paper, and encodings that did not at all."""
 
 
-def _copying(tables: Sequence[Table]) -> Judgement:
+def _copying(tables: Sequence[Table[Run]]) -> Judgement:
     """Of those that mastered it: are more whole answers right beyond training for those that held in the paper?"""
-    rows = {row.encoding: row for row in tables[0].rows if row.mastered and row.beyond}
-    exact = {name: row.beyond.exact for name, row in rows.items() if row.beyond}
+    exact = {row.name: score.exact for row in tables[0].rows if mastered(row) and (score := ood_score(row))}
     told = ", ".join(f"{name} {100 * stats.mean(values):.1f} %" for name, values in exact.items())
-    missed = ", ".join(_percent(row) for row in tables[0].rows if row.within and not row.mastered)
+    missed = ", ".join(_percent(row) for row in tables[0].rows if id_score(row) and not mastered(row))
     words = f"whole answers right beyond training: {told or 'nobody mastered it'}"
     words += f" (not mastered within: {missed})" if missed else ""
     if not set(HELD) & set(exact) or not set(FELL) & set(exact):
@@ -82,7 +82,7 @@ def _copying(tables: Sequence[Table]) -> Judgement:
         kind: dict(enumerate(stats.mean(seed) for seed in zip(*rows, strict=True))) for kind, rows in kinds.items()
     }
     pair = stats.pair(stats.ACCURACY, "held", "fell", means)
-    winner = stats.compare([pair], design=tables[0].inference.design)[0].winner
+    winner = stats.compare([pair], design=tables[0].design)[0].winner
     if winner:
         return Judgement("reproduced" if winner == "held" else "not reproduced", words)
     return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
@@ -92,15 +92,18 @@ NEAR, FAR = 0.25, 0.5
 """Of the way from the floor to 100 %: below the first is near chance, above the second is not."""
 
 
-def _stays_at_chance(tables: Sequence[Table]) -> Judgement:
+def _stays_at_chance(tables: Sequence[Table[Run]]) -> Judgement:
     """Of those who mastered it within training, who is still near chance beyond it, whole interval and all?"""
-    rows = [(row, row.beyond) for table in tables for row in table.rows if row.mastered and row.beyond]
+    rows = [(row, score) for table in tables for row in table.rows if mastered(row) and (score := ood_score(row))]
     if not rows:
-        learned = ", ".join(_percent(row) for table in tables for row in table.rows if row.within)
+        learned = ", ".join(_percent(row) for table in tables for row in table.rows if id_score(row))
         return Judgement("not decidable at this size", f"nobody mastered it within training ({learned})")
     told = ", ".join(f"{_percent(row)} within, {100 * beyond.accuracy:.1f} % beyond" for row, beyond in rows)
-    told += f"; the floor beyond is {100 * rows[0][1].floor:.1f} %"
-    way = {row.encoding: [stats.normalised(end, beyond.floor) for end in beyond.interval] for row, beyond in rows}
+    told += f"; the OOD baseline is {100 * rows[0][1].baseline:.1f} %"
+    way = {
+        row.name: [stats.normalised(end, beyond.baseline) for end in beyond.interval or (0.0, 1.0)]
+        for row, beyond in rows
+    }
     held = [encoding for encoding, (low, _) in way.items() if low >= FAR]
     between = [encoding for encoding, (_, high) in way.items() if high >= NEAR]
     if held:
@@ -111,22 +114,23 @@ def _stays_at_chance(tables: Sequence[Table]) -> Judgement:
     return Judgement("reproduced", f"nobody gets a quarter of the way from the floor to 100 % beyond training: {told}")
 
 
-def _randomised_wins(tables: Sequence[Table]) -> Judgement:
+def _randomised_wins(tables: Sequence[Table[Run]]) -> Judgement:
     """Randomised positions win if they are better than plain ones and hold: at least half-way to 100 %."""
     table = tables[0]
-    plain = {row.encoding.split("+")[-1]: row for row in table.rows if "+" not in row.encoding}
-    pairs = [(plain[row.encoding.split("+")[-1]], row) for row in table.rows if "+" in row.encoding]
+    plain = {row.name.split("+")[-1]: row for row in table.rows if "+" not in row.name}
+    pairs = [(plain[row.name.split("+")[-1]], row) for row in table.rows if "+" in row.name]
     told = [f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs]
-    scores = {row.encoding: row.by_seed("ood") for row in table.rows}
-    planned = [stats.pair(stats.ACCURACY, other.encoding, one.encoding, scores) for one, other in pairs]
+    scores = {row.name: row.cell("ood").per_seed for row in table.rows}
+    planned = [stats.pair(stats.ACCURACY, other.name, one.name, scores) for one, other in pairs]
     outcomes = []
-    for (one, other), c in zip(pairs, stats.compare(planned, design=table.inference.design), strict=True):
-        if not one.mastered or not other.mastered or other.beyond is None:
+    for (one, other), c in zip(pairs, stats.compare(planned, design=table.design), strict=True):
+        beyond = ood_score(other)
+        if not mastered(one) or not mastered(other) or beyond is None or beyond.interval is None:
             outcomes.append("open")
-        elif c.winner == one.encoding:
+        elif c.winner == one.name:
             outcomes.append("loses")
         else:
-            holds = stats.normalised(other.beyond.interval[0], other.beyond.floor) >= FAR
+            holds = stats.normalised(beyond.interval[0], beyond.baseline) >= FAR
             outcomes.append("wins" if c.winner and holds else "open")
     words = "beyond training: " + "; ".join(told)
     if "loses" in outcomes:
@@ -134,22 +138,22 @@ def _randomised_wins(tables: Sequence[Table]) -> Judgement:
     return Judgement("reproduced" if "wins" in outcomes else "not decidable at this size", words)
 
 
-def _state_runs_full(tables: Sequence[Table]) -> Judgement:
+def _state_runs_full(tables: Sequence[Table[Run]]) -> Judgement:
     """The gap between attention and a fixed state, at few pairs and at many."""
-    found: dict[int, dict[str, Row]] = {}
+    found: dict[int, dict[str, Row[Run]]] = {}
     for table in tables:
-        found.setdefault(table.run.train_length, {})[table.run.model.mixer.name] = table.rows[0]
+        found.setdefault(table.planned.run.train_length, {})[table.planned.run.model.mixer.name] = table.rows[0]
     few, many = min(found), max(found)
     gaps = {}
     for pairs in (few, many):
-        attention, state = found[pairs]["attention"].by_seed("id"), found[pairs]["mamba"].by_seed("id")
+        attention, state = (found[pairs][mixer].cell("id").per_seed for mixer in ("attention", "mamba"))
         gaps[pairs] = [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
     scores = {"many pairs": dict(enumerate(gaps[many])), "few pairs": dict(enumerate(gaps[few]))}
     pair = stats.pair(stats.ACCURACY, "many pairs", "few pairs", scores)
-    (growth,) = stats.compare([pair], design=tables[0].inference.design)
+    (growth,) = stats.compare([pair], design=tables[0].design)
     words = "; ".join(
         f"{pairs} pairs: "
-        + ", ".join(f"{name} {100 * row.within.accuracy:.1f} %" for name, row in rows.items() if row.within)
+        + ", ".join(f"{name} {100 * score.accuracy:.1f} %" for name, row in rows.items() if (score := id_score(row)))
         for pairs, rows in sorted(found.items())
     )
     if growth.winner:
@@ -207,5 +211,5 @@ CLAIMS = {
 }
 
 
-def judge(claim: Claim, tables: Sequence[Table]) -> Judgement:
+def judge(claim: Claim, tables: Sequence[Table[Run]]) -> Judgement:
     return _missing(tables) or claim.judge(tables)

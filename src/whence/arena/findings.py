@@ -3,87 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from whence import stats
 from whence.arena.curves import learned_positions
-from whence.arena.score import Part
+from whence.arena.run import Run
+from whence.arena.score import Part, id_score, mastered, ood_score
 from whence.arena.tuning import Trial, dependent
+from whence.experiments.table import Table
 
 if TYPE_CHECKING:
-    from whence.arena.table import Table
+    from whence.arena.comparison import ArenaTable
 
 SEEN = 0.01
 """Share of test sequences seen in training from which on it is reported."""
 
 
-def findings(table: Table) -> list[str]:
-    """One sentence each: who learned it, who holds beyond training, which differences are real."""
-    lines = [
+def findings(table: Table[Run]) -> list[str]:
+    """One sentence each: who learned it, who extrapolates, which differences are real."""
+    claims_ood = any(ood_score(row) and mastered(row) for row in table.rows)
+    return [
         *_verdicts(table, "id"),
         *_where_it_is_learned(table),
         *_sentences(table, "id"),
-        *(_verdicts(table, "ood") if any(row.beyond and row.mastered for row in table.rows) else []),
+        *(_verdicts(table, "ood") if claims_ood else []),
         *_sentences(table, "ood"),
+        *_limits(table),
+        *table.lost,
     ]
-    lines += _limits(table)
-    for what, of in (("Failed", "failed"), ("Damaged", "damaged")):
-        found = [f"{row.encoding} ({len(getattr(row, of))})" for row in table.rows if getattr(row, of)]
-        more = " ('whence runs verify' says more)" if of == "damaged" else ""
-        lines += [f"{what} runs, in no average: {', '.join(found)}{more}."] if found else []
-    return lines
 
 
-def _limits(table: Table) -> list[str]:
+def _tried(table: Table[Run]) -> Mapping[str, Sequence[Trial]]:
+    return cast("ArenaTable", table.planned).tried
+
+
+def _limits(table: Table[Run]) -> list[str]:
     """What the scores cannot show, whatever they are."""
     lines = []
-    if table.rows and not table.rows[0].ranked:
-        lines.append(f"A shortcut solves {table.task}, so that it ranks no encoding.")
-    seen = max((row.within.seen for row in table.rows if row.within), default=0.0)
+    task = table.planned.run.task
+    if not task.build().ranked:
+        lines.append(f"A shortcut solves {task}, so that it ranks no encoding.")
+    seen = max((score.seen for score in map(id_score, table.rows) if score), default=0.0)
     if seen >= SEEN:
         lines.append(f"{100 * seen:.0f} % of the test sequences of the training length also occur in training.")
-    untuned = [row.encoding for row in table.rows if row.chosen and not row.trials]
+    tuned = cast("ArenaTable", table.planned).tuned
+    untuned = [name for name, trials in _tried(table).items() if tuned and not trials]
     if untuned:
         lines.append(f"No tuning run has finished, so that the first values listed are used: {_listed(untuned)}.")
-    trials = [(row.encoding, row.trials) for row in table.rows if row.trials]
-    for encoding, those in trials:
+    for encoding, trials in _tried(table).items():
         ranges = ", ".join(
             f"{part.upper()} {100 * min(values):.1f}–{100 * max(values):.1f} %"
-            for part in those[0].accuracy
-            if (values := [trial.accuracy[part] for trial in those])
+            for part in (trials[0].accuracy if trials else ())
+            if (values := [trial.accuracy[part] for trial in trials])
         )
-        seeds = f"{those[0].seeds} tuning seed{'s' * (those[0].seeds != 1)}"
-        lines.append(f"{encoding} over the {len(those)} settings tried: {ranges} ({seeds} each).")
+        if trials:
+            count = stats.count(trials[0].seeds, "tuning seed")
+            lines.append(f"{encoding} over the {len(trials)} settings tried: {ranges} ({count} each).")
     return lines
 
 
-def _verdicts(table: Table, part: Part) -> list[str]:
+def _verdicts(table: Table[Run], part: Part) -> list[str]:
     named: dict[str, list[str]] = {}
     for row in table.rows:
-        verdict = row.verdict if part == "id" else row.beyond_verdict
-        if verdict:
-            named.setdefault(verdict, []).append(row.encoding)
-    where = "Within training" if part == "id" else "Beyond training"
-    told = {
+        if row.cell(part).verdict:
+            named.setdefault(row.cell(part).verdict, []).append(row.name)
+    words = {
         "solved": "{} solved (99 % or more)",
-        "learning": "{} above the floor, not solved",
+        "learning": "{} above the shortcut baseline, not solved",
         "at chance": "{} at chance, not ranked",
-        "not learned": "{} not judged (not mastered within)",
+        "not learned": "{} not evaluated (less than 95 % ID)",
     }
-    parts = [told[verdict].format(_listed(named[verdict])) for verdict in told if verdict in named]
-    return [f"{where}: {'; '.join(parts)}."] if parts else []
+    parts = [words[verdict].format(_listed(named[verdict])) for verdict in words if verdict in named]
+    return [f"{part.upper()}: {'; '.join(parts)}."] if parts else []
 
 
-def _sentences(table: Table, part: Part) -> list[str]:
+def _sentences(table: Table[Run], part: Part) -> list[str]:
     """Decided comparisons one by one, the open ones together."""
-    pairs = table.comparisons[part].values() if part in table.comparisons else ()
-    tried = {row.encoding: row.trials for row in table.rows}
-    told = []
-    for c in pairs:
+    tried = _tried(table)
+    lines = []
+    for c in table.pairs(part):
         if c.decided:
-            told.append(stats.sentence(c) + ".")
-            told += _dependence(c, dependent(c, tried), tried)
-    return told + stats.open_pairs([c for c in pairs if not c.decided])
+            lines.append(stats.sentence(c) + ".")
+            lines += _dependence(c, dependent(c, tried), tried)
+    return lines + stats.open_pairs([c for c in table.pairs(part) if not c.decided])
 
 
 def _dependence(c: stats.Comparison, reversal: Trial | None, tried: Mapping[str, Sequence[Trial]]) -> list[str]:
@@ -99,23 +101,22 @@ def _dependence(c: stats.Comparison, reversal: Trial | None, tried: Mapping[str,
     ]
 
 
-def _where_it_is_learned(table: Table) -> list[str]:
-    """An accuracy between floor and mastery may be all of one position and nothing of the others: say which."""
-    told: dict[str, list[str]] = {}
+def _where_it_is_learned(table: Table[Run]) -> list[str]:
+    """An accuracy between baseline and mastery may be all of one position and nothing of the others: say which."""
+    lines: dict[str, list[str]] = {}
     for row in table.rows:
-        found = learned_positions(row, table.run.train_length) if row.verdict == "learning" else None
-        if found and found[1]:
-            above, rest = found
-            only = (
-                f"above the floor at position{'s' * (len(above) > 1)} {_ranges(above)} only; the rest ({_ranges(rest)})"
-            )
+        learning = row.cell("id").verdict == "learning"
+        learned = learned_positions(row, table.planned.run.train_length) if learning else None
+        if learned and learned[1]:
+            above, rest = learned
+            positions = f"position{'s' * (len(above) > 1)} {_ranges(above)}"
             where = (
-                f"{only} cannot be told from its floor"
+                f"above the baseline at {positions} only; the rest ({_ranges(rest)}) does not differ from it"
                 if above
-                else "above the floor as a whole; no single position can be told from its floor"
+                else "above the baseline as a whole; no single position differs from its baseline"
             )
-            told.setdefault(where, []).append(row.encoding)
-    return [f"{_listed(encodings)}: {where}." for where, encodings in told.items()]
+            lines.setdefault(where, []).append(row.name)
+    return [f"{_listed(encodings)}: {where}." for where, encodings in lines.items()]
 
 
 def _ranges(places: list[int]) -> str:

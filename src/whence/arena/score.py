@@ -1,120 +1,140 @@
-"""One cell: an encoding's accuracy over seeds, beside what needs no skill."""
+"""One cell: an encoding's accuracy over seeds, beside the shortcut baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from whence import stats
 from whence.arena.run import Run
+from whence.experiments.results import RunResult
+from whence.experiments.table import Cell, Row
 
-Part = str
-"""`id` within training, `ood` beyond it."""
+Part = Literal["id", "ood"]
+"""In distribution: at the training length. Out of distribution: beyond it."""
 PARTS: tuple[Part, ...] = ("id", "ood")
 
 
 @dataclass(frozen=True)
-class Member:
-    """One finished run of a row."""
+class Score(Cell):
+    """Accuracy of every seed, the shortcut baselines, and the verdict once the table is known."""
 
-    run: Run
-    status: dict[str, Any]
-    evaluations: list[dict[str, Any]]
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        return self.status["latest"]
-
-
-@dataclass(frozen=True)
-class Score:
-    """Over seeds: the accuracy of each, the floors, and the verdict once the table is known."""
-
-    per_seed: tuple[float, ...]
-    effective: float
+    effective: float = 1.0
     """Independent answers that all seeds are worth together: answers within a sequence depend on each other."""
-    floors: Mapping[str, float]
-    loss: float
-    seen: float = 0.0
-    """Share of the test sequences that also occur in training."""
-    exact: tuple[float, ...] = ()
-    """Share of sequences answered without any mistake, per seed; empty where a sequence has one answer."""
-    verdict: stats.Verdict = "at chance"
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    """Accuracy of every shortcut on the same answers, by name"""
     baseline_limit: float | None = None
-    """Upper 95 % limit of the baseline, which is an estimate itself; None: it is exact."""
+    """Upper 95 % limit of the best baseline, which is an estimate itself; None: it is exact"""
+    loss: float = 0.0
+    seen: float = 0.0
+    """Share of the test sequences that also occur in training"""
+    exact: tuple[float, ...] = ()
+    """Share of sequences without any mistake, per seed; empty where a sequence has one answer"""
 
     @property
     def accuracy(self) -> float:
-        return stats.mean(self.per_seed)
+        return stats.mean(list(self.per_seed.values()))
 
     @property
     def exact_share(self) -> float | None:
         return stats.mean(self.exact) if self.exact else None
 
     @property
-    def solved(self) -> int:
-        """By how many seeds."""
-        return sum(accuracy >= stats.SOLVED for accuracy in self.per_seed)
+    def solved_seeds(self) -> int:
+        return sum(accuracy >= stats.SOLVED for accuracy in self.per_seed.values())
 
     @property
-    def floor(self) -> float:
-        return max(self.floors.values())
+    def baseline(self) -> float:
+        return max(self.baselines.values())
 
     @property
-    def floor_name(self) -> str:
-        return max(self.floors, key=lambda name: self.floors[name])
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return stats.over_seeds(self.per_seed, self.effective)
-
-    @property
-    def percents(self) -> tuple[str, str]:
-        """The mean and its interval, as text."""
-        low, high = self.interval
-        return f"{100 * self.accuracy:.1f}", f"[{100 * low:.1f}, {100 * high:.1f}]"
+    def baseline_name(self) -> str:
+        return max(self.baselines, key=lambda name: self.baselines[name])
 
     @property
     def p_value(self) -> float:
         """Of an accuracy this high if every seed were at the upper limit of the baseline."""
-        return stats.p_above(self.per_seed, self.effective, self.baseline_limit or self.floor)
+        return stats.p_above(list(self.per_seed.values()), self.effective, self.baseline_limit or self.baseline)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "accuracy": self.accuracy,
-            "interval": list(self.interval),
-            "per_seed": list(self.per_seed),
-            "best": max(self.per_seed),
-            "solve_rate": stats.solve_rate(self.per_seed),
+            **super().to_json(),
+            "solve_rate": stats.solve_rate(list(self.per_seed.values())),
             "exact": self.exact_share,
             "loss": self.loss,
             "seen_in_training": self.seen,
-            "floor": self.floor,
-            "floor_name": self.floor_name,
-            "floors": dict(self.floors),
-            "verdict": self.verdict,
+            "baseline": self.baseline,
+            "baseline_name": self.baseline_name,
+            "baselines": dict(self.baselines),
         }
 
 
-def score_of(members: Sequence[Member], part: Part) -> Score | None:
-    parts = [member.metrics[part] for member in members if part in member.metrics]
+def score_of(results: Sequence[RunResult[Run]], part: Part) -> Score | None:
+    parts = {result.run.seed: result.metrics[part] for result in results if part in result.metrics}
     if not parts:
         return None
-    run = members[0].run
+    run = results[0].run
     lengths = (run.train_length,) if part == "id" else run.test_lengths
-    several = any(p["total"] > p["sequences"] for p in parts)
-    totals = {n: members[0].metrics["lengths"][str(n)]["total"] for n in lengths}
-    limit = sum(run.baseline_limit(n) * total for n, total in totals.items()) / sum(totals.values())
+    several = any(p["total"] > p["sequences"] for p in parts.values())
+    totals = {n: results[0].metrics["lengths"][str(n)]["total"] for n in lengths}
+    per_seed = {seed: p["correct"] / p["total"] for seed, p in parts.items()}
+    effective = sum(_effective([result.metrics["lengths"][str(n)] for n in lengths]) for result in results)
+    accuracies = list(per_seed.values())
+    low, high = stats.over_seeds(accuracies, effective)
     return Score(
-        per_seed=tuple(p["correct"] / p["total"] for p in parts),
-        effective=sum(_effective([m.metrics["lengths"][str(n)] for n in lengths]) for m in members),
-        floors=_pooled_floors(run, totals),
-        loss=stats.mean([p["loss"] for p in parts]),
-        seen=sum(p.get("seen_in_training", 0) for p in parts) / sum(p["sequences"] for p in parts),
-        exact=tuple(p["exact"] / p["sequences"] for p in parts) if several else (),
-        baseline_limit=limit,
+        text=f"{100 * stats.mean(accuracies):.1f} [{100 * low:.1f}, {100 * high:.1f}]",
+        per_seed=per_seed,
+        interval=(low, high),
+        verdict="at chance",
+        effective=effective,
+        baselines=_pooled_baselines(run, totals),
+        baseline_limit=sum(run.baseline_limit(n) * total for n, total in totals.items()) / sum(totals.values()),
+        loss=stats.mean([p["loss"] for p in parts.values()]),
+        seen=sum(p.get("seen_in_training", 0) for p in parts.values()) / sum(p["sequences"] for p in parts.values()),
+        exact=tuple(p["exact"] / p["sequences"] for p in parts.values()) if several else (),
     )
+
+
+def id_score(row: Row[Run]) -> Score | None:
+    cell = row.cells.get("id")
+    return cell if isinstance(cell, Score) else None
+
+
+def ood_score(row: Row[Run]) -> Score | None:
+    """Whether or not the task was mastered in distribution."""
+    cell = row.cells.get("ood")
+    return cell if isinstance(cell, Score) else None
+
+
+def mastered(row: Row[Run]) -> bool:
+    """An OOD claim needs mastery in distribution first, on every seed that was trained."""
+    score = id_score(row)
+    return score is not None and not row.diverged and score.accuracy >= stats.MASTERED > score.baseline
+
+
+def judge(rows: Sequence[Row[Run]]) -> list[Row[Run]]:
+    """Every cell that is shown is tested against its shortcut baseline, with one correction over all of them."""
+    shown = {
+        (row.name, part): score
+        for row in rows
+        for part, score in (("id", id_score(row)), ("ood", ood_score(row) if mastered(row) else None))
+        if score is not None
+    }
+    adjusted = dict(zip(shown, stats.holm([score.p_value for score in shown.values()]), strict=True))
+    judged = []
+    for row in rows:
+        cells = dict(row.cells)
+        for part in PARTS:
+            score = shown.get((row.name, part))
+            if score is not None:
+                verdict = stats.verdict(score.accuracy, adjusted[row.name, part])
+                survivors = part == "id" and row.diverged and verdict == "solved"
+                cells[part] = replace(score, verdict="learning" if survivors else verdict)
+            elif part == "ood" and (beyond := ood_score(row)):
+                cells[part] = replace(beyond, text="", verdict="not learned")
+        judged.append(replace(row, cells=cells))
+    return judged
 
 
 def _effective(sets: Sequence[Mapping[str, Any]]) -> float:
@@ -123,7 +143,7 @@ def _effective(sets: Sequence[Mapping[str, Any]]) -> float:
     return stats.pooled((counts["total"], stats.effective(**{name: counts[name] for name in names})) for counts in sets)
 
 
-def _pooled_floors(run: Run, totals: Mapping[int, int]) -> dict[str, float]:
+def _pooled_baselines(run: Run, totals: Mapping[int, int]) -> dict[str, float]:
     """Accuracy of every shortcut on the same answers, and of the best one at each length."""
     floors = {length: run.floors(length) for length in totals}
     whole = sum(totals.values())

@@ -8,8 +8,8 @@ from typing import Any
 
 from whence import stats
 from whence.arena.run import Run
+from whence.experiments.results import read_results
 from whence.runs.files import canonical
-from whence.runs.outcomes import results_of
 from whence.runs.store import Store
 
 Key = tuple[str, str]
@@ -66,7 +66,7 @@ def trials(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> dict[Key,
 
 
 def _trial(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> Trial | None:
-    found = list(results_of(store, runs).metrics.values())
+    found = [result.metrics for result in read_results(runs, store) if result.state == "finished"]
     if not found:
         return None
     parts = [part for part in ("id", "ood") if part in found[0]]

@@ -10,7 +10,7 @@ from whence.errors import UserError
 from whence.stats import short
 
 if TYPE_CHECKING:
-    from whence.arena.change import Change
+    from whence.experiments.change import Change
 
 DESCRIPTION = """What changed between two stored comparisons, paired by seed.
 
@@ -27,23 +27,26 @@ def main(arguments: list[str]) -> int:
     )
     if len(words) != 2:
         raise UserError("comparison: name two. See 'whence report' for those in the store.", field="comparison")
-    from whence.arena.change import changes, spec_changes
-    from whence.arena.kept import find, tables_of
+    from whence.cli.report import find
+    from whence.experiments.change import changes, config_changes
+    from whence.experiments.comparison import tables_of
     from whence.runs.store import Store
     from whence.stats import seeds_needed
 
     store = Store(options.store)
     if options.store:
         store.must_exist()
-    before, after = (find(word, store) for word in words)
-    tables = tables_of(before.spec, store), tables_of(after.spec, store)
-    asked = spec_changes(before.spec, after.spec)
-    found = changes(tables[0], tables[1], store)
+    (instrument, before, one), (other, after, two) = (find(word, store) for word in words)
+    if instrument is not other:
+        raise UserError("comparison: they are of different instruments. Allowed: two of one.", field="comparison")
+    asked = config_changes(before, after)
+    tables = tables_of(instrument, before, store), tables_of(instrument, after, store)
+    found = changes(instrument, tables[0], tables[1], store)
     if options.json_:
         print_json(
             {
-                "before": before.name,
-                "after": after.name,
+                "before": one.stem,
+                "after": two.stem,
                 "spec": {name: {"before": old, "after": new} for name, (old, new) in asked.items()},
                 "cells": [change.to_json() for change in found],
             }
@@ -51,14 +54,14 @@ def main(arguments: list[str]) -> int:
         return 0
     if asked:
         rows = [[name, _shown(old), _shown(new)] for name, (old, new) in asked.items()]
-        print_table("what was changed", ["field", before.name, after.name], rows)
+        print_table("what was changed", ["field", one.stem, two.stem], rows)
     else:
         print("both ask for the same")
     print()
     if not found:
         print("no finished cell is in both: nothing to compare")
         return 0
-    columns = ["task", "encoding", "", "before", "after", "difference", "seeds", "verdict"]
+    columns = ["table", "variant", "", "before", "after", "difference", "seeds", "verdict"]
     print_table("what changed with it", columns, [_cells(change) for change in found])
     paired = next((change.paired for change in found if change.paired), None)
     if paired:
@@ -70,15 +73,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _cells(change: Change) -> list[str]:
-    where = "within" if change.part == "id" else "beyond"
+    where = change.part.upper() if change.part in ("id", "ood") else change.part
     pair = change.paired
     if pair is None:
-        return [change.table, change.encoding, where, change.before, change.after, "", "", "not ranked"]
+        return [change.table, change.variant, where, change.before, change.after, "", "", "not ranked"]
     span = f" {pair.metric.interval(*pair.interval)}" if pair.interval else ""
     size = pair.metric.display(pair.difference) + span
     return [
         change.table,
-        change.encoding,
+        change.variant,
         where,
         change.before,
         change.after,

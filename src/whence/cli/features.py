@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from whence.cli.options import Engine, Output, Stored, dispatch, elsewhere, parse, parse_options
-from whence.cli.output import print_json, print_table, stderr
+from whence.cli.options import Engine, Output, Stored, dispatch, parse, parse_options
+from whence.cli.output import print_json, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
-    from whence.features.table import Table
     from whence.registry import Choice
 
 ACTIONS = {
@@ -69,10 +67,6 @@ BENCH = """Compare presets on the same states, at the same number of active feat
 A penalty is steered to the wanted number of active features; a top-k has it anyway. Masks make fidelity to positions
 trivial, so that position-bound features are counted with masks lifted. Every preset is compared with
 position_mean_topk, the baseline. Ctrl-C stops cleanly, and the same command goes on."""
-
-
-PRINTED = ("FVU", "L0", "dead", "FVU lifted", "bound", "retention", "free found", "bound found")
-"""Columns that a terminal has room for; the report and --json have all."""
 
 
 class Collecting(Stored):
@@ -136,7 +130,7 @@ def _presets(arguments: list[str]) -> int:
     options, words = parse_options(
         Output, arguments, prog="whence features presets NAME…", description=PRESETS, words=True
     )
-    from whence.features.comparison import PRESETS as COME_WITH
+    from whence.features.config import PRESETS as COME_WITH
 
     names = words or COME_WITH.names()
     found = {name: {"about": COME_WITH.about(name), **COME_WITH.read(name)} for name in names}
@@ -155,7 +149,7 @@ def _presets(arguments: list[str]) -> int:
 def _train(arguments: list[str]) -> int:
     from whence.cli.features_measure import print_quality
     from whence.cli.sweep import train_one
-    from whence.features.comparison import PRESETS as COME_WITH
+    from whence.features.config import PRESETS as COME_WITH
     from whence.features.run import Run
 
     run, engine = parse(Run, OnStates, arguments, prog="whence features train", description=TRAIN, presets=COME_WITH)
@@ -185,56 +179,10 @@ def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
 
 
 def _bench(arguments: list[str]) -> int:
-    from whence.cli.sweep import leave, run_specs
-    from whence.features.comparison import Comparison
-    from whence.features.curves import curves_of
-    from whence.features.table import tabulate
-    from whence.report.features import comparison_page
-    from whence.report.shell import write
-    from whence.runs.kept import keep
-    from whence.runs.store import Store
-    from whence.stats import plan_note
+    from whence.cli.compare_verb import compare
+    from whence.features.comparison import FEATURES
 
-    spec, engine = parse(Comparison, OnStates, arguments, prog="whence features bench", description=BENCH)
-    spec = spec.model_copy(update=_chosen_data(engine, spec.data))
-    plan = spec.plan()
-    if engine.print_spec:
-        print_json(spec.model_dump(mode="json"))
-        return 0
-    store = Store(engine.store)
-    store.prepare()
-    again = shlex.join(
-        ["whence", "features", "bench", "--config", str(keep("features", spec, store)), *elsewhere(store)]
-    )
-    runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
-    note = plan_note(spec.seeds, spec.comparisons())
-    _, outcome = run_specs(list({run.id: run for run in runs}.values()), engine, note)
-    with stderr.status("comparing directions of different seeds …"):
-        table = tabulate(spec.title, plan, store, outcome.ends)
-        page = comparison_page(table, curves_of(table, store), spec.model_dump(mode="json"), again)
-        report = write("features", page, store.reports)
-    if engine.json_:
-        print_json({**table.to_json(), "runs": outcome.ends, "report": str(report), "again": again})
-        return leave(outcome)
-    print_comparison(table)
-    print(f"report  {report}")
-    if not outcome.interrupted:
-        print(f"again   {again}")
-    return leave(outcome)
+    def on_activations(config: Any, options: Any) -> Any:
+        return config.model_copy(update=_chosen_data(options, config.data))
 
-
-def print_comparison(table: Table) -> None:
-    from whence.features.table import cell
-
-    columns = [column for column in PRINTED if column in table.columns]
-    rows = []
-    for row in table.rows:
-        cells = {column: cell(row.mean(column), column) for column in columns}
-        between = row.interval("FVU")
-        if between:
-            cells["FVU"] += f" [{between[0]:.4f}, {between[1]:.4f}]"
-        rows.append([row.name, *cells.values(), str(len(row.metrics))])
-    print_table(f"On states never trained on: {table.title}", ["preset", *columns, "seeds"], rows)
-    for line in table.findings:
-        print(f"  {line}")
-    print()
+    return compare(FEATURES, arguments, BENCH, OnStates, on_activations)

@@ -35,9 +35,9 @@ def show(arguments: list[str]) -> int:
         raise UserError("run: name one run. See 'whence runs list'.", field="run")
     if options.out and (Path(options.out).suffix != ".html" or not Path(options.out).absolute().parent.is_dir()):
         raise UserError(f"out: {options.out!r}. Allowed: FILE.html in a directory that exists.", field="out")
+    from whence.features.page import run_page, seen
     from whence.features.stored import load
     from whence.features.view import view
-    from whence.report.features import run_page, seen
     from whence.report.shell import write
     from whence.runs.files import write_atomically
     from whence.runs.store import Store

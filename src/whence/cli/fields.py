@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from whence.cli.options import Engine, Stored, dispatch, elsewhere, parse, parse_options
+from whence.cli.options import Engine, Stored, dispatch, parse, parse_options
 from whence.cli.output import duration, print_json, print_table, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
     from whence.fields.run import Run
-    from whence.fields.table import Table
 
 ACTIONS = {
     "train": "train a model whose position tokens carry a signal at any resolution",
@@ -125,8 +124,8 @@ def _train(arguments: list[str]) -> int:
 def _report(run: Run, store: Any, again: str) -> Path:
     from whence.fields.cost import beside_a_transformer, by_tokens, milliseconds
     from whence.fields.examples import SHOWN, drawn, side_by_side
+    from whence.fields.page import run_page
     from whence.fields.stored import load
-    from whence.report.fields import run_page
     from whence.report.shell import write
 
     folder, spec = store.folder(run.id), run.model
@@ -222,41 +221,10 @@ def _render(arguments: list[str]) -> int:
 
 
 def _ablate(arguments: list[str]) -> int:
-    from whence.cli.sweep import leave, run_specs
-    from whence.fields.ablation import Ablation
-    from whence.fields.table import tabulate
-    from whence.runs.kept import keep
-    from whence.runs.store import Store
-    from whence.stats import plan_note
+    from whence.cli.compare_verb import compare
+    from whence.fields.comparison import FIELDS
 
-    spec, engine = parse(Ablation, Engine, arguments, prog="whence fields ablate", description=ABLATE)
-    plan = spec.plan()
-    if engine.print_spec:
-        print_json(spec.model_dump(mode="json"))
-        return 0
-    store = Store(engine.store)
-    store.prepare()
-    again = shlex.join(["whence", "fields", "ablate", "--config", str(keep("fields", spec, store)), *elsewhere(store)])
-    runs = [run for of_one_seed in zip(*plan.values(), strict=True) for run in of_one_seed]
-    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, spec.comparisons()))
-    table = tabulate(spec.title, plan, store, outcome.ends)
-    if engine.json_:
-        print_json({**table.to_json(), "runs": outcome.ends, "again": again})
-        return leave(outcome)
-    print_ablation(table)
-    if not outcome.interrupted:
-        print(f"again   {again}")
-    return leave(outcome)
-
-
-def print_ablation(table: Table) -> None:
-    from whence.report.field_ablation import cells
-
-    columns, rows = cells(table)
-    print_table(f"PSNR (dB) of the field on signals never trained on: {table.title}", columns, rows)
-    for line in table.findings:
-        print(f"  {line}")
-    print()
+    return compare(FIELDS, arguments, ABLATE)
 
 
 # --- analyse
@@ -267,8 +235,8 @@ def _analyse(arguments: list[str]) -> int:
     if len(words) != 1:
         raise UserError("run: name one run. See 'whence runs list'.", field="run")
     from whence.fields.analysis import analyse
+    from whence.fields.page import analysis_page, findings
     from whence.fields.stored import load
-    from whence.report.fields import analysis_page, findings
     from whence.report.shell import write
     from whence.runs.store import Store
 

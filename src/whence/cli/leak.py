@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from whence.cli.options import Engine, Stored, dispatch, elsewhere, parse, parse_options
+from whence.cli.options import Stored, dispatch, parse_options
 from whence.cli.output import print_json, print_table, telling
 from whence.errors import UserError
 from whence.leak import RATIOS, shares
@@ -17,7 +17,6 @@ from whence.leak.words import number
 if TYPE_CHECKING:
     from whence.leak.auditing import Audit
     from whence.leak.subject import Subject
-    from whence.leak.table import Table
 
 ACTIONS = {
     "audit": "measure position leakage of a masked model and the pathways through which position enters",
@@ -97,7 +96,8 @@ def _audit(arguments: list[str]) -> int:
     if (options.model is None) == (options.run is None):
         raise UserError("model: name a model or a stored run. Allowed: --model or --run.", field="model")
     from whence.leak.auditing import audit
-    from whence.report.leak import audit_page, write_page
+    from whence.leak.page import audit_page
+    from whence.report.shell import write
     from whence.runs.store import Store
 
     store = Store(options.store)
@@ -106,7 +106,7 @@ def _audit(arguments: list[str]) -> int:
         found = audit(subject, options.ratios, seed=options.seed, tell=tell)
         again = shlex.join(["whence", "leak", "audit", *arguments])
         store.prepare()
-        report = write_page("audit", audit_page(found, again), store.reports)
+        report = write("audit", audit_page(found, again), store.reports)
     if options.json_:
         print_json({**found.to_json(), "report": str(report), "again": again})
         return 0
@@ -233,46 +233,10 @@ def _short(value: float | None) -> str:
 
 
 def _cure(arguments: list[str]) -> int:
-    from whence.cli.sweep import leave, run_specs
-    from whence.leak.spec import LeakSpec
-    from whence.leak.table import tabulate
-    from whence.report.leak import cure_page, write_page
-    from whence.runs.kept import keep
-    from whence.runs.store import Store
-    from whence.stats import plan_note
+    from whence.cli.compare_verb import compare
+    from whence.leak.comparison import LEAK
 
-    spec, engine = parse(LeakSpec, Engine, arguments, prog="whence leak cure", description=CURE)
-    runs = spec.plan()
-    if engine.print_spec:
-        print_json(spec.model_dump(mode="json"))
-        return 0
-    store = Store(engine.store)
-    store.prepare()
-    again = shlex.join(["whence", "leak", "cure", "--config", str(keep("leak", spec, store)), *elsewhere(store)])
-    _, outcome = run_specs(runs, engine, plan_note(spec.seeds, spec.comparisons()))
-    table = tabulate(runs, store, outcome.ends)
-    report = None
-    if any(row.metrics for row in table.rows):
-        report = write_page("leak", cure_page(table, spec.model_dump(mode="json"), again), store.reports)
-    if engine.json_:
-        print_json({**table.to_json(), "runs": outcome.ends, "report": str(report) if report else None, "again": again})
-        return leave(outcome)
-    print_cures(table)
-    if report:
-        print(f"report  {report}")
-    if not outcome.interrupted:
-        print(f"again   {again}")
-    return leave(outcome)
-
-
-def print_cures(table: Table) -> None:
-    from whence.leak.table import COLUMNS, LEGEND
-
-    print_table(table.title, COLUMNS, [row.cells() for row in table.rows])
-    print(f"  {LEGEND}")
-    for line in table.findings:
-        print(f"  {line}")
-    print()
+    return compare(LEAK, arguments, CURE)
 
 
 def _cures(arguments: list[str]) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -31,7 +30,7 @@ SHOWN_AT_ONCE = 12
 
 
 class Watcher:
-    """Give its `event` method to an engine."""
+    """A context manager that gives an engine what receives its events."""
 
     def __init__(self, specs: Sequence[RunSpec], workers: int, threads: int) -> None:
         self.specs = {spec.id: spec for spec in specs}
@@ -42,12 +41,12 @@ class Watcher:
         self.crew = f"{workers} worker{'s' * (workers > 1)} × {threads} thread{'s' * (threads > 1)}"
         self.live = Live(console=stderr, refresh_per_second=4, transient=True) if stderr.is_terminal else None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Callable[[Event], None]:
         if self.live:
             self.live.__enter__()
         else:
             self._line(f"{len(self.specs)} run{'s' * (len(self.specs) != 1)} · {self.crew}")
-        return self
+        return self.event
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

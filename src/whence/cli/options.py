@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import tyro
 from pydantic import BaseModel, Field
@@ -21,9 +21,12 @@ from pydantic import BaseModel, Field
 from whence.cli.leaves import as_set, is_group, is_list, leaves, metavar, written
 from whence.device import Device
 from whence.errors import UserError, nearest, not_allowed
-from whence.runs.presets import Presets
+from whence.experiments.saved import Presets
 from whence.runs.store import Store
 from whence.spec import Spec
+
+if TYPE_CHECKING:
+    from whence.experiments.comparison import ExecutionOptions
 
 S = TypeVar("S", bound=Spec)
 Chosen = TypeVar("Chosen", bound="Output")
@@ -52,6 +55,12 @@ class Engine(Stored):
     checkpoint_seconds: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
     retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
     print_spec: bool = Field(default=False, description="show what would be run, as JSON, and stop")
+
+    @property
+    def execution(self) -> ExecutionOptions:
+        from whence.experiments.comparison import ExecutionOptions
+
+        return ExecutionOptions(self.workers, self.threads, self.device, self.checkpoint_seconds, self.retry_failed)
 
 
 Action = Callable[[list[str]], int]
@@ -91,11 +100,11 @@ def parse(
     """
     arguments, config = _take(arguments, "--config", "FILE.yaml, FILE.json")
     if presets:
-        arguments, preset = _take(arguments, "--preset", f"see '{presets.verb}'")
+        arguments, preset = _take(arguments, "--preset", f"see '{presets.command}'")
         if preset and config:
             raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
         config = str(presets.path(preset)) if preset else config
-        description += f"\n\n--preset NAME starts from one that comes with whence ('{presets.verb}'); flags win."
+        description += f"\n\n--preset NAME starts from one that comes with whence ('{presets.command}'); flags win."
     spec = spec_class.read(_read_config(config)) if config else spec_class()
     description += "\n\n--config FILE reads any of these fields from YAML or JSON first; flags win."
     values, chosen, words = _ask_tyro(spec, options_class(), arguments, prog, description)

@@ -14,14 +14,20 @@ DESCRIPTION = """Comparisons that come with whence: what each is, what it costs,
 
 def main(arguments: list[str]) -> int:
     options, words = parse_options(Output, arguments, prog="whence presets NAME…", description=DESCRIPTION, words=True)
-    from whence.arena.kept import PRESETS, read
+    from whence.arena.comparison import PRESETS
+    from whence.arena.config import ArenaConfig
+    from whence.experiments.saved import read_config
 
     for word in words:
         PRESETS.path(word)
     names = words or PRESETS.names()
     if options.json_:
         presets = [
-            {"name": name, "about": PRESETS.about(name), "spec": read(PRESETS.path(name)).model_dump(mode="json")}
+            {
+                "name": name,
+                "about": PRESETS.about(name),
+                "config": read_config(PRESETS.path(name), ArenaConfig).model_dump(mode="json"),
+            }
             for name in names
         ]
         print_json(presets)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from whence.cli.options import Stored, elsewhere, parse_options
+from whence.cli.options import Stored, parse_options
 from whence.cli.output import print_json, print_lines, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
-    from whence.arena.table import Table
+    from whence.experiments.export import Report
     from whence.runs.store import Store
 
 DESCRIPTION = """Make a report of stored runs or of whole comparisons.
@@ -36,8 +35,8 @@ class Reporting(Stored):
 
 def main(arguments: list[str]) -> int:
     options, words = parse_options(Reporting, arguments, prog="whence report RUN…", description=DESCRIPTION, words=True)
-    from whence.report.export import WRITERS
-    from whence.report.page import Page
+    from whence.experiments.export import WRITERS
+    from whence.report.shell import write
     from whence.runs.store import Store
 
     store = Store(options.store)
@@ -51,101 +50,111 @@ def main(arguments: list[str]) -> int:
     if ending not in WRITERS:
         raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.", field="out")
     with stderr.status("reading runs"):
-        tables, document, again = gather(words, store)
-    if not any(row.finished for table in tables for row in table.rows):
+        report, name = gather(words, store)
+    rows = [row for table in report.tables for row in table.rows]
+    if not any(row.finished for row in rows):
         raise UserError(f"run: none of the runs of {' '.join(words)} has finished in {store.root}.", field="run")
     path = Path(options.out) if options.out else None
     if path and not path.parent.is_dir():
         raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
     with stderr.status("drawing the report"):
-        page = Page.of(tables, document, again, store)
         try:
             if path:
-                WRITERS[ending](page, path)
+                WRITERS[ending](report, path)
             else:
-                path = page.write(store.reports)
+                path = write(name, report.html(), store.reports)
         except OSError as error:
             raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).", field="out") from None
-    print_json({"report": str(path), "tables": [t.to_json() for t in tables]}) if options.json_ else print(path)
-    damaged = [f"{run}: {why}" for table in tables for row in table.rows for run, why in row.damaged.items()]
+    document = {"report": str(path), "tables": [table.to_json() for table in report.tables]}
+    print_json(document) if options.json_ else print(path)
+    damaged = [f"{run}: {why}" for row in rows for run, why in row.damaged.items()]
     for line in damaged:
         stderr.print(f"damaged: {line}", markup=False, highlight=False, soft_wrap=True)
     return 1 if damaged else 0
 
 
-def gather(words: list[str], store: Store) -> tuple[list[Table], Any, str]:
-    """Tables of the runs and comparisons that are named, what they were made of, and how to make the report again."""
-    from whence.arena.kept import PRESETS, find, tables_of
+def gather(words: list[str], store: Store) -> tuple[Report, str]:
+    """What is named, as one report: a comparison of any instrument, or single runs of the arena."""
+    from whence.experiments.comparison import store_flag, tables_of
+    from whence.experiments.export import Report
+
+    names = list(dict.fromkeys(words))
+    ids = store.ids()
+    runs = [word for word in names if any(run_id.startswith(word) for run_id in ids)]
+    if runs and len(runs) == len(names):
+        return _single_runs(runs, store), "arena"
+    if len(names) != 1:
+        raise UserError("run: name one comparison, or single runs. See 'whence report'.", field="run")
+    chosen, config, path = find(names[0], store)
+    command = shlex.join(["whence", *chosen.command, "--config", str(path), *store_flag(store)])
+    tables = tables_of(chosen, config, store)
+    return Report(chosen, tables, config.model_dump(mode="json"), command, store), path.stem
+
+
+def find(text: str, store: Store) -> tuple[Any, Any, Path]:
+    """The instrument, the configuration and its file, of a preset, a saved comparison or a config file."""
+    from whence.experiments.saved import CONFIG_FILES, find_config, read_config
+    from whence.instruments import instrument, instruments
+
+    if Path(text).suffix in CONFIG_FILES and Path(text).is_file():
+        return _of_file(Path(text))
+    kinds = {name: each.presets for name, each in instruments().items()}
+    kind, path = find_config(text, store, kinds)
+    return instrument(kind), read_config(path, instrument(kind).config), path
+
+
+def _of_file(path: Path) -> tuple[Any, Any, Path]:
+    """A config file does not name its instrument: the one that accepts all of its fields."""
+    from whence.experiments.saved import read_config
+    from whence.instruments import instruments
+
+    problems = []
+    for each in instruments().values():
+        try:
+            return each, read_config(path, each.config), path
+        except UserError as problem:
+            problems.append(problem)
+    raise problems[0]
+
+
+def _single_runs(words: list[str], store: Store) -> Report:
+    from whence.arena.comparison import ARENA, tables_of_runs
     from whence.arena.run import Run
-    from whence.arena.table import tabulate
+    from whence.experiments.comparison import store_flag
+    from whence.experiments.export import Report
+    from whence.experiments.table import tabulate
     from whence.runs.spec import load_run_spec
 
-    runs: list[Run] = []
-    again: list[str] = []
-    documents: list[Any] = []
-    tables: list[Table] = []
-    ids = store.ids()
-    for word in dict.fromkeys(words):
-        if any(run_id.startswith(word) for run_id in ids):
-            run = load_run_spec(store.find(word).spec_document())
-            if not isinstance(run, Run):
-                raise UserError(f"run: {word!r} is not a run of the arena.", field="run")
-            runs.append(run)
-        else:
-            comparison = find(word, store)
-            spec = comparison.spec
-            named = ["--preset", word] if word in PRESETS.names() else ["--config", str(comparison.path)]
-            again.append(shlex.join(["whence", "arena", *named, *elsewhere(store)]))
-            documents.append(spec.model_dump(mode="json"))
-            found = tables_of(spec, store)
-            tables += _apart(found, tables, word)
-    if runs:
-        distinct = {run.id: run for run in runs}
-        documents += [run.document() for run in distinct.values()]
-        picked = tabulate(list(distinct.values()), store, tested=False)
-        tables = _apart(picked, tables, "single runs") + tables
-        again.append(shlex.join(["whence", "report", *distinct, *elsewhere(store)]))
-    return tables, documents[0] if len(documents) == 1 else documents, "\n".join(again)
-
-
-def _apart(found: list[Table], others: list[Table], name: str) -> list[Table]:
-    """Tables of equal titles get a name behind it."""
-    known = {table.title for table in others}
-    return [replace(t, title=f"{t.title} · {name}") if t.title in known else t for t in found]
+    runs: dict[str, Run] = {}
+    for word in words:
+        run = load_run_spec(store.find(word).spec_document())
+        if not isinstance(run, Run):
+            raise UserError(f"run: {word!r} is not a run of the arena.", field="run")
+        runs[run.id] = run
+    tables = tabulate(ARENA, list(tables_of_runs(list(runs.values()))), store, tested=False)
+    command = shlex.join(["whence", "report", *runs, *store_flag(store)])
+    return Report(ARENA, tables, [run.document() for run in runs.values()], command, store)
 
 
 def _list(store: Store, as_json: bool) -> int:
-    from whence.arena.kept import kept, read
+    from whence.experiments.saved import read_config, saved_configs
+    from whence.instruments import instruments
 
     found = []
-    for path in kept(store):
-        try:
-            spec = read(path)
-        except UserError as error:  # of another version, or damaged: the others can still be listed
-            stderr.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
-            continue
-        found.append(
-            {
-                "name": path.stem,
-                "tasks": [str(task) for task in spec.tasks],
-                "encodings": [str(encoding) for encoding in spec.encodings],
-                "mixer": str(spec.model.mixer),
-                "seeds": spec.seeds,
-                "sweep": spec.sweep,
-            }
-        )
+    for name, each in instruments().items():
+        for path in saved_configs(name, store):
+            try:
+                title = each.title(read_config(path, each.config))
+            except UserError as error:  # of another version, or damaged: the others can still be listed
+                stderr.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
+                continue
+            found.append({"name": path.stem, "instrument": name, "title": title})
     if as_json:
         print_json(found)
         return 0
     if not found:
         print(f"no comparisons in {store.root}; 'whence arena' makes some")
         return 0
-    print_lines(
-        f"comparisons in {store.root}, the latest first",
-        ["name", "tasks", "encodings", "mixer", "seeds", "sweep"],
-        [
-            [c["name"], " ".join(c["tasks"]), " ".join(c["encodings"]), c["mixer"], str(c["seeds"]), c["sweep"]]
-            for c in found
-        ],
-    )
+    rows = [list(row.values()) for row in found]
+    print_lines(f"comparisons in {store.root}, the latest of each instrument first", list(found[0]), rows)
     return 0

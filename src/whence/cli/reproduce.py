@@ -33,29 +33,34 @@ def main(arguments: list[str]) -> int:
         Reproducing, arguments, prog="whence reproduce CLAIM…", description=DESCRIPTION, words=True
     )
     from whence.arena.claims import CLAIMS, judge
-    from whence.arena.kept import PRESETS, read, tables_of
-    from whence.cli.sweep import leave, run_specs
+    from whence.arena.comparison import ARENA, PRESETS
+    from whence.arena.config import ArenaConfig
+    from whence.cli.live import Watcher
+    from whence.cli.sweep import exit_code
+    from whence.experiments.comparison import check_plan, run_comparison, tables_of
+    from whence.experiments.saved import read_config
     from whence.runs.store import Store
 
     for word in words:
         if word not in CLAIMS:
             raise not_allowed("claim", word, list(CLAIMS))
     if options.print_spec:
-        print_json({name: read(PRESETS.path(name)).model_dump(mode="json") for name in words or CLAIMS})
+        print_json(
+            {name: read_config(PRESETS.path(name), ArenaConfig).model_dump(mode="json") for name in words or CLAIMS}
+        )
         return 0
     store, code = Store(options.store), 0
     found: dict[str, Judgement] = {}
     for name, claim in CLAIMS.items():
-        spec = read(PRESETS.path(name))
-        runs = spec.plan()
+        spec = read_config(PRESETS.path(name), ArenaConfig)
         if name in words or options.all:
-            stderr.print(f"{name}: {len(runs)} runs", highlight=False)
-            store, outcome = run_specs(runs, options)
-            code = max(code, leave(outcome))
-            if outcome.interrupted:
+            stderr.print(f"{name}: {len(check_plan(ARENA, spec, store))} runs", highlight=False)
+            result = run_comparison(ARENA, spec, store, options.execution, watch=Watcher)
+            code = max(code, exit_code(result.ends))
+            if result.interrupted:
                 return code
         with stderr.status(f"judging {name}"):
-            found[name] = judge(claim, tables_of(spec, store))
+            found[name] = judge(claim, tables_of(ARENA, spec, store))
     if options.json_:
         print_json([_document(CLAIMS[name], judgement) for name, judgement in found.items()])
         return code

@@ -16,28 +16,28 @@ unfinished one goes on where it stopped, bit for bit as if it had never been int
 
 def main(arguments: list[str]) -> int:
     from whence.arena.run import Run
-    from whence.cli.sweep import leave, run_specs
+    from whence.cli.sweep import exit_code, run_specs
 
     run, engine = parse(Run, Engine, arguments, prog="whence train", description=DESCRIPTION)
     if engine.print_spec:
         run.check()
         print_json({"id": run.id, **run.document()})
         return 0
-    store, outcome = run_specs([run], engine)
+    store, ends = run_specs([run], engine)
     folder = store.folder(run.id)
     try:
         status = folder.status()
     except FileNotFoundError:  # stopped before it could begin, or another process is about to
-        status = {"id": run.id, "state": outcome.ends[run.id], "step": 0, "steps": run.training.steps}
+        status = {"id": run.id, "state": ends[run.id], "step": 0, "steps": run.training.steps}
         status |= {"headline": {}, "seconds": 0.0}
     if engine.json_:
         print_json({"path": str(folder.path), **status})
-        return leave(outcome)
-    if outcome.ends[run.id] == "busy":
+        return exit_code(ends)
+    if ends[run.id] == "busy":
         print(
             f"{run.id}  another process is running it; nothing was done here  step {status['step']}/{status['steps']}"
         )
-        return leave(outcome)
+        return exit_code(ends)
     scores = "  ".join(f"{name} {percent(value)} %" for name, value in status["headline"].items())
     print(
         f"{run.id}  {status['state']}  step {status['step']}/{status['steps']}  {scores}  {duration(status['seconds'])}"
@@ -45,4 +45,4 @@ def main(arguments: list[str]) -> int:
     if "error" in status:
         print(f"  {status['error']['message']}")
     print(f"  {folder.path}")
-    return leave(outcome)
+    return exit_code(ends)

@@ -1,110 +1,159 @@
-"""Presets against each other on the same states, at the same number of active features, over paired seeds."""
+"""Comparisons of sparse autoencoders at the same number of active features."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-import pydantic
-from pydantic import Field
+import plotly.graph_objects as go
 
 from whence import stats
-from whence.errors import from_validation
-from whence.features.autoencoder import AutoencoderSpec
-from whence.features.data.base import Data
-from whence.features.parts import DATA, SPARSITY
-from whence.features.run import AnyData, FeatureTraining, Run, data_of
-from whence.features.sparsity.base import Sparsity
-from whence.registry import Choice
-from whence.runs.presets import Presets
-from whence.spec import Spec
+from whence.experiments.instrument import Instrument, Measurement
+from whence.experiments.results import read_results
+from whence.experiments.table import Cell, Column, Contrast, PlannedTable, Row, Table, over_seeds
+from whence.features.config import ALL, FeaturesConfig, controlled_pairs
+from whence.features.measures import stability
+from whence.features.run import Run
+from whence.features.scores_page import score_figures, strictness_section
+from whence.features.stored import load
+from whence.runs.artifacts import find_artifact
+from whence.runs.store import Store
 
-PRESETS = Presets("whence.features", "whence features presets")
-ALL, OWN = "all", "own"
-BASELINE = "position_mean_topk"
-"""What every positional mechanism has to beat."""
-PLAIN = {"topk": "plain_topk", "l1": "plain_l1"}
-"""By sparsity, what nothing positional is in."""
+L0_TOLERANCE = 0.05
+"""Relative distance from the requested number of active features up to which a variant is compared"""
+LARGEST_MATCHED = 4096
+"""Features, above which matching the directions of two seeds would take longer than training them"""
+STABILITY = "seed_stability"
+LEGEND = (
+    "FVU: fraction of variance unexplained. L0: active features per activation. dead: share never active. mask off: "
+    "without the mask. position-specific: features of whose variance position explains at least half, mask off. "
+    "position selectivity: that share, median over features. retention: correlation of mask value and mean activation "
+    "by position, mask off; chance: with the masks of other features. free, bound recovered: cosine with the true "
+    "directions. In brackets: 95 % over seeds."
+)
 
 
-class Comparison(Spec):
-    """What to compare, on what."""
+@dataclass(frozen=True)
+class Measure:
+    """A column: its title, and how it is read from a run's metrics."""
 
-    presets: tuple[str, ...] = Field(
-        default=(ALL,), min_length=1, description="names ('whence features presets'), or all"
-    )
-    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds")
-    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
-    data: AnyData = Field(default=DATA.preferred("planted")[0], description="states to learn features of")
-    size: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
-    l0: int = Field(default=0, ge=0, description="active features that all are brought to; 0: as usual for the data")
-    sparsity: str = Field(default=OWN, description="own: each preset's; or one for all of them, as topk or l1")
-    controls: bool = Field(
-        default=False,
-        description="beside each preset, itself without positions; beside larger ones, a plain one of their size",
-    )
-    training: FeatureTraining = FeatureTraining()
+    title: str
+    read: Callable[[Mapping[str, Any]], float | None]
+    digits: int = 3
+    percent: bool = False
+    detail: bool = False
 
-    @property
-    def title(self) -> str:
-        data: Data = self.data.build()
-        name = str(self.data.options().get("path") or self.data).split("/")[-1]
-        size, l0 = self.size or data.usual_size, self.l0 or data.usual_l0
-        sparsity = "" if self.sparsity == OWN else f", {self.sparsity}"
-        return f"{name}, {size} features, L0 {l0:g}{sparsity}, {self.training.steps} steps"
 
-    def plan(self) -> dict[str, list[Run]]:
-        """By name, one run per seed."""
-        data = data_of(self.data)
-        names = PRESETS.names() if self.presets == (ALL,) else list(dict.fromkeys(self.presets))
-        plan = {name: self._runs(data, PRESETS.read(name)) for name in names}
-        return {**plan, **self._controls(data, plan)} if self.controls else plan
+MEASURES: dict[str, Measure] = {
+    "fvu": Measure("FVU", lambda m: m["fvu"], 4),
+    "l0": Measure("L0", lambda m: m["l0"], 1),
+    "dead": Measure("dead", lambda m: m["dead"], 1, percent=True),
+    "fvu_mask_off": Measure("FVU, mask off", lambda m: m["lifted"]["fvu"], 4),
+    "l0_mask_off": Measure("L0, mask off", lambda m: m["lifted"]["l0"], 1, detail=True),
+    "position_specific": Measure("position-specific", lambda m: m["lifted"]["fidelity"]["bound"], 1),
+    "selectivity": Measure("position selectivity", lambda m: m["lifted"]["fidelity"]["median"], detail=True),
+    "retention": Measure("retention", lambda m: m["lifted"].get("retention", {}).get("median")),
+    "retention_chance": Measure("chance", lambda m: m["lifted"].get("retention", {}).get("chance"), detail=True),
+    "free_recovered": Measure("free recovered", lambda m: m.get("recovery", {}).get("free", {}).get("matched")),
+    "bound_recovered": Measure("bound recovered", lambda m: m.get("recovery", {}).get("bound", {}).get("matched")),
+}
 
-    def comparisons(self) -> int:
-        """How many comparisons share one error."""
-        return len(controlled_pairs({name: runs[0].model.sparsity.name for name, runs in self.plan().items()}))
 
-    def _runs(self, data: Data, document: dict[str, Any]) -> list[Run]:
-        model: dict[str, Any] = {"size": self.size or data.usual_size, **document["model"]}
-        wanted = min(self.l0 or data.usual_l0, model["size"])
-        model["sparsity"] = _at_l0(model["sparsity"] if self.sparsity == OWN else self.sparsity, wanted)
-        training = {**self.training.model_dump(), **document.get("training", {})}
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        return [Run.read({"data": self.data, "model": model, "training": training, "seed": seed}) for seed in seeds]
+class Features(Instrument[FeaturesConfig, Run]):
+    name = "features"
+    command = ("features", "bench")
+    config = FeaturesConfig
 
-    def _controls(self, data: Data, plan: dict[str, list[Run]]) -> dict[str, list[Run]]:
-        """Twins that are told nothing of positions, and plain autoencoders with as many parameters, trained alike."""
-        found: dict[str, list[Run]] = {}
-        for name, runs in plan.items():
-            model = runs[0].model
-            if model.knows_positions:
-                blind = model.model_copy(update={"blind": True})
-                found[f"{name}, blind"] = [run.model_copy(update={"model": blind}) for run in runs]
-            size = (runs[0].parameters() - data.width) // (2 * data.width + 1)
-            if size > 1.05 * model.size:
-                plain = AutoencoderSpec.read({"size": size, "sparsity": model.sparsity, "centre": model.centre})
-                found[f"{name}, plain of its size"] = [run.model_copy(update={"model": plain}) for run in runs]
+    def title(self, config: FeaturesConfig) -> str:
+        presets = "all presets" if config.presets == (ALL,) else stats.count(len(config.presets), "preset")
+        return f"{presets}: {config.title}, {stats.count(config.seeds, 'seed')}"
+
+    def plan(self, config: FeaturesConfig, store: Store) -> list[PlannedTable[Run]]:
+        variants = config.runs()
+        pairs = controlled_pairs({name: runs[0].model.sparsity.name for name, runs in variants.items()})
+        held_out = next(iter(variants.values()))[0].data.build().held_out_name
+        return [PlannedTable(config.title, variants, [Contrast(a, b, stats.FVU, "fvu") for a, b in pairs], held_out)]
+
+    def rows(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
+        return [replace(row, cells=_cells(row, store)) for row in rows]
+
+    def columns(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]]) -> list[Column]:
+        """Those that some run has."""
+        there = [key for key in MEASURES if any(row.cell(key).per_seed for row in rows)]
+        return [
+            *(Column(key, MEASURES[key].title, MEASURES[key].detail) for key in there),
+            Column("stability", "seed stability", detail=True),
+            Column("parameters", "parameters", detail=True),
+        ]
+
+    def comparable(self, planned: PlannedTable[Run], row: Row[Run], contrast: Contrast) -> bool:
+        return at_requested_l0(row)
+
+    def caption(self, table: Table[Run]) -> str:
+        return LEGEND
+
+    def findings(self, table: Table[Run]) -> list[str]:
+        missed = [row for row in table.rows if row.finished and not at_requested_l0(row)]
+        named = ", ".join(f"{row.name} ({row.cell('l0').mean:.1f} of {requested_l0(row):g})" for row in missed)
+        lines = [f"Not at the requested number of active features, and not compared: {named}."] if missed else []
+        return [*table.lost, *lines, *stats.report(table.comparisons)]
+
+    def measurements(self, planned: PlannedTable[Run], store: Store) -> list[Measurement]:
+        """How alike the directions are that two seeds learn."""
+        found = []
+        for name, runs in planned.variants.items():
+            pair = _first_two([result.run for result in read_results(runs, store) if result.state == "finished"])
+            if pair:
+                label = f"Matching features of two seeds: {name}"
+                found.append(Measurement(STABILITY, _stability_request(pair), label, partial(_stability, store, pair)))
         return found
 
+    def figures(self, table: Table[Run]) -> Mapping[str, go.Figure]:
+        return score_figures(table)
 
-def _at_l0(sparsity: str, l0: int) -> Choice:
-    """With the options that give so many active features."""
-    try:
-        choice = SPARSITY.choose(sparsity)
-        return SPARSITY.choose({"name": choice.name, **choice.options(), **_kind(choice).at_l0(l0)})
-    except pydantic.ValidationError as error:
-        raise from_validation(error, lambda path: [OWN, *SPARSITY.names()]) from None
+    def sections(self, tables: Sequence[Table[Run]], store: Store) -> Mapping[str, Sequence[str]]:
+        return {table.title: strictness_section(table.rows) for table in tables}
 
 
-def _kind(choice: Choice) -> type[Sparsity]:
-    return cast(type[Sparsity], choice.variant)
+FEATURES = Features()
 
 
-def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Which presets are compared, by name: each with the position-mean baseline and the plain one of its sparsity."""
-    controls = [name for name in (BASELINE, *PLAIN.values()) if name in sparsity]
-    pairs = []
-    for control in controls:
-        rivals = [name for name, kind in sparsity.items() if kind == sparsity[control]]
-        pairs += [(a, b) for a, b in stats.against(control, rivals) if (b, a) not in pairs]
-    return pairs
+def requested_l0(row: Row[Run]) -> float:
+    """Active features per activation; 0: no number was requested."""
+    options = row.results[0].run.model.sparsity.options()
+    return options.get("k") or options.get("l0", 0)
+
+
+def at_requested_l0(row: Row[Run]) -> bool:
+    requested = requested_l0(row)
+    return not requested or abs((row.cell("l0").mean or 0) / requested - 1) <= L0_TOLERANCE
+
+
+def _cells(row: Row[Run], store: Store) -> dict[str, Cell]:
+    cells = {"parameters": Cell(f"{row.results[0].run.parameters():,}")}
+    for key, measure in MEASURES.items():
+        values = {r.run.seed: measure.read(r.metrics) for r in row.finished}
+        known = {seed: float(value) for seed, value in values.items() if value is not None}
+        scale, unit = (100.0, " %") if measure.percent else (1.0, "")
+        cells[key] = over_seeds(known, measure.digits, scale=scale, unit=unit)
+    pair = _first_two([result.run for result in row.finished])
+    artifact = find_artifact(STABILITY, _stability_request(pair), store) if pair else None
+    cells["stability"] = Cell(f"{artifact.result['cosine']:.2f}" if artifact else "–")
+    return cells
+
+
+def _first_two(runs: Sequence[Run]) -> tuple[Run, Run] | None:
+    if len(runs) < 2 or runs[0].model.size > LARGEST_MATCHED:
+        return None
+    return runs[0], runs[1]
+
+
+def _stability_request(runs: tuple[Run, Run]) -> dict[str, Any]:
+    return {"runs": [run.id for run in runs]}
+
+
+def _stability(store: Store, runs: tuple[Run, Run]) -> dict[str, float]:
+    one, other = (load(store, run.id)[0].directions.detach() for run in runs)
+    return {"cosine": stability(one, other)}

@@ -41,7 +41,7 @@ from whence.stats.pairs import (
     pair,
     seeds_needed,
 )
-from whence.stats.wording import heading, open_pairs, plan_note, report, sentence, short
+from whence.stats.wording import count, heading, open_pairs, plan_note, report, sentence, short
 
 __all__ = [
     "ACCURACY",
@@ -62,6 +62,7 @@ __all__ = [
     "against",
     "all_pairs",
     "compare",
+    "count",
     "design_effect",
     "effective",
     "heading",

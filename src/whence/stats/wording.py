@@ -96,23 +96,10 @@ def sentence(c: Comparison) -> str:
     return f"{c.a} and {c.b}: undecided{where}{on} (difference {mean}{span}; {evidence})"
 
 
-def report(
-    comparisons: Sequence[Comparison], *, design: TestDesign | None, earlier: int = 0, untested: str = ""
-) -> list[str]:
-    """Sentences on all comparisons of a table, decided ones first, and what the table may claim.
-
-    `untested`: why a table without a design is not tested.
-    """
-    if design is None:
-        return [f"{untested}."]
-    lines = [sentence(c) + "." for c in comparisons if c.decided]
-    lines += open_pairs([c for c in comparisons if not c.decided])
-    if comparisons:
-        seeds, family, on = [c.n for c in comparisons], comparisons[0].family, comparisons[0].on
-        metrics = [c.metric for c in comparisons]
-        claims = heading(max(seeds), family, metrics, design=design, earlier=earlier, fewest=min(seeds), on=on)
-        lines.append(f"{claims}.")
-    return lines
+def report(comparisons: Sequence[Comparison]) -> list[str]:
+    """Sentences on all comparisons of a table, decided ones first."""
+    open_ones = [c for c in comparisons if not c.decided]
+    return [*(sentence(c) + "." for c in comparisons if c.decided), *open_pairs(open_ones)]
 
 
 def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:

@@ -14,12 +14,12 @@ from whence.app.address import choice
 from whence.app.parts import downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.features.autoencoder import Autoencoder
 from whence.features.data.base import Data
+from whence.features.map_page import context_table, profiles, sorts
+from whence.features.page import degrees, learning, run_page, seen
+from whence.features.profiles_page import NAMED, about, profile, profile_map
 from whence.features.run import Run
 from whence.features.stored import load
 from whence.features.view import SHOWN, Context, Order, View, contexts, most_bound, view
-from whence.report.feature_map import context_table, profiles, sorts
-from whence.report.feature_profiles import NAMED, about, profile, profile_map
-from whence.report.features import degrees, learning, run_page, seen
 from whence.runs.store import Store
 
 ALONE = "none"

@@ -11,8 +11,8 @@ from whence.app.fields.rendered import Rendered, rendered
 from whence.app.fields.trained import Trained, field_runs
 from whence.app.parts import draw, empty, guarded, plain, terminal
 from whence.fields.enlarge import LARGEST
+from whence.fields.pictures_page import compared, difference, difference_map, png, quality
 from whence.fields.tiles import Output
-from whence.report.field_pictures import compared, difference, difference_map, png, quality
 from whence.runs.store import Store
 
 GIVEN = {"as it is": 1, "halved": 2, "quartered": 4}

@@ -14,10 +14,10 @@ from whence.app.parts import draw, markup, plain
 from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
 from whence.fields.measures import psnr
 from whence.fields.model import FieldModel
+from whence.fields.page import curves
+from whence.fields.pictures_page import data_uri
 from whence.fields.run import Run
 from whence.fields.stored import load
-from whence.report.field_pictures import data_uri
-from whence.report.fields import curves
 from whence.runs.checkpoint import NAME, found, read, weights_in
 from whence.runs.files import Corrupt
 from whence.runs.store import Store

@@ -20,9 +20,9 @@ from whence.app.sweeps import EVERY_SECONDS
 from whence.errors import UserError
 from whence.fields.data import DATA
 from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.page import curves, learning_curve, quality_over_scales, quality_table, results
+from whence.fields.pictures_page import pictures_table
 from whence.fields.run import Run
-from whence.report.field_pictures import pictures_table
-from whence.report.fields import curves, learning_curve, quality_over_scales, quality_table, results
 from whence.runs.store import Store
 
 NEW, RESULTS = "New", "Results"
@@ -44,7 +44,7 @@ def _new(store: Store) -> None:
         "fields-train",
         COMMAND,
         first=("data", "steps", "lps", "mixer", "hyponet", "seed"),
-        plan="check",
+        check=lambda run: run.check(),
         offered=offered(DATA),
         settle=_settled,
     )

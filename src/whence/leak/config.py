@@ -8,6 +8,7 @@ import pydantic
 from pydantic import BeforeValidator, Field
 
 from whence.errors import UserError
+from whence.experiments.instrument import ComparisonConfig
 from whence.leak.cures import CURES
 from whence.leak.data import DATA
 from whence.leak.model import MaskedSpec
@@ -40,7 +41,7 @@ def parse_treatment(value: Any) -> Any:
 Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 
 
-class LeakSpec(Spec):
+class LeakConfig(ComparisonConfig):
     """Which cures to compare, on which data, over how many seeds."""
 
     data: AnyData = Field(
@@ -52,8 +53,6 @@ class LeakSpec(Spec):
         min_length=1,
         description=f"{', '.join(CURES.names())}; several together: a+b; none; all: those of the source",
     )
-    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 nothing is decided")
-    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
     training: MaskedTraining = MaskedTraining()
@@ -89,25 +88,16 @@ class LeakSpec(Spec):
             return rest
         return rest | {"cures": ["none", *(["+".join(names)] if names else [])]}
 
-    def comparisons(self) -> int:
-        """How many comparisons share one error: every cure with the first, at each ratio."""
-        return len(COMPARED) * (len(self.cures) - 1)
-
-    def plan(self) -> list[Run]:
-        """Every run, checked. Seeds vary slowest, so that an interrupted comparison is still one."""
-        shared = {
-            "data": self.data.model_dump(),
-            "model": self.model.model_dump(),
-            "masking": self.masking.model_dump(),
-            "training": self.training.model_dump(),
-        }
-        runs = [
-            Run.read({**shared, "seed": seed, "cures": [choice.model_dump() for choice in treatment.cures]})
-            for seed in range(self.first_seed, self.first_seed + self.seeds)
-            for treatment in self.cures
-        ]
-        for run in runs[: len(self.cures)]:
-            run.check()
-        if len({run.id for run in runs}) != len(runs):
+    def runs(self) -> dict[str, list[Run]]:
+        """By mitigation, one run per seed."""
+        names = [str(treatment) for treatment in self.cures]
+        if len(set(names)) != len(names):
             raise UserError("cures: the same is listed twice. Allowed: each once.", field="cures")
-        return runs
+        shared = {name: getattr(self, name).model_dump() for name in ("data", "model", "masking", "training")}
+        return {
+            str(treatment): [
+                Run.read({**shared, "seed": seed, "cures": [choice.model_dump() for choice in treatment.cures]})
+                for seed in self.seed_range
+            ]
+            for treatment in self.cures
+        }

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import platform
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from whence.arena.table import Table
 from whence.errors import UserError
-from whence.report.page import Page
+from whence.experiments.instrument import Instrument
+from whence.experiments.page import comparison_page, page_title
+from whence.experiments.table import Table
+from whence.runs.exported import as_csv
 from whence.runs.files import write_atomically
 from whence.runs.spec import FORMAT
+from whence.runs.store import Store
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTH = 1120
 
 
-def write_html(page: Page, path: Path) -> None:
-    write_atomically(path, page.render())
+@dataclass(frozen=True)
+class Report:
+    """Tables to be written as a file of any kind."""
+
+    instrument: Instrument[Any, Any]
+    tables: Sequence[Table[Any]]
+    config: Any
+    command: str
+    store: Store
+
+    def html(self) -> bytes:
+        return comparison_page(self.instrument, self.tables, self.config, self.command, self.store)
 
 
-def write_json(page: Page, path: Path) -> None:
-    tables = [table.to_json() for table in page.tables]
-    body = {"tables": tables, "spec": page.document, "again": page.again, "versions": versions()}
+def write_html(report: Report, path: Path) -> None:
+    write_atomically(path, report.html())
+
+
+def write_json(report: Report, path: Path) -> None:
+    tables = [table.to_json() for table in report.tables]
+    body = {"tables": tables, "config": report.config, "command": report.command, "versions": versions()}
     write_atomically(path, (json.dumps(body, indent=1) + "\n").encode())
 
 
@@ -42,58 +58,27 @@ def versions() -> dict[str, str]:
     return {**known, "python": platform.python_version(), "machine": platform.machine(), "format": str(FORMAT)}
 
 
-def write_csv(page: Page, path: Path) -> None:
-    """One line per run and length."""
-    lines = [line for table in page.tables for line in _lines(table)]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]) if lines else ["table"])
-    writer.writeheader()
-    writer.writerows(lines)
-    write_atomically(path, text.getvalue().encode())
+def write_csv(report: Report, path: Path) -> None:
+    lines = [line for table in report.tables for line in report.instrument.records(table)]
+    write_atomically(path, as_csv(lines).encode())
 
 
-def _lines(table: Table) -> Iterator[dict[str, Any]]:
-    run = table.run
-    floors = {n: max(run.floors(n).values()) for n in (run.train_length, *run.test_lengths)}
-    for row in table.rows:
-        for member in row.members:
-            for length, floor in floors.items():
-                counts = member.metrics["lengths"][str(length)]
-                yield {
-                    "table": table.title,
-                    "task": table.task,
-                    "mixer": str(run.model.mixer),
-                    "encoding": row.encoding,
-                    "seed": member.run.seed,
-                    "length": length,
-                    "part": "id" if length == run.train_length else "ood",
-                    "correct": counts["correct"],
-                    "total": counts["total"],
-                    "accuracy": counts["correct"] / counts["total"],
-                    "floor": floor,
-                    "exact": counts["exact"] / counts["sequences"],
-                    "loss": counts["loss"],
-                    "run": member.run.id,
-                    "seconds": member.status["seconds"],
-                    "tokens": member.status["tokens"],
-                }
-
-
-def write_markdown(page: Page, path: Path) -> None:
-    lines = [f"# {page.title}", ""]
-    for table in page.tables:
-        lines += [f"## {table.title}", "", table.heading + ".", "", *(f"- {line}" for line in table.findings), ""]
-        lines += ["| encoding | seeds | within % | verdict | beyond % | verdict |", "|---|---|---|---|---|---|"]
+def write_markdown(report: Report, path: Path) -> None:
+    lines = [f"# {page_title(report.instrument, report.tables)}", ""]
+    for table in report.tables:
+        lines += [f"## {table.title}", "", f"{table.heading}.", "", *(f"- {line}" for line in table.findings), ""]
+        lines += [f"| variant | seeds | {' | '.join(column.title for column in table.columns)} |"]
+        lines += ["|---" * (2 + len(table.columns)) + "|"]
         for row in table.rows:
-            within, beyond = (" ".join(s.percents) if s else "" for s in (row.within, row.shown_beyond))
-            cells = [row.name, row.finished, within, row.verdict, beyond, row.beyond_verdict]
-            lines.append("| " + " | ".join(map(str, cells)) + " |")
-        lines += ["", f"{table.floors()}.", ""]
-    write_atomically(path, "\n".join([*lines, f"Made by `{page.again}`.", ""]).encode())
+            cells = [row.cell(column.key) for column in table.columns]
+            texts = [" ".join(filter(None, (cell.text, cell.verdict))) for cell in cells]
+            lines.append("| " + " | ".join([row.name, str(len(row.finished)), *texts]) + " |")
+        lines += ["", f"{table.caption}.", ""]
+    write_atomically(path, "\n".join([*lines, f"Made by `{report.command}`.", ""]).encode())
 
 
-def write_png(page: Page, path: Path) -> None:
-    write_atomically(path, picture_of(page.render()))
+def write_png(report: Report, path: Path) -> None:
+    write_atomically(path, picture_of(report.html()))
 
 
 def browser() -> str | None:
@@ -134,7 +119,7 @@ def _browse(browser: str, profile: str, source: Path, *options: str) -> subproce
         raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).", field="out") from None
 
 
-WRITERS: dict[str, Callable[[Page, Path], None]] = {
+WRITERS: dict[str, Callable[[Report, Path], None]] = {
     ".html": write_html,
     ".png": write_png,
     ".csv": write_csv,

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from whence.experiments.instrument import ComparisonConfig
 from whence.fields.data import DATA
 from whence.fields.hyponets import HYPONETS
 from whence.fields.model import FieldSpec
 from whence.fields.run import AnyData, FieldTraining, Run
-from whence.spec import Spec
 
 Axis = Literal["lps", "placement", "encoder", "hyponet"]
 MATCH = 64
@@ -31,12 +31,10 @@ class AblatedSpec(FieldSpec):
     render_width: int = Field(default=0, ge=0, description="features per input point of the residual render; 0: none")
 
 
-class Ablation(Spec):
+class FieldsConfig(ComparisonConfig):
     """What to vary, and over how many seeds."""
 
     axis: Axis = Field(default="lps", description="lps: how many; placement; encoder: mixers and encodings; hyponet")
-    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; fewer than 6 decide nothing")
-    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
     data: AnyData = Field(default=DATA.preferred("photos")[0], description="what to learn fields of")
     model: AblatedSpec = AblatedSpec()
     training: AblationTraining = AblationTraining()
@@ -92,16 +90,4 @@ class Ablation(Spec):
 
     def runs(self) -> dict[str, list[Run]]:
         """By variant, one run per seed."""
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        return {name: [self._run(fields, seed) for seed in seeds] for name, fields in self.variants().items()}
-
-    def comparisons(self) -> int:
-        """How many comparisons share one error: every variant with the first."""
-        return len(self.variants()) - 1
-
-    def plan(self) -> dict[str, list[Run]]:
-        """The same, after a look whether they can be run: their data are there, and the models possible."""
-        found = self.runs()
-        for runs in found.values():
-            runs[0].check()
-        return found
+        return {name: [self._run(fields, seed) for seed in self.seed_range] for name, fields in self.variants().items()}

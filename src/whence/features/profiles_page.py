@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+from whence.features.map_page import TALL, profiles, shares
 from whence.features.view import View
-from whence.report.feature_map import TALL, profiles, shares
 from whence.report.figures import COLOURS, figure_of
 
 NAMED = 45

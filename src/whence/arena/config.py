@@ -10,16 +10,16 @@ import pydantic
 from pydantic import BeforeValidator, Field
 
 from whence.arena.grid import apply, parse_grid, unfold
-from whence.arena.ranking import Family, Inference
 from whence.arena.run import Lengths, Run
 from whence.arena.tuning import Key, setting_of, tuned_values
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.errors import UserError
+from whence.experiments.instrument import ComparisonConfig
+from whence.experiments.table import Family
 from whence.mixers.base import Mixer
 from whence.models.sequence import Architecture, Contender, at_home_in
 from whence.runs.spec import Training
-from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 
 TUNING_SEED = 1_000_000
@@ -41,7 +41,7 @@ Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else v
 """In a config file, one name may stand for a list of one."""
 
 
-class ArenaSpec(Spec):
+class ArenaConfig(ComparisonConfig):
     """Which encodings to compare, on which tasks, over how many seeds."""
 
     tasks: Annotated[tuple[TaskChoice, ...], Listed] = Field(
@@ -54,7 +54,6 @@ class ArenaSpec(Spec):
         description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope. "
         f"None named: {', '.join(USUAL_ENCODINGS)}, or what the mixer has a place for",
     )
-    seeds: int = Field(default=3, ge=1, le=1000, description="paired seeds; below 6 a table is headed exploratory")
     first_seed: int = Field(default=0, ge=0, lt=TUNING_SEED - 1000, description="the first of them; the others follow")
     sweep: str = Field(default="", description="every combination of values: 'd_model=64,128;k=1,3,7'")
     tune: str = Field(
@@ -70,16 +69,12 @@ class ArenaSpec(Spec):
         default="table",
         description="comparisons that share the 5 % error: those of a table, or of the whole sheet of tables",
     )
-    until_decided: bool = Field(
-        default=False, description="add paired seeds until every comparison is decided, or max_seeds are spent"
-    )
-    max_seeds: int = Field(default=16, ge=1, le=1000, description="the budget of until_decided, in seeds")
     model: Architecture = Architecture()
     lengths: Lengths = Lengths()
     training: Training = Training()
 
     @pydantic.model_validator(mode="after")
-    def _name_the_contenders(self) -> ArenaSpec:
+    def _name_the_contenders(self) -> ArenaConfig:
         if not self.encodings:
             object.__setattr__(self, "encodings", usual_contenders(self.model))
         swept, tuned = (dict(parse_grid(f, getattr(self, f), self.tasks)) for f in ("sweep", "tune"))
@@ -90,32 +85,15 @@ class ArenaSpec(Spec):
             raise UserError(
                 f"against: {self.against!r} is not among the encodings. Allowed: {', '.join(names)}.", field="against"
             )
-        if self.until_decided and self.seeds > self.max_seeds:
-            raise UserError(
-                f"max_seeds: {self.max_seeds} are fewer than the {self.seeds} to begin with. Allowed: {self.seeds} or "
-                "more, or fewer seeds.",
-                field="max_seeds",
-            )
         return self
 
     @property
-    def inference(self) -> Inference:
-        return Inference("sequential" if self.until_decided else "fixed", self.family, self.against)
+    def error_family(self) -> Family:
+        return self.family
 
     @property
     def tuned(self) -> tuple[str, ...]:
         return tuple(name for name, _ in parse_grid("tune", self.tune, self.tasks))
-
-    def plan(self) -> list[Run]:
-        """Every run, checked. With tuning, the reported runs stand for those that the tuning runs will choose."""
-        runs = [*self.tuning_runs(), *self.reported_runs()]
-        for run in runs:
-            if run.seed in (self.first_seed, TUNING_SEED + self.first_seed):  # other seeds are possible if these are
-                run.check()
-        if len({run.id for run in runs}) != len(runs):
-            field = "tasks" if len(set(map(str, self.tasks))) < len(self.tasks) else "encodings"
-            raise UserError(f"{field}: the same is listed twice. Allowed: each once.", field=field)
-        return runs
 
     def tuning_runs(self) -> list[Run]:
         """Every value that is tuned, over seeds of their own."""
@@ -129,20 +107,8 @@ class ArenaSpec(Spec):
 
         `chosen`: the values that tuning chose; where they are not known yet, the first of each list stands for them.
         """
-        cells = self._cells(range(self.first_seed, self.first_seed + self.seeds))
+        cells = self._cells(self.seed_range)
         return [_chosen(runs, (chosen or {}).get(key), self.tuned) for key, runs in cells]
-
-    def comparisons(self) -> int:
-        """How many comparisons share one error."""
-        first = [run for run in self.reported_runs() if run.seed == self.first_seed]
-        tables: dict[str, list[Run]] = {}
-        for run in first:
-            tables.setdefault(setting_of(run, self.tuned), []).append(run)
-        counts = [
-            len(self.inference.pairs([run.model.contender for run in runs])) * (2 if runs[0].test_lengths else 1)
-            for runs in tables.values()
-        ]
-        return sum(counts) if self.family == "sheet" else max(counts)
 
     def _cells(self, seeds: range) -> list[tuple[Key, list[Run]]]:
         """For every seed, table and encoding, one run for each setting of the tuned fields."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
 from whence import stats
-from whence.features.comparison import PRESETS
-from whence.features.curves import Curves, mean_curve
-from whence.features.table import Row, cell
+from whence.experiments.table import Row, Table
+from whence.features.config import PRESETS
+from whence.features.run import Run
 from whence.report.figures import COLOURS, DASHES, figure_of
+from whence.report.tables import html_table
 
 STRICT = {
     "plain_topk": "none",
@@ -23,7 +24,16 @@ STRICT = {
     "static_slice": "hard",
 }
 """Presets that differ in how strict their mask is, from none to hard."""
-STRICT_COLUMNS = ("FVU", "L0", "FVU lifted", "L0 lifted", "bound", "retention")
+STRICT_COLUMNS = {
+    "fvu": "FVU",
+    "l0": "L0",
+    "fvu_mask_off": "FVU, mask off",
+    "l0_mask_off": "L0, mask off",
+    "position_specific": "position-specific",
+    "retention": "retention",
+}
+FINAL_SHARE = 0.1
+"""Share of the steps whose mean loss is the final one"""
 
 
 def style(name: str) -> dict[str, str]:
@@ -35,34 +45,67 @@ def style(name: str) -> dict[str, str]:
     return {"color": COLOURS[place % len(COLOURS)], "dash": dash}
 
 
-def bars(rows: Sequence[Row], column: str, label: str) -> go.Figure:
-    """Means as bars, seeds as dots."""
-    return _bars({row.name: list(row.values(column).values()) for row in rows}, label)
+def score_figures(table: Table[Run]) -> dict[str, go.Figure]:
+    """By heading; none where nothing has finished."""
+    rows = [row for row in table.rows if row.finished]
+    if not rows:
+        return {}
+    figures = {
+        "FVU by preset": _bars({row.name: _values(row, "fvu") for row in rows}, "FVU"),
+        "True directions recovered": _recovered(rows),
+        "Training loss": _over_steps({row.name: losses(row) for row in rows}, "loss"),
+        "FVU on held-out activations": _over_steps({row.name: held_out_fvu(row) for row in rows}, "FVU"),
+        "Final training loss": _bars(
+            {row.name: list(final_losses(row).values()) for row in rows}, "training loss, penalties included"
+        ),
+        "FVU with and without the mask": strict_bars(by_strictness(rows)),
+    }
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def final_losses(curves: Mapping[str, Curves]) -> go.Figure | None:
-    values = {name: list(those.final_losses.values()) for name, those in curves.items() if those.final_losses}
-    return _bars(values, "training loss, penalties included") if values else None
+def losses(row: Row[Run]) -> dict[str, dict[int, float]]:
+    """By run, the training loss by step."""
+    return {
+        r.run.id: {record["step"]: record["loss"] for record in r.records if "loss" in record} for r in row.finished
+    }
 
 
-def recovered(rows: Sequence[Row]) -> go.Figure | None:
-    """Free and bound directions beside each other; none where nobody knows the true ones."""
-    if not any(row.values("free found") for row in rows):
+def held_out_fvu(row: Row[Run]) -> dict[str, dict[int, float]]:
+    return {r.run.id: {e["step"]: e["metrics"]["curve"] for e in r.evaluations} for r in row.finished}
+
+
+def final_losses(row: Row[Run]) -> dict[str, float]:
+    """By run, the mean over the last steps: the loss of a single batch is noise."""
+    return {
+        run: stats.mean([loss for step, loss in of.items() if step >= (1 - FINAL_SHARE) * max(of)])
+        for run, of in losses(row).items()
+        if of
+    }
+
+
+def _values(row: Row[Run], column: str) -> list[float]:
+    return list(row.cell(column).per_seed.values())
+
+
+def _recovered(rows: Sequence[Row[Run]]) -> go.Figure | None:
+    """Free and bound directions beside each other; none where the true directions are not known."""
+    if not any(_values(row, "free_recovered") for row in rows):
         return None
     figure = figure_of("mean cosine with the true directions, matched one to one", "")
     for place, kind in enumerate(("bound", "free")):
-        column = f"{kind} found"
-        values = {row.name: list(row.values(column).values()) for row in rows}
+        values = {row.name: _values(row, f"{kind}_recovered") for row in rows}
         _add(figure, values, kind, dict.fromkeys(values, COLOURS[place]), str(place))
     figure.update_layout(barmode="group", height=_height(2 * len(rows)), scattermode="group")
     return figure.update_yaxes(autorange="reversed", ticksuffix="  ")
 
 
-def over_steps(curves: Mapping[str, Mapping[str, Mapping[int, float]]], label: str) -> go.Figure:
-    """The mean over runs of each preset."""
+def _over_steps(curves: Mapping[str, Mapping[str, Mapping[int, float]]], label: str) -> go.Figure:
+    """The mean over runs of each preset, at the steps that all of them have."""
     figure = figure_of("step", f"{label}, mean over seeds")
     for name, runs in curves.items():
-        mean = mean_curve(runs.values())
+        those = list(runs.values())
+        shared = sorted(set(those[0]).intersection(*those[1:])) if those else []
+        mean = {step: stats.mean([curve[step] for curve in those]) for step in shared}
         figure.add_scatter(
             x=list(mean), y=list(mean.values()), name=name, mode="lines", line={**style(name), "width": 2}
         )
@@ -72,35 +115,37 @@ def over_steps(curves: Mapping[str, Mapping[str, Mapping[int, float]]], label: s
     return figure.update_layout(height=420 + 12 * len(curves), legend=below)
 
 
-def by_strictness(rows: Sequence[Row]) -> list[Row]:
+def by_strictness(rows: Sequence[Row[Run]]) -> list[Row[Run]]:
     """Those that differ in how strict their mask is, from none to hard; none where fewer than two have a result."""
-    by_name = {row.name: row for row in rows if row.metrics}
+    by_name = {row.name: row for row in rows if row.finished}
     there = [by_name[name] for name in STRICT if name in by_name]
     return there if len(there) > 1 else []
 
 
-def strictness(rows: Sequence[Row]) -> str:
+def strictness_section(rows: Sequence[Row[Run]]) -> list[str]:
     """They, side by side."""
-    head = "".join(f"<th>{name}" for name in ("mask", "preset", *STRICT_COLUMNS))
-    body = "".join(
-        f"<tr><td>{STRICT[row.name]}<td>{html.escape(row.name)}"
-        + "".join(f"<td class=n>{cell(row.mean(column), column)}" for column in STRICT_COLUMNS)
-        + "</tr>"
-        for row in rows
+    there = by_strictness(rows)
+    if not there:
+        return []
+    columns = ["mask", "preset", *STRICT_COLUMNS.values()]
+    cells = [[STRICT[row.name], row.name, *(row.cell(key).text for key in STRICT_COLUMNS)] for row in there]
+    note = (
+        "The same runs, by how strict their mask is. FVU is comparable at a similar number of active features (L0). "
+        "Mask off: how a dictionary does without its mask; what was learned, rather than imposed, stays."
     )
-    return (
-        "<p class=note>The same runs, by how strict their mask is. What is unexplained "
-        "is comparable at a like number of active features (L0). Lifted: how a dictionary does once its mask is gone; "
-        "what was learned, rather than imposed, stays.</p>"
-        f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
-    )
+    return [
+        Markup("<h3>Hard and soft masks</h3><p class=note>{}</p>").format(note),
+        html_table(columns, cells, label="Hard and soft masks"),
+    ]
 
 
-def strict_bars(rows: Sequence[Row]) -> go.Figure:
-    """With their masks, and with masks lifted."""
+def strict_bars(rows: Sequence[Row[Run]]) -> go.Figure | None:
+    """With their masks, and with the mask off."""
+    if not rows:
+        return None
     figure = figure_of("FVU", "")
-    for place, (column, name) in enumerate((("FVU", "with its mask"), ("FVU lifted", "mask lifted"))):
-        values = {f"{STRICT[row.name]}: {row.name}": list(row.values(column).values()) for row in rows}
+    for place, (column, name) in enumerate((("fvu", "with its mask"), ("fvu_mask_off", "mask off"))):
+        values = {f"{STRICT[row.name]}: {row.name}": _values(row, column) for row in rows}
         _add(figure, values, name, dict.fromkeys(values, COLOURS[place]), str(place))
     figure.update_layout(barmode="group", height=_height(2 * len(rows)), scattermode="group")
     return figure.update_yaxes(autorange="reversed", ticksuffix="  ")

@@ -7,10 +7,15 @@ import html
 import json
 from collections.abc import Mapping
 
-from whence.arena.attention import Maps
+from whence.arena.attention import Maps, maps_of
+from whence.arena.run import Run
+from whence.experiments.table import Table
+from whence.runs.files import digest
+from whence.runs.store import Store
 
 MAP_SCRIPT = """
-for (const box of document.querySelectorAll('.maps')) {
+for (const box of document.querySelectorAll('.maps:not([data-drawn])')) {
+  box.dataset.drawn = '';
   const data = JSON.parse(box.querySelector('script').textContent), canvas = box.querySelector('canvas');
   const pick = name => box.querySelector(`[name=${name}]`), says = box.querySelector('output');
   const bytes = {}, size = data.tokens;
@@ -42,6 +47,12 @@ for (const box of document.querySelectorAll('.maps')) {
   draw();
 }
 """
+
+
+def attention_of(table: Table[Run], store: Store) -> list[str]:
+    """The section of one table, with the script that draws it."""
+    section = attention_section(digest(table.title)[:8], maps_of(table, store))
+    return [section, f"<script>{MAP_SCRIPT}</script>"] if section else []
 
 
 def attention_section(name: str, maps: Mapping[str, Maps]) -> str:

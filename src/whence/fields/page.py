@@ -12,8 +12,8 @@ from torch import Tensor
 from whence.fields.analysis import Analysis
 from whence.fields.cost import crossing
 from whence.fields.examples import as_pictures
+from whence.fields.pictures_page import pictures_table
 from whence.fields.run import Run
-from whence.report.field_pictures import pictures_table
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 

@@ -1,4 +1,4 @@
-"""Pages of the leak instrument: an audit, and cures side by side."""
+"""The page of an audit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 from whence.leak.auditing import Audit
-from whence.leak.table import COLUMNS, LEGEND, SHOWN, Row, Table, at
+from whence.leak.comparison import at
 from whence.leak.verdict import OUTCOMES_WITHOUT_EVIDENCE
 from whence.leak.words import number
 from whence.report.badges import badge
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
-from whence.report.shell import write as write_page
+from whence.report.tables import bullets, html_table
 
-__all__ = ["audit_page", "cure_page", "write_page"]
 DOUBTFUL = ("dead", *OUTCOMES_WITHOUT_EVIDENCE)
 
 
@@ -28,7 +27,7 @@ def audit_page(audit: Audit, again: str) -> bytes:
         f"<h1>{html.escape(title)}</h1>",
         f"<p class=note>{audit.rows} examples of {audit.tokens} tokens</p>",
         f"<p>{badges(audit.verdict.notes)}</p>",
-        _listed([*audit.verdict.sentences, *audit.facts]),
+        bullets([*audit.verdict.sentences, *audit.facts]),
     ]
     figures = {"Layer by layer": layer_profile(audit), "Predictions by position": predictions_by_position(audit)}
     figures["Similarity of mean predictions between positions"] = similarity_map(audit)
@@ -41,26 +40,10 @@ def audit_page(audit: Audit, again: str) -> bytes:
     return shell(title, [*parts, *regenerate(again, {k: v for k, v in audit.to_json().items() if k != "pictures"})])
 
 
-def _listed(lines: Sequence[str]) -> str:
-    return "<ul class=findings>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
-
-
 def badges(notes: Sequence[str]) -> str:
     """The words of a verdict. Those on a model that reconstructs nothing are shown as uncertain."""
     kind = "unsure" if set(notes) & set(DOUBTFUL) else None
     return " ".join(badge(note, kind) for note in notes)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> str:
-    """Under "verdict" stand badges; all else is text."""
-    head = "".join(f"<th>{html.escape(column)}" for column in columns)
-    body = ""
-    for row in rows:
-        told = zip(columns, row, strict=True)
-        cells = [cell if column == "verdict" else html.escape(cell) for column, cell in told]
-        body += "<tr>" + "".join(f"<td class=n>{cell}" for cell in cells) + "</tr>"
-    region = f'class=scroll tabindex=0 role=region aria-label="{html.escape(label)}"'
-    return f"<div {region}><table><tr>{head}</tr>{body}</table></div>"
 
 
 MEASURES: list[tuple[str, tuple[str, ...]]] = [
@@ -101,7 +84,7 @@ def measures_table(audit: Audit) -> str:
     rows = [[name, *(number(at(found, path)) for found in sources)] for name, path in MEASURES]
     thresholds = "; ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items())
     note = f"Thresholds of the verdict: {thresholds}. The measures are defined in docs/leak.md."
-    return f"{_table(columns, rows, 'measures')}<p class=note>{html.escape(note)}</p>"
+    return f"{html_table(columns, rows, label='measures')}<p class=note>{html.escape(note)}</p>"
 
 
 def sources_table(audit: Audit) -> str:
@@ -111,7 +94,7 @@ def sources_table(audit: Audit) -> str:
     ]
     note = "<p class=note>Shift sensitivity, mean over mask ratios below 1, at the same placements in every column.</p>"
     columns = ["pathway", "where", "", "with all", "without it", "it alone"]
-    return note + _table(columns, rows, "pathways")
+    return note + html_table(columns, rows, label="pathways")
 
 
 def layer_profile(audit: Audit) -> go.Figure | None:
@@ -184,56 +167,4 @@ def similarity_map(audit: Audit) -> go.Figure | None:
         height=520,
         hovermode="closest",
     )
-    return figure
-
-
-def cure_page(table: Table, document: Any, again: str) -> bytes:
-    title = f"whence leak: {table.title}"
-    parts = [f"<h1>{html.escape(title)}</h1>", _listed(table.findings)]
-    shown = [row for row in table.rows if row.metrics]
-    parts += ["<h2>Cures</h2>", cures_table(table)]
-    if shown:
-        parts += ["<h2>Reconstruction</h2>", plot(errors_by_share(shown), "errors", True)]
-        parts += ["<h2>What moving everything changes</h2>", plot(moved_by_share(shown), "moved", False)]
-    runs = "<br>".join(f"{html.escape(row.cure)}: <code>{' '.join(row.runs)}</code>" for row in table.rows)
-    parts.append(f"<details><summary>The runs of this table</summary><p>{runs}</p></details>")
-    return shell(title, [*parts, *regenerate(again, document)])
-
-
-def cures_table(table: Table) -> str:
-    lines = []
-    for row in table.rows:
-        cure, _, *numbers = row.cells()
-        lines.append([cure, badges(row.notes), *numbers, str(len(row.metrics))])
-    return f"{_table([*COLUMNS, 'seeds'], lines, 'cures')}<p class=note>{html.escape(LEGEND)}</p>"
-
-
-def errors_by_share(rows: Sequence[Row]) -> go.Figure:
-    """Every seed as a dot, their mean as a line."""
-    figure = _over_ratios(rows, ("error",), SHOWN, "error, over that of saying the mean")
-    return figure.add_hline(1, line_dash="dot", line_color="#888", annotation_text="saying the mean")
-
-
-def moved_by_share(rows: Sequence[Row]) -> go.Figure:
-    part = tuple(ratio for ratio in SHOWN if ratio != "1")
-    return _over_ratios(rows, ("shift", "of_prediction"), part, "share of the predictions' variance")
-
-
-def _over_ratios(rows: Sequence[Row], path: tuple[str, ...], ratios: Sequence[str], label: str) -> go.Figure:
-    figure = figure_of("share of tokens hidden (%)", label)
-    x = [100 * float(ratio) for ratio in ratios]
-    for place, row in enumerate(rows):
-        line = {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
-        means = [row.mean(ratio, *path) for ratio in ratios]
-        figure.add_scatter(x=x, y=means, name=row.cure, mode="lines", line=line, legendgroup=row.cure)
-        dots = [(at, value) for at, ratio in zip(x, ratios, strict=True) for value in row.values(ratio, *path) or []]
-        figure.add_scatter(
-            x=[dot[0] for dot in dots],
-            y=[dot[1] for dot in dots],
-            name=row.cure,
-            mode="markers",
-            marker={"color": line["color"], "opacity": 0.7},
-            legendgroup=row.cure,
-            showlegend=False,
-        )
     return figure

@@ -1,0 +1,238 @@
+"""Comparisons of positional encodings on tasks, in and out of distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import plotly.graph_objects as go
+
+from whence import stats
+from whence.arena.attention_page import attention_of
+from whence.arena.config import ArenaConfig
+from whence.arena.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves
+from whence.arena.findings import findings
+from whence.arena.run import Run
+from whence.arena.score import Part, id_score, judge, mastered, ood_score, score_of
+from whence.arena.tuning import Key, Trial, choose, setting_of, shared_fields, trials, tuned_values
+from whence.errors import UserError
+from whence.experiments.instrument import Instrument, Summary
+from whence.experiments.saved import Presets
+from whence.experiments.table import Cell, Column, Contrast, PlannedTable, Row, Table
+from whence.runs.files import canonical
+from whence.runs.store import Store
+
+PRESETS = Presets("whence.arena", "whence presets")
+
+
+@dataclass(frozen=True)
+class ArenaTable(PlannedTable[Run]):
+    """One task in one setting."""
+
+    tuned: tuple[str, ...] = ()
+    """Fields that tuning chose for every encoding"""
+    tried: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    """By encoding, what tuning tried"""
+
+    def chosen(self, encoding: str) -> dict[str, Any]:
+        return tuned_values(self.variants[encoding][0], self.tuned)
+
+
+class Arena(Instrument[ArenaConfig, Run]):
+    name = "arena"
+    command = ("arena",)
+    config = ArenaConfig
+    presets = PRESETS
+
+    def title(self, config: ArenaConfig) -> str:
+        tasks, encodings = (", ".join(map(str, of)) for of in (config.tasks, config.encodings))
+        return f"{tasks}: {encodings}, {stats.count(config.seeds, 'seed')}"
+
+    def stages(self, config: ArenaConfig, store: Store) -> Iterator[Sequence[Run]]:
+        if config.tune:
+            yield config.tuning_runs()
+
+    def plan(self, config: ArenaConfig, store: Store) -> list[PlannedTable[Run]]:
+        tried = trials(config.tuning_runs(), store, config.tuned) if config.tune else {}
+        runs = config.reported_runs(choose(tried))
+        if len({run.id for run in runs}) != len(runs):
+            name = "tasks" if len(set(map(str, config.tasks))) < len(config.tasks) else "encodings"
+            raise UserError(f"{name}: the same is listed twice. Allowed: each once.", field=name)
+        return list(tables_of_runs(runs, config.tuned, tried, against=config.against))
+
+    def rows(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
+        scored = [replace(row, cells=_scores(row)) for row in rows]
+        return [replace(row, cells=_cells(planned, row)) for row in judge(scored)]
+
+    def columns(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]]) -> list[Column]:
+        return [
+            Column("chosen", "chosen"),
+            Column("id", "ID accuracy (%)", span=(0.0, 1.0)),
+            Column("ood", "OOD accuracy (%)", span=(0.0, 1.0)),
+            Column("gap", "gap"),
+            Column("exact", "exact match (%)"),
+            Column("solved", "solved"),
+            Column("loss", "loss", detail=True),
+            Column("cost", "cost", detail=True),
+        ]
+
+    def comparable(self, planned: PlannedTable[Run], row: Row[Run], contrast: Contrast) -> bool:
+        """Cells at chance are never ranked; OOD needs mastery in distribution; a task must not have a shortcut."""
+        if not planned.run.task.build().ranked or (contrast.part == "ood" and not mastered(row)):
+            return False
+        return bool(stats.rankable({row.name: row.cell(contrast.column).verdict}))
+
+    def caption(self, table: Table[Run]) -> str:
+        run = table.planned.run
+        beyond = ", ".join(map(str, run.test_lengths))
+        where = f"Trained at lengths up to {run.train_length}" + (f"; OOD at {beyond}" if beyond else "")
+        parts: list[tuple[str, Any]] = [("ID", id_score), ("OOD", ood_score)]
+        known = [(name, score) for name, of in parts if (score := next(filter(None, map(of, table.rows)), None))]
+        baselines = "; ".join(f"{name} {100 * score.baseline:.1f} % ({score.baseline_name})" for name, score in known)
+        return f"{where}. Shortcut baseline: {baselines}" if baselines else where
+
+    def findings(self, table: Table[Run]) -> list[str]:
+        return findings(table)
+
+    def figures(self, table: Table[Run]) -> Mapping[str, go.Figure]:
+        figures = {
+            "Learning curves": learning_curves(table),
+            "Accuracy by length": accuracy_over_lengths(table),
+            "Accuracy by position": accuracy_over_positions(table),
+        }
+        return {name: figure for name, figure in figures.items() if figure is not None}
+
+    def sections(self, tables: Sequence[Table[Run]], store: Store) -> Mapping[str, Sequence[str]]:
+        return {table.title: attention_of(table, store) for table in tables}
+
+    def summary(self, tables: Sequence[Table[Run]]) -> Summary | None:
+        across = overall(tables)
+        if not across:
+            return None
+        return Summary(
+            "Across tasks",
+            "ID accuracy, normalized: (accuracy − baseline)/(1 − baseline), interquartile mean over tasks and seeds. "
+            "Below 0: worse than the best shortcut. Not a ranking.",
+            ["encoding", "interquartile mean", "runs"],
+            [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in across.items()],
+        )
+
+    def records(self, table: Table[Run]) -> Iterator[dict[str, Any]]:
+        """One line per run and length."""
+        run = table.planned.run
+        baselines = {n: max(run.floors(n).values()) for n in (run.train_length, *run.test_lengths)}
+        for row in table.rows:
+            for result in row.finished:
+                for length, baseline in baselines.items():
+                    counts = result.metrics["lengths"][str(length)]
+                    yield {
+                        "table": table.title,
+                        "task": str(run.task),
+                        "mixer": str(run.model.mixer),
+                        "encoding": row.name,
+                        "seed": result.run.seed,
+                        "length": length,
+                        "part": "id" if length == run.train_length else "ood",
+                        "correct": counts["correct"],
+                        "total": counts["total"],
+                        "accuracy": counts["correct"] / counts["total"],
+                        "baseline": baseline,
+                        "exact": counts["exact"] / counts["sequences"],
+                        "loss": counts["loss"],
+                        "run": result.run.id,
+                        "seconds": result.seconds,
+                        "tokens": result.tokens,
+                    }
+
+
+ARENA = Arena()
+
+
+def tables_of_runs(
+    runs: Sequence[Run],
+    tuned: tuple[str, ...] = (),
+    tried: Mapping[Key, Sequence[Trial]] | None = None,
+    *,
+    against: str = "",
+) -> Iterator[ArenaTable]:
+    """Runs that differ in nothing but seed, encoding and what was tuned make one table."""
+    groups: dict[str, dict[str, list[Run]]] = {}
+    for run in runs:
+        groups.setdefault(setting_of(run, tuned), {}).setdefault(run.model.contender, []).append(run)
+    first = [next(iter(variants.values()))[0] for variants in groups.values()]
+    for title, (setting, variants) in zip(_titles(first, tuned), groups.items(), strict=True):
+        own = {encoding: (tried or {}).get((setting, encoding), ()) for encoding in variants}
+        run = next(iter(variants.values()))[0]
+        yield ArenaTable(title, variants, _contrasts(run, list(variants), against), tuned=tuned, tried=own)
+
+
+def _contrasts(run: Run, encodings: list[str], against: str) -> list[Contrast]:
+    pairs = stats.against(against, encodings) if against in encodings else stats.all_pairs(encodings)
+    parts: list[Part] = ["id", "ood"] if run.test_lengths else ["id"]
+    looks = {"id": "id", "ood": f"ood {run.test_lengths}"}
+    return [Contrast(a, b, stats.ACCURACY, part, part, looks[part]) for part in parts for a, b in pairs]
+
+
+def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
+    """The task and the mixer, and of the rest what differs between the tables."""
+    groups = ("model", "lengths", "training")
+    flat = [{f"{g}.{key}": v for g in groups for key, v in shared_fields(run, tuned)[g].items()} for run in runs]
+    tasks = {str(run.task) for run in runs}
+    varying = [
+        key
+        for key in (flat[0] if flat else ())
+        # lengths that come with the task go without saying
+        if any(len({canonical(f[key]) for f, r in zip(flat, runs, strict=True) if str(r.task) == t}) > 1 for t in tasks)
+    ]
+    return [
+        " · ".join(
+            [
+                str(run.task),
+                str(run.model.mixer),
+                *(f"{key.split('.')[1]}={values[key]}" for key in varying if key != "model.mixer"),
+            ]
+        )
+        for run, values in zip(runs, flat, strict=True)
+    ]
+
+
+def _scores(row: Row[Run]) -> dict[str, Cell]:
+    scores = {part: score_of(row.finished, part) for part in ("id", "ood")}
+    return {part: score for part, score in scores.items() if score is not None}
+
+
+def _cells(planned: PlannedTable[Run], row: Row[Run]) -> dict[str, Cell]:
+    cells = dict(row.cells)
+    if isinstance(planned, ArenaTable) and planned.tuned:
+        cells["chosen"] = Cell(", ".join(f"{name}={value}" for name, value in planned.chosen(row.name).items()))
+    score, beyond = id_score(row), ood_score(row)
+    if score is None:
+        reasons = "; ".join(sorted({*row.failed.values(), *row.damaged.values()}))
+        return {**cells, "id": Cell(reasons, verdict=row.state)}
+    if beyond is not None and mastered(row):
+        cells["gap"] = Cell(f"{100 * (score.accuracy - beyond.accuracy):.1f}")
+    if score.exact_share is not None:
+        cells["exact"] = Cell(f"{100 * score.exact_share:.1f}")
+    cells["solved"] = Cell(f"{score.solved_seeds} of {len(row.finished)}")
+    cells["loss"] = Cell(f"{score.loss:.3f}")
+    tokens = sum(result.tokens for result in row.finished)
+    cells["cost"] = Cell(f"{row.seconds:.0f} s · {tokens / row.seconds / 1000:.1f}k tokens/s" if row.seconds else "")
+    return cells
+
+
+def overall(tables: Sequence[Table[Run]]) -> dict[str, tuple[float, int]]:
+    """Across tasks: for every encoding that is in all tables, the interquartile mean of its normalized scores.
+
+    (accuracy − baseline)/(1 − baseline) of every seed and task: 0 needs no skill, 1 is everything.
+    """
+    if len({str(table.planned.run.task) for table in tables}) < 2:
+        return {}
+    common = set.intersection(*({row.name for row in table.rows if id_score(row)} for table in tables))
+    found: dict[str, tuple[float, int]] = {}
+    for encoding in (row.name for row in tables[0].rows if row.name in common):
+        scores = [score for table in tables if (score := id_score(table.row(encoding))) and score.baseline < 1]
+        values = [stats.normalised(a, score.baseline) for score in scores for a in score.per_seed.values()]
+        if values:
+            found[encoding] = stats.iqm(values), len(values)
+    return found

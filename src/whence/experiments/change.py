@@ -1,0 +1,119 @@
+"""Two comparisons side by side: what was changed, and what changed with it, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whence import stats
+from whence.experiments.instrument import Instrument
+from whence.experiments.looks import consult
+from whence.experiments.table import Contrast, Row, Table
+from whence.registry import Choice
+from whence.runs.files import flat
+from whence.runs.store import Store
+from whence.spec import Spec
+
+
+@dataclass(frozen=True)
+class Change:
+    """One cell before and after, over the seeds that both have."""
+
+    table: str
+    variant: str
+    part: str
+    before: str
+    """As the table shows it"""
+    after: str
+    paired: stats.Comparison | None
+    """After against before; None where one of them may not be ranked"""
+
+    def to_json(self) -> dict[str, Any]:
+        names = {"table": self.table, "variant": self.variant, "part": self.part}
+        paired = self.paired.to_json() if self.paired else None
+        return {**names, "before": self.before, "after": self.after, "paired": paired}
+
+
+def config_changes(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
+    """Fields whose values differ, by dotted name."""
+    one, two = flat(_readable(before)), flat(_readable(after))
+    names = dict.fromkeys([*one, *two])
+    return {name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)}
+
+
+def _readable(config: Any) -> Any:
+    """Choices as a user writes them."""
+    if isinstance(config, Choice) or (isinstance(config, Spec) and type(config).__str__ is not Spec.__str__):
+        return str(config)
+    if isinstance(config, Spec):
+        return {name: _readable(getattr(config, name)) for name in type(config).model_fields}
+    return [_readable(item) for item in config] if isinstance(config, tuple | list) else config
+
+
+def changes(
+    instrument: Instrument[Any, Any], before: Sequence[Table[Any]], after: Sequence[Table[Any]], store: Store
+) -> list[Change]:
+    """Cells that both have: tables of the same title or place, rows of the same name.
+
+    One correction over all cells that are tested, and over others that were shown before.
+    """
+    cells = [
+        (one, two, old, new, contrast)
+        for one, two in matched(before, after)
+        for contrast in _columns(two)
+        for old in one.rows
+        for new in two.rows
+        if old.name == new.name and old.cell(contrast.column).per_seed and new.cell(contrast.column).per_seed
+    ]
+    tables = (*before, *after)
+    rows = [row for _, _, old, new, _ in cells for row in (old, new)]
+    earlier = consult(
+        [result.run for row in rows for result in row.results],
+        {result.run.id for row in rows for result in row.results if result.ended},
+        [(old.results[0].run, new.results[0].run, c.look or c.part) for _, _, old, new, c in cells],
+        store,
+        "change",
+    )
+    sequential = any(table.design == "sequential" for table in tables)
+    complete = all(row.complete for table in tables for row in table.rows)
+    design = earlier.design("sequential" if sequential else "fixed", complete=complete)
+    pairs = [_pair(old, new, contrast) for _, _, old, new, contrast in cells]
+    compared = stats.compare(pairs, design=design, others=earlier.comparisons) if design else [None] * len(pairs)
+    found = []
+    for (one, two, old, new, contrast), c in zip(cells, compared, strict=True):
+        ranked = instrument.comparable(one.planned, old, contrast) and instrument.comparable(two.planned, new, contrast)
+        words = _words(old, contrast.column), _words(new, contrast.column)
+        found.append(Change(two.title, new.name, contrast.part, *words, c if c and c.n and ranked else None))
+    return found
+
+
+def _columns(table: Table[Any]) -> list[Contrast]:
+    """One contrast for every column that is compared."""
+    return list({(contrast.column, contrast.part): contrast for contrast in table.planned.contrasts}.values())
+
+
+def _words(row: Row[Any], column: str) -> str:
+    cell = row.cell(column)
+    return cell.verdict or cell.text
+
+
+def _pair(old: Row[Any], new: Row[Any], contrast: Contrast) -> stats.Pair:
+    scores = {"after": new.cell(contrast.column).per_seed, "before": old.cell(contrast.column).per_seed}
+    failed = {"after": new.diverged, "before": old.diverged}
+    return stats.pair(contrast.metric, "after", "before", scores, failed=failed, part=contrast.part)
+
+
+def matched(before: Sequence[Table[Any]], after: Sequence[Table[Any]]) -> list[tuple[Table[Any], Table[Any]]]:
+    """Tables of the same title; then those of the same subject, the first part of a title, in the same place."""
+    pairs = []
+    for subject in dict.fromkeys(_subject(table) for table in before):
+        ones, twos = ([t for t in tables if _subject(t) == subject] for tables in (before, after))
+        alike = [(one, two) for one in ones for two in twos if one.title == two.title]
+        left = [[t for t in tables if t.title not in {one.title for one, _ in alike}] for tables in (ones, twos)]
+        pairs += alike + list(zip(*left, strict=False))
+    return pairs
+
+
+def _subject(table: Table[Any]) -> str:
+    return table.title.split(" · ")[0]

@@ -1,0 +1,271 @@
+"""From a configuration to its tables and its page: the one path, for the command line, Python and the app.
+
+plan → check → run → measure → tabulate → page. Whoever asks passes an instrument, a configuration, a store and how to
+run; what appears on a screen meanwhile is a matter of two callbacks.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from whence import stats
+from whence.device import Device, resolve_device
+from whence.errors import UserError
+from whence.experiments.instrument import ComparisonConfig, Instrument
+from whence.experiments.page import comparison_page
+from whence.experiments.saved import config_path, save_config
+from whence.experiments.table import PlannedTable, Table, tabulate
+from whence.report.shell import write
+from whence.runs.artifacts import measured
+from whence.runs.engines.local import Outcome, run_all, share
+from whence.runs.execute import Conditions, Event, bytes_needed
+from whence.runs.files import Corrupt, canonical
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+
+C = TypeVar("C", bound=ComparisonConfig)
+R = TypeVar("R", bound=RunSpec)
+OnEvent = Callable[[Event], None]
+Watch = Callable[[Sequence[RunSpec], int, int], AbstractContextManager[OnEvent]]
+"""Given the runs, the number of workers and of threads per worker: what receives the events while they run"""
+OnProgress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """Where and how to run. None of this changes what a run is."""
+
+    workers: int | None = None
+    threads: int | None = None
+    device: Device = "auto"
+    checkpoint_seconds: float = 20.0
+    retry_failed: bool = False
+
+
+@dataclass(frozen=True)
+class ComparisonResult(Generic[R]):
+    """What a comparison came to."""
+
+    name: str
+    config: ComparisonConfig
+    tables: list[Table[R]]
+    ends: dict[str, str]
+    """By run, how its process ended"""
+    report: Path | None
+    """The page; none while no run has finished"""
+    command: str
+    """The command that makes it again"""
+
+    @property
+    def interrupted(self) -> bool:
+        return Outcome(self.ends).interrupted
+
+    @property
+    def undecided(self) -> int:
+        return sum(not c.decided for table in self.tables for c in table.comparisons)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "tables": [table.to_json() for table in self.tables],
+            "runs": self.ends,
+            "report": str(self.report) if self.report else None,
+            "command": self.command,
+        }
+
+
+def no_events(runs: Sequence[RunSpec], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
+    return nullcontext(lambda event: None)
+
+
+def run_comparison(
+    instrument: Instrument[C, R],
+    config: C,
+    store: Store,
+    options: ExecutionOptions = ExecutionOptions(),
+    *,
+    minutes: float | None = None,
+    watch: Watch = no_events,
+    on_progress: OnProgress = lambda message: None,
+) -> ComparisonResult[R]:
+    """Run what is missing, then make the tables and the page.
+
+    What is impossible is refused before anything is written. After `minutes`, `until_decided` adds no more seeds.
+    """
+    started = time.monotonic()
+    check_comparison(instrument, config, store, options)
+    save_config(instrument.name, config, store)
+    on_progress(plan_note(instrument, config, store))
+    ends: dict[str, str] = {}
+
+    def run(runs: Sequence[R]) -> bool:
+        """Whether all of them were given their time."""
+        ends.update(run_specs([run for run in runs if run.id not in ends], store, options, watch))
+        return not Outcome(ends).interrupted
+
+    going = all(run(stage) for stage in instrument.stages(config, store))
+    going = going and run(runs_of(plan_comparison(instrument, config, store)))
+    while going and config.until_decided and not (minutes and time.monotonic() - started > 60 * minutes):
+        more = more_runs(instrument, config, store, ends)
+        if not more:
+            break
+        on_progress(f"Not decided yet: {len(more)} more runs, seed {more[0].seed}")
+        going = run(more)
+    if going:
+        for planned in plan_comparison(instrument, config, store):
+            for measurement in instrument.measurements(planned, store):
+                on_progress(measurement.label)
+                measured(measurement.kind, measurement.request, store, measurement.measure)
+    return read_comparison(instrument, config, store, ends, on_progress=on_progress)
+
+
+def read_comparison(
+    instrument: Instrument[C, R],
+    config: C,
+    store: Store,
+    ends: dict[str, str] | None = None,
+    *,
+    on_progress: OnProgress = lambda message: None,
+) -> ComparisonResult[R]:
+    """Tables and page of what the store holds. Nothing is run or measured."""
+    tables = tables_of(instrument, config, store, ends)
+    path = config_path(instrument.name, config, store)
+    command = shlex.join(["whence", *instrument.command, "--config", str(path), *store_flag(store)])
+    report = None
+    if any(row.finished for table in tables for row in table.rows):
+        on_progress("Drawing the report")
+        page = comparison_page(instrument, tables, config.model_dump(mode="json"), command, store)
+        report = write(path.stem, page, store.reports)
+    return ComparisonResult(path.stem, config, tables, ends or {}, report, command)
+
+
+def tables_of(
+    instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, str] | None = None
+) -> list[Table[R]]:
+    plan = plan_comparison(instrument, config, store)
+    return tabulate(instrument, plan, store, ends or {}, design=config.design, family=config.error_family)
+
+
+def plan_comparison(instrument: Instrument[C, R], config: C, store: Store) -> list[PlannedTable[R]]:
+    """The tables of a configuration, with the seeds that `until_decided` has added."""
+    plan = instrument.plan(config, store)
+    if not config.until_decided:
+        return plan
+    known = set(store.ids())
+    added: dict[tuple[str, str], list[R]] = {}
+    for seed in range(config.seed_range.stop, config.first_seed + config.max_seeds):
+        for planned in instrument.plan(config.with_seeds(seed, 1), store):
+            for name, runs in planned.variants.items():
+                added.setdefault((planned.title, name), []).extend(run for run in runs if run.id in known)
+    return [
+        replace(
+            planned, variants={n: [*runs, *added.get((planned.title, n), ())] for n, runs in planned.variants.items()}
+        )
+        for planned in plan
+    ]
+
+
+def runs_of(plan: Sequence[PlannedTable[R]]) -> list[R]:
+    """Every run of every table once; seeds vary slowest."""
+    ordered = sorted((run for planned in plan for run in planned.runs), key=lambda run: run.seed)
+    return list({run.id: run for run in ordered}.values())
+
+
+def plan_note(instrument: Instrument[C, R], config: C, store: Store) -> str:
+    """How many seeds the plan needs for any verdict."""
+    counts = [len(planned.contrasts) for planned in instrument.plan(config, store)]
+    family = config.error_family
+    comparisons = sum(counts) if family == "sheet" else max(counts, default=0)
+    return stats.plan_note(config.seeds, comparisons, family=family, design=config.design)
+
+
+def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, str]) -> list[R]:
+    """One more paired seed for every variant that an open comparison waits for; none when all are decided."""
+    tables = tables_of(instrument, config, store, ends)
+    waiting = {
+        (table.title, name) for table in tables for c in table.comparisons if not c.decided for name in (c.a, c.b)
+    }
+    seed = 1 + max(run.seed for table in tables for run in table.planned.runs)
+    if not waiting or seed - config.first_seed >= config.max_seeds:
+        return []
+    plan = instrument.plan(config.with_seeds(seed, 1), store)
+    return [
+        run
+        for planned in plan
+        for name, runs in planned.variants.items()
+        if (planned.title, name) in waiting
+        for run in runs
+    ]
+
+
+def check_comparison(
+    instrument: Instrument[C, R], config: C, store: Store, options: ExecutionOptions = ExecutionOptions()
+) -> list[R]:
+    """Everything that can be checked without work: the runs, their memory, the device, the disk. Returns the runs."""
+    runs = check_plan(instrument, config, store)
+    check_resources(runs, store, options)
+    return runs
+
+
+def check_plan(instrument: Instrument[C, R], config: C, store: Store) -> list[R]:
+    """Refuse fields that are valid alone and impossible together; returns the runs. Nothing is written."""
+    config.check_budget()
+    runs = [run for stage in instrument.stages(config, store) for run in stage]
+    runs += runs_of(plan_comparison(instrument, config, store))
+    for run in _without_seeds(runs):
+        run.check()
+    return runs
+
+
+def _without_seeds(runs: Sequence[R]) -> list[R]:
+    """One of all runs that differ in their seeds only."""
+    return list({canonical({**run.document(), "seed": 0}): run for run in runs}.values())
+
+
+def check_resources(runs: Sequence[RunSpec], store: Store, options: ExecutionOptions) -> tuple[int, int]:
+    """Refuse what this machine cannot run; returns workers and threads per worker."""
+    resolve_device(options.device)
+    parameters = max((run.check() for run in _without_seeds(runs)), default=0)
+    workers, threads = share(len(runs), options.workers, options.threads)
+    needed, there = 16 * parameters * workers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:  # weights, gradients and two moments; activations are not known beforehand
+        raise UserError(
+            f"model: {parameters:,} parameters in {workers} workers need at least {needed / 2**30:.0f} GiB of memory. "
+            f"Allowed: what fits in {there / 2**30:.0f} GiB.",
+            field="model",
+        )
+    store.prepare(bytes_needed(parameters, len(runs), workers))
+    return workers, threads
+
+
+def run_specs(
+    runs: Sequence[RunSpec], store: Store, options: ExecutionOptions, watch: Watch = no_events
+) -> dict[str, str]:
+    """Run them on this machine; by id, how each ended."""
+    if not runs:
+        return {}
+    workers, threads = check_resources(runs, store, options)
+    conditions = Conditions(options.device, options.threads, options.checkpoint_seconds, options.retry_failed)
+    with watch(runs, workers, threads) as on_event:
+        outcome = run_all(runs, store, workers=options.workers, conditions=conditions, on_event=on_event)
+    return {run: _by_now(store, run) if end == "busy" else end for run, end in outcome.ends.items()}
+
+
+def _by_now(store: Store, run: str) -> str:
+    """A run that another process was busy with may be finished when all others are."""
+    try:
+        return "skipped" if store.folder(run).status()["state"] == "finished" else "busy"
+    except (OSError, Corrupt):
+        return "busy"
+
+
+def store_flag(store: Store) -> list[str]:
+    """The option that leads to this store, where it is not the default one."""
+    return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]

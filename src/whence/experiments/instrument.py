@@ -1,0 +1,151 @@
+"""What an instrument supplies. Everything else about a comparison is shared (`whence.experiments.comparison`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pydantic import Field
+
+from whence import stats
+from whence.errors import UserError
+from whence.experiments.saved import Presets
+from whence.experiments.table import Column, Contrast, Family, PlannedTable, Row, Table
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+from whence.spec import Spec
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+R = TypeVar("R", bound=RunSpec)
+
+
+class ComparisonConfig(Spec):
+    """What every comparison can be asked for."""
+
+    seeds: int = Field(
+        default=3, ge=1, le=1000, description="paired seeds per variant; below 6 a table is headed exploratory"
+    )
+    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
+    until_decided: bool = Field(
+        default=False, description="add paired seeds until every comparison is decided, or max_seeds are spent"
+    )
+    max_seeds: int = Field(default=16, ge=1, le=1000, description="the budget of until_decided, in seeds")
+
+    @property
+    def seed_range(self) -> range:
+        """Seeds that are planned; with `until_decided`, those to begin with."""
+        count = self.seeds
+        if self.until_decided:  # fewer could not decide anything
+            count = max(count, min(stats.SEEDS_TO_DECIDE, self.max_seeds))
+        return range(self.first_seed, self.first_seed + count)
+
+    @property
+    def design(self) -> stats.TestDesign:
+        return "sequential" if self.until_decided else "fixed"
+
+    @property
+    def error_family(self) -> Family:
+        return "table"
+
+    def with_seeds(self, first: int, count: int) -> Any:
+        return self.model_copy(update={"first_seed": first, "seeds": count, "until_decided": False})
+
+    def check_budget(self) -> None:
+        if self.until_decided and self.seeds > self.max_seeds:
+            raise UserError(
+                f"max_seeds: {self.max_seeds} are fewer than the {self.seeds} to begin with. Allowed: {self.seeds} or "
+                "more, or fewer seeds.",
+                field="max_seeds",
+            )
+
+
+C = TypeVar("C", bound=ComparisonConfig)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Something that a table shows and training does not give, such as the cost of a model. Stored as an artifact."""
+
+    kind: str
+    request: Mapping[str, Any]
+    label: str
+    """For progress lines"""
+    measure: Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A small table over all tables of a comparison."""
+
+    title: str
+    note: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+class Instrument(Protocol[C, R]):
+    """One instrument's comparisons. Methods with a body are defaults that an instrument may override."""
+
+    name: str
+    command: tuple[str, ...]
+    """The words of the command line that start a comparison"""
+    config: type[C]
+    presets: Presets | None = None
+
+    def title(self, config: C) -> str:
+        """One line, for lists of comparisons."""
+        ...
+
+    def plan(self, config: C, store: Store) -> list[PlannedTable[R]]:
+        """Tables and runs, unchecked. What tuning chose, and seeds that were added, are read from the store."""
+        ...
+
+    def stages(self, config: C, store: Store) -> Iterator[Sequence[R]]:
+        """Runs that must end before the plan is known, such as those of tuning."""
+        yield from ()
+
+    def rows(self, planned: PlannedTable[R], rows: Sequence[Row[R]], store: Store) -> Sequence[Row[R]]:
+        """The same rows with their cells."""
+        ...
+
+    def columns(self, planned: PlannedTable[R], rows: Sequence[Row[R]]) -> Sequence[Column]: ...
+
+    def comparable(self, planned: PlannedTable[R], row: Row[R], contrast: Contrast) -> bool:
+        """Whether a row may be ranked."""
+        return True
+
+    def caption(self, table: Table[R]) -> str:
+        """What the columns are, in a line."""
+        return ""
+
+    def findings(self, table: Table[R]) -> Sequence[str]:
+        return [*table.lost, *stats.report(table.comparisons)]
+
+    def measurements(self, planned: PlannedTable[R], store: Store) -> Sequence[Measurement]:
+        return ()
+
+    def figures(self, table: Table[R]) -> Mapping[str, go.Figure]:
+        """By heading, for pages and the app."""
+        return {}
+
+    def sections(self, tables: Sequence[Table[R]], store: Store) -> Mapping[str, Sequence[str]]:
+        """By the title of a table, more HTML for its part of the page."""
+        return {}
+
+    def summary(self, tables: Sequence[Table[R]]) -> Summary | None:
+        return None
+
+    def records(self, table: Table[R]) -> Iterator[dict[str, Any]]:
+        """For CSV: by default one line per run, with every number that the table shows."""
+        for row in table.rows:
+            for result in row.finished:
+                numbers = {
+                    column.key: cell.per_seed[result.run.seed]
+                    for column in table.columns
+                    if result.run.seed in (cell := row.cell(column.key)).per_seed
+                }
+                names = {"table": table.title, "variant": row.name, "seed": result.run.seed}
+                yield {**names, **numbers, "run": result.run.id, "seconds": result.seconds}

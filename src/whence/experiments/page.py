@@ -1,0 +1,105 @@
+"""The report of a comparison: findings, tables, figures, the configuration, and the command that makes it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from markupsafe import Markup
+
+from whence.experiments.instrument import Instrument
+from whence.experiments.table import Cell, Column, Row, Table
+from whence.report.badges import badge
+from whence.report.figures import line_style, swatch
+from whence.report.shell import plot, regenerate, shell
+from whence.report.tables import bullets, html_table
+from whence.runs.files import digest
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+
+R = TypeVar("R", bound=RunSpec)
+
+
+def comparison_page(
+    instrument: Instrument[Any, R], tables: Sequence[Table[R]], config: Any, command: str, store: Store
+) -> bytes:
+    """One self-contained HTML file."""
+    title = page_title(instrument, tables)
+    sections = instrument.sections(tables, store)
+    parts: list[str] = [Markup("<h1>{}</h1>").format(title), *summary_html(instrument, tables)]
+    drawn = 0
+    for table in tables:
+        parts += [Markup("<h2>{}</h2><p class=note>{}</p>").format(table.title, table.heading)]
+        parts += [bullets(table.findings), table_html(table)]
+        for name, figure in instrument.figures(table).items():
+            key = digest(table.title + name)[:8]
+            parts += [Markup("<h3>{}</h3>").format(name), plot(figure, key, with_script=drawn == 0)]
+            drawn += 1
+        parts += [*sections.get(table.title, ()), _runs(table)]
+    return shell(title, [*parts, *regenerate(command, config)])
+
+
+def page_title(instrument: Instrument[Any, Any], tables: Sequence[Table[Any]]) -> str:
+    return f"whence {instrument.name}: " + ", ".join(dict.fromkeys(table.title for table in tables))
+
+
+def summary_html(instrument: Instrument[Any, R], tables: Sequence[Table[R]]) -> list[str]:
+    summary = instrument.summary(tables)
+    if summary is None:
+        return []
+    head = Markup("<h2>{}</h2><p class=note>{}</p>").format(summary.title, summary.note)
+    return [head, html_table(summary.columns, summary.rows, label=summary.title)]
+
+
+def table_html(table: Table[Any]) -> Markup:
+    """The table itself. Verdicts are badges; where a column has a span, every seed is a dot on it."""
+    columns = [column for column in table.columns if any(_filled(row.cell(column.key)) for row in table.rows)]
+    rows = [
+        [
+            Markup(swatch(row.name)) + row.name,
+            row.dots,
+            *(_cell(row, column) for column in columns),
+            *(_strip(row, column) for column in columns if column.span),
+        ]
+        for row in table.rows
+    ]
+    strips = [f"seeds, {column.title}" for column in columns if column.span]
+    caption = Markup("<p class=note>{}</p>").format(table.caption) if table.caption else ""
+    return html_table(["", "seeds", *(c.title for c in columns), *strips], rows, label=table.title) + caption
+
+
+def _filled(cell: Cell) -> bool:
+    return bool(cell.text or cell.verdict)
+
+
+def _cell(row: Row[Any], column: Column) -> str:
+    cell = row.cell(column.key)
+    badges = Markup(" ").join(Markup(badge(word)) for word in cell.verdict.split(", ") if word)
+    return Markup(" ").join(part for part in (cell.text, badges) if part)
+
+
+def _strip(row: Row[Any], column: Column) -> str:
+    """HTML, because the app shows no SVG."""
+    cell = row.cell(column.key)
+    if not cell.per_seed or not cell.text or not column.span:
+        return ""
+    low, high = column.span
+    colour = line_style(row.name)["color"]
+    dots = Markup("").join(
+        Markup('<i style="left:{:.1f}%;top:50%;color:{};background:{}" title="seed {}: {:.4g}"></i>').format(
+            100 * (value - low) / (high - low), colour, colour, seed, value
+        )
+        for seed, value in cell.per_seed.items()
+    )
+    numbers = ", ".join(f"{value:.4g}" for value in cell.per_seed.values())
+    return Markup('<div class=seeds role=img aria-label="{}: {}">{}</div>').format(column.title, numbers, dots)
+
+
+def _runs(table: Table[Any]) -> str:
+    lines = [
+        Markup("{}: <code>{}</code>").format(row.name, " ".join(result.run.id for result in row.results))
+        for row in table.rows
+    ]
+    return Markup("<details><summary>The runs of this table</summary><p>{}</p></details>").format(
+        Markup("<br>").join(lines)
+    )

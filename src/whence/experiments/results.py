@@ -1,0 +1,65 @@
+"""What the store holds of planned runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from whence.runs.files import Corrupt
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+
+R = TypeVar("R", bound=RunSpec)
+State = Literal["finished", "failed", "damaged", "unfinished", "not run"]
+
+
+@dataclass(frozen=True)
+class RunResult(Generic[R]):
+    """One planned run. Only finished runs enter an average; failed and damaged ones carry the reason."""
+
+    run: R
+    state: State
+    reason: str = ""
+    diverged: bool = False
+    """Failed by its own numbers, as it would again. Other failures say nothing about the method."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """Of the last evaluation; empty unless finished"""
+    records: Sequence[Mapping[str, Any]] = ()
+    """Losses and evaluations by step; empty unless finished"""
+    seconds: float = 0.0
+    tokens: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Nothing that is done again would change it."""
+        return self.state == "finished" or self.diverged
+
+    @property
+    def evaluations(self) -> list[Mapping[str, Any]]:
+        return [record for record in self.records if "metrics" in record]
+
+
+def read_results(runs: Sequence[R], store: Store, ends: Mapping[str, str] = {}) -> list[RunResult[R]]:
+    """`ends`: how the processes of this comparison ended, for runs whose own files do not show it."""
+    return [_read(run, store, ends.get(run.id, "")) for run in runs]
+
+
+def _read(run: R, store: Store, end: str) -> RunResult[R]:
+    folder = store.folder(run.id)
+    status: dict[str, Any] = {"state": "not run"}
+    try:
+        status = folder.status()
+        if status["state"] == "finished":
+            numbers = {name: status[name] for name in ("seconds", "tokens")}
+            return RunResult(run, "finished", metrics=status["latest"], records=folder.metrics(), **numbers)
+    except FileNotFoundError:
+        pass
+    except (OSError, Corrupt) as damage:
+        return RunResult(run, "damaged", str(damage))
+    if status["state"] == "failed":
+        diverged = status["error"]["kind"] == "non_finite"
+        return RunResult(run, "failed", status["error"]["message"], diverged)
+    if end == "crashed":
+        return RunResult(run, "failed", "its process died; the same command tries again")
+    return RunResult(run, "unfinished" if status["state"] in ("running", "interrupted") else "not run")

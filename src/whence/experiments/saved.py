@@ -1,0 +1,103 @@
+"""Configurations by name: presets that come with an instrument, those that a store remembers, and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from whence.errors import UserError, not_allowed
+from whence.runs.files import addressed_name, write_atomically
+from whence.runs.store import Store
+from whence.spec import Spec
+
+S = TypeVar("S", bound=Spec)
+CONFIG_FILES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True)
+class Presets:
+    """Those of one package: YAML files in its folder `presets`, whose first comment describes them."""
+
+    package: str
+    command: str
+    """The command that lists them"""
+
+    def names(self) -> list[str]:
+        return sorted(Path(str(file)).stem for file in self._folder().iterdir() if file.name.endswith(".yaml"))
+
+    def path(self, name: str) -> Path:
+        if name not in self.names():
+            raise not_allowed("preset", name, self.names())
+        return Path(str(self._folder() / f"{name}.yaml"))
+
+    def about(self, name: str) -> str:
+        """The words at its head: what it is, what it costs, what to expect."""
+        lines = self.path(name).read_text().splitlines()
+        return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines if line.startswith("#"))
+
+    def read(self, name: str) -> dict[str, Any]:
+        return yaml.safe_load(self.path(name).read_text())
+
+    def _folder(self) -> Any:
+        return resources.files(self.package) / "presets"
+
+
+def save_config(kind: str, config: Spec, store: Store) -> Path:
+    """`kind`: the instrument, which the file's name begins with."""
+    path = config_path(kind, config, store)
+    write_atomically(path, _bytes(config))
+    return path
+
+
+def config_path(kind: str, config: Spec, store: Store) -> Path:
+    return store.reports / addressed_name(kind, _bytes(config), ".json")
+
+
+def saved_configs(kind: str, store: Store) -> list[Path]:
+    """The latest first."""
+    paths = store.reports.glob(f"{kind}-*.json") if store.reports.is_dir() else []
+    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def read_config(path: Path, config: type[S]) -> S:
+    try:
+        text = path.read_text()
+        return config.read(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text) or {})
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        raise UserError(
+            f"comparison: {str(path)!r} cannot be read ({' '.join(str(error).split())}).", field="comparison"
+        ) from None
+
+
+def find_config(text: str, store: Store, kinds: Mapping[str, Presets | None]) -> tuple[str, Path]:
+    """The instrument and the file of a comparison: a preset, or the beginning of the name under which it is saved."""
+    for kind, presets in kinds.items():
+        if presets and text in presets.names():
+            return kind, presets.path(text)
+    saved = [(kind, path) for kind in kinds for path in saved_configs(kind, store)]
+    # by its beginning, with or without the instrument, or by the name of a report of it, which is longer
+    matches = [
+        (kind, path)
+        for kind, path in saved
+        if text
+        and (path.stem.removeprefix(f"{kind}-").startswith(text.removeprefix(f"{kind}-")) or text.startswith(path.stem))
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    known = [path.stem for _, path in matches or saved]
+    presets = [name for those in kinds.values() if those for name in those.names()]
+    raise UserError(
+        f"comparison: {text!r} {'is ambiguous' if matches else 'is not known'}. Allowed: a preset "
+        f"({', '.join(presets)}), a config file, or one that {store.root} keeps ({', '.join(known) or 'none yet'}).",
+        field="comparison",
+    )
+
+
+def _bytes(config: Spec) -> bytes:
+    return (json.dumps(config.model_dump(mode="json"), indent=1) + "\n").encode()

@@ -1,0 +1,383 @@
+"""The table of a comparison: one row per variant, verdicts on their differences.
+
+A table is data. It is made from what the store holds, by `tabulate`; terminals, pages, CSV and JSON only read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from whence import stats
+from whence.experiments.looks import Earlier, consult
+from whence.experiments.results import RunResult, read_results
+from whence.runs.spec import RunSpec
+from whence.runs.store import Store
+
+if TYPE_CHECKING:
+    from whence.experiments.instrument import Instrument
+
+R = TypeVar("R", bound=RunSpec)
+Family = Literal["table", "sheet"]
+"""The comparisons of one table, or of all tables that are made together, share one error."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two variants to be compared by the values of one column."""
+
+    a: str
+    b: str
+    metric: stats.Metric
+    column: str
+    part: str = ""
+    """Which scores these are, for sentences: `id`, `at mask ratio 0.5`"""
+    look: str = ""
+    """The same for the record of what was shown, where `part` does not tell them apart"""
+
+
+@dataclass(frozen=True)
+class PlannedTable(Generic[R]):
+    """Which runs make a table, and which of its rows are compared. Decided before any of them has run."""
+
+    title: str
+    variants: Mapping[str, Sequence[R]]
+    """By name, one run per seed"""
+    contrasts: Sequence[Contrast]
+    on: str = ""
+    """Held-out data that all seeds share: verdicts are then about these data alone"""
+
+    @property
+    def runs(self) -> list[R]:
+        """Each once. Seeds vary slowest, so that an interrupted comparison is still one."""
+        longest = max(map(len, self.variants.values()), default=0)
+        ordered = (runs[place] for place in range(longest) for runs in self.variants.values() if place < len(runs))
+        return list({run.id: run for run in ordered}.values())
+
+    @property
+    def run(self) -> R:
+        """Any of them."""
+        return next(iter(self.variants.values()))[0]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a row: a number over seeds, or words."""
+
+    text: str = ""
+    per_seed: Mapping[int, float] = field(default_factory=dict)
+    interval: tuple[float, float] | None = None
+    """95 %, of the mean over seeds"""
+    verdict: str = ""
+
+    @property
+    def mean(self) -> float | None:
+        return stats.mean(list(self.per_seed.values())) if self.per_seed else None
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = {
+            "mean": self.mean,
+            "interval": list(self.interval) if self.interval else None,
+            "per_seed": {str(seed): value for seed, value in self.per_seed.items()},
+        }
+        return {
+            "text": self.text,
+            **(numbers if self.per_seed else {}),
+            **({"verdict": self.verdict} if self.verdict else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Column:
+    """One kind of cell."""
+
+    key: str
+    title: str
+    detail: bool = False
+    """Shown on pages only: a terminal has no room for it"""
+    span: tuple[float, float] | None = None
+    """Range of a strip on which pages draw every seed"""
+
+
+@dataclass(frozen=True)
+class Row(Generic[R]):
+    """One variant over all seeds."""
+
+    name: str
+    results: tuple[RunResult[R], ...]
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+    """By column"""
+
+    @property
+    def finished(self) -> list[RunResult[R]]:
+        return [result for result in self.results if result.state == "finished"]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """By run, why."""
+        return {result.run.id: result.reason for result in self.results if result.state == "failed"}
+
+    @property
+    def damaged(self) -> dict[str, str]:
+        return {result.run.id: result.reason for result in self.results if result.state == "damaged"}
+
+    @property
+    def diverged(self) -> list[int]:
+        """Seeds."""
+        return [result.run.seed for result in self.results if result.diverged]
+
+    @property
+    def complete(self) -> bool:
+        """No planned run is still to come."""
+        return all(result.state in ("finished", "failed", "damaged") for result in self.results)
+
+    @property
+    def state(self) -> str:
+        """Of a row without results."""
+        states = {result.state for result in self.results}
+        known = [("failed", "failed"), ("damaged", "damaged"), ("unfinished", "not finished")]
+        return next((text for state, text in known if state in states), "not run")
+
+    @property
+    def dots(self) -> str:
+        marks = {"finished": "●", "failed": "✕", "damaged": "✕"}
+        return "".join(sorted((marks.get(result.state, "○") for result in self.results), key="●✕○".index))
+
+    @property
+    def seconds(self) -> float:
+        return sum(result.seconds for result in self.results)
+
+    def cell(self, column: str) -> Cell:
+        return self.cells.get(column, Cell())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "runs": [result.run.id for result in self.results],
+            "seeds": [result.run.seed for result in self.finished],
+            "failed": self.failed,
+            "damaged": self.damaged,
+            "seconds": self.seconds,
+            "cells": {key: cell.to_json() for key, cell in self.cells.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Table(Generic[R]):
+    """The rows of one planned table, and which of their differences are real."""
+
+    planned: PlannedTable[R]
+    columns: tuple[Column, ...]
+    rows: tuple[Row[R], ...]
+    comparisons: tuple[stats.Comparison, ...] = ()
+    """Those that are shown, in the order of the plan"""
+    design: stats.TestDesign = "fixed"
+    family: int = 0
+    """How many comparisons share the error"""
+    family_name: Family = "table"
+    earlier: int = 0
+    """Seeds of another plan whose results were shown before; 0: none"""
+    untested: str = ""
+    """Why nothing is tested; empty if it is"""
+    caption: str = ""
+    findings: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return self.planned.title
+
+    def row(self, name: str) -> Row[R]:
+        return next(row for row in self.rows if row.name == name)
+
+    def pairs(self, part: str = "") -> list[stats.Comparison]:
+        """Comparisons of one part."""
+        return [c for c in self.comparisons if c.part == part]
+
+    @property
+    def _paired(self) -> list[int]:
+        return [c.n for c in self.comparisons] or [len(row.finished) for row in self.rows]
+
+    @property
+    def seeds(self) -> int:
+        """Paired seeds of the comparison that has most; where nothing is compared, the seeds of the longest row."""
+        return max(self._paired, default=0)
+
+    @property
+    def exploratory(self) -> bool:
+        return self.seeds < stats.SEEDS_TO_DECIDE
+
+    @property
+    def heading(self) -> str:
+        """What a table of so many seeds may claim."""
+        return stats.heading(
+            self.seeds,
+            self.family,
+            [contrast.metric for contrast in self.planned.contrasts],
+            design=self.design,
+            family=self.family_name,
+            earlier=self.earlier,
+            fewest=min(self._paired, default=0),
+            on=self.planned.on,
+            untested=self.untested,
+        )
+
+    @property
+    def decided(self) -> bool:
+        """No comparison is open."""
+        return all(c.decided for c in self.comparisons)
+
+    @property
+    def lost(self) -> list[str]:
+        """Failed and damaged runs, in words."""
+        lines = []
+        for kind, what in (("failed", "Failed"), ("damaged", "Damaged")):
+            counts = [f"{row.name} ({len(getattr(row, kind))})" for row in self.rows if getattr(row, kind)]
+            hint = " ('whence runs verify' gives details)" if kind == "damaged" else ""
+            lines += [f"{what} runs, in no average: {', '.join(counts)}{hint}."] if counts else []
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "title": self.title,
+            "seeds": self.seeds,
+            "heading": self.heading,
+            "findings": list(self.findings),
+            "columns": [{"key": column.key, "title": column.title} for column in self.columns],
+            "rows": [row.to_json() for row in self.rows],
+            "caption": self.caption,
+            "design": self.design,
+            "family": self.family,
+            "comparisons": [c.to_json() for c in self.comparisons],
+        }
+
+
+def over_seeds(values: Mapping[int, float], digits: int = 3, *, scale: float = 1.0, unit: str = "") -> Cell:
+    """A cell with the mean over seeds and its interval; empty where no seed has a value."""
+    if not values:
+        return Cell("–")
+    interval = stats.mean_interval(list(values.values()))
+    text = f"{scale * stats.mean(list(values.values())):.{digits}f}"
+    if interval:
+        text += f" [{scale * interval[0]:.{digits}f}, {scale * interval[1]:.{digits}f}]"
+    return Cell(text + unit, values, interval)
+
+
+def tabulate(
+    instrument: Instrument[Any, R],
+    plan: Sequence[PlannedTable[R]],
+    store: Store,
+    ends: Mapping[str, str] = {},
+    *,
+    design: stats.TestDesign = "fixed",
+    family: Family = "table",
+    tested: bool = True,
+) -> list[Table[R]]:
+    """Tables in the order of the plan.
+
+    `ends`: how the processes of this comparison ended. Earlier looks at the same variants decide which test applies
+    (`whence.experiments.looks`). Runs that were chosen by hand, maybe by their results, are not a planned comparison,
+    and not `tested`.
+    """
+    rows = []
+    for planned in plan:
+        results = {name: tuple(read_results(runs, store, ends)) for name, runs in planned.variants.items()}
+        rows.append(tuple(instrument.rows(planned, [Row(name, of) for name, of in results.items()], store)))
+    tables = [
+        Table(planned, tuple(instrument.columns(planned, of)), of, family_name=family)
+        for planned, of in zip(plan, rows, strict=True)
+    ]
+    if tested:
+        tables = _tested(instrument, tables, store, design, family)
+    return [_with_words(instrument, table) for table in tables]
+
+
+def _with_words(instrument: Instrument[Any, R], table: Table[R]) -> Table[R]:
+    table = replace(table, caption=instrument.caption(table))
+    return replace(table, findings=tuple(instrument.findings(table)))
+
+
+def _tested(
+    instrument: Instrument[Any, R], tables: Sequence[Table[R]], store: Store, design: stats.TestDesign, family: Family
+) -> list[Table[R]]:
+    """With verdicts, each by the test that its plan and earlier looks permit."""
+    complete = [all(row.complete for row in table.rows) for table in tables]
+    if family == "sheet":
+        complete = [all(complete)] * len(complete)
+    found = []
+    earlier = _consult(tables, store, family)
+    designs: list[stats.TestDesign | None] = [
+        before.design(design, complete=whole) for before, whole in zip(earlier, complete, strict=True)
+    ]
+    compared = _compare(tables, designs, earlier, family)
+    for table, applies, before, whole, comparisons in zip(tables, designs, earlier, complete, compared, strict=True):
+        visible = [
+            c
+            for contrast, c in zip(table.planned.contrasts, comparisons, strict=False)
+            if c.n and all(instrument.comparable(table.planned, table.row(name), contrast) for name in (c.a, c.b))
+        ]
+        found.append(
+            replace(
+                table,
+                comparisons=tuple(visible),
+                design=applies or design,
+                family=comparisons[0].family if comparisons else 0,
+                earlier=before.seeds,
+                untested=before.why_not(design, complete=whole),
+            )
+        )
+    return found
+
+
+def _consult(tables: Sequence[Table[R]], store: Store, family: Family) -> list[Earlier]:
+    """What earlier looks permit for each table; these results count as shown from now on."""
+    groups = [tables] if family == "sheet" else [[table] for table in tables]
+    earlier = [
+        consult(
+            [result.run for table in group for row in table.rows for result in row.results],
+            {result.run.id for table in group for row in table.rows for result in row.results if result.ended},
+            [
+                (table.row(c.a).results[0].run, table.row(c.b).results[0].run, c.look or c.part)
+                for table in group
+                for c in table.planned.contrasts
+            ],
+            store,
+        )
+        for group in groups
+    ]
+    return earlier * len(tables) if family == "sheet" else earlier
+
+
+def _compare(
+    tables: Sequence[Table[R]],
+    designs: Sequence[stats.TestDesign | None],
+    earlier: Sequence[Earlier],
+    family: Family,
+) -> list[list[stats.Comparison]]:
+    """Every planned contrast, with the error controlled over a table or over all of them; none without a design."""
+    pairs = [_pairs(table) for table in tables]
+    if family == "sheet" and tables:
+        design = designs[0]
+        every = [pair for of in pairs for pair in of]
+        compared = iter(stats.compare(every, design=design, others=earlier[0].comparisons) if design else [])
+        return [[next(compared) for _ in of] if design else [] for of in pairs]
+    return [
+        stats.compare(of, design=design, others=before.comparisons) if design else []
+        for of, design, before in zip(pairs, designs, earlier, strict=True)
+    ]
+
+
+def _pairs(table: Table[R]) -> list[stats.Pair]:
+    diverged = {row.name: row.diverged for row in table.rows}
+    return [
+        stats.pair(
+            contrast.metric,
+            contrast.a,
+            contrast.b,
+            {name: table.row(name).cell(contrast.column).per_seed for name in (contrast.a, contrast.b)},
+            failed=diverged,
+            part=contrast.part,
+            on=table.planned.on,
+        )
+        for contrast in table.planned.contrasts
+    ]

@@ -1,0 +1,28 @@
+"""The instruments, for the command line, the app and Python."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from whence.errors import not_allowed
+from whence.experiments.instrument import Instrument
+
+PLACES = {
+    "arena": ("whence.arena.comparison", "ARENA"),
+    "leak": ("whence.leak.comparison", "LEAK"),
+    "features": ("whence.features.comparison", "FEATURES"),
+    "fields": ("whence.fields.comparison", "FIELDS"),
+}
+
+
+def instrument(name: str) -> Instrument[Any, Any]:
+    """By name. Imported when asked for: some of them take seconds."""
+    if name not in PLACES:
+        raise not_allowed("instrument", name, list(PLACES))
+    module, constant = PLACES[name]
+    return getattr(importlib.import_module(module), constant)
+
+
+def instruments() -> dict[str, Instrument[Any, Any]]:
+    return {name: instrument(name) for name in PLACES}
