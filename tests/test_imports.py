@@ -17,6 +17,8 @@ LEVELS = [
     {"report"},
     {"experiments"},
     {"arena", "leak", "features", "fields"},
+    {"instruments"},
+    {"api"},
     {"cli", "app", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

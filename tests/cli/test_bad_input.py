@@ -84,7 +84,6 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["arena", "--preset", "source_encodngs"], ["preset", "'source_encodngs'", "Did you mean 'source_encodings'?"]),
         (["arena", "--preset"], ["--preset", "a value must follow"]),
         (["arena", "--preset", "claim_copy", "--config", "a.yaml"], ["preset", "one of them"]),
-        (["arena", "--resume"], ["resume", "keeps no comparison yet"]),
         (["arena", "--tasks", "copy", "--mixer", "bimamba"], ["task", "earlier answers", "answers=blank"]),
         (["presets", "claim_copi"], ["preset", "Did you mean 'claim_copy'?"]),
         (["reproduce", "claim_copi"], ["claim", "Did you mean 'claim_copy'?"]),

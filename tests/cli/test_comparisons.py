@@ -13,7 +13,7 @@ from tests.arena.made import TASK
 from tests.calls import document, output
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
-from whence.arena.kept import PRESETS
+from whence.arena.comparison import PRESETS
 from whence.cli import VERBS, run
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -27,7 +27,7 @@ def test_presets_tell_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert "claim_copy" not in one
     found = document(["presets", "claim_parity", "source_encodings"], capsys)
     assert [preset["name"] for preset in found] == ["claim_parity", "source_encodings"]
-    assert found[1]["spec"]["first_seed"] == 1337
+    assert found[1]["config"]["first_seed"] == 1337
     assert "Delétang" in found[0]["about"]
 
 
@@ -104,7 +104,7 @@ def examples_in_help() -> list[list[str]]:
 
     lines = [line.split("  (")[0] for line in DESCRIPTION.splitlines() if line.startswith("  whence arena")]
     words = [shlex.split(re.split(r"\s{3,}", line.strip())[0]) for line in lines]
-    return [arguments[1:] for arguments in words if "--resume" not in arguments]
+    return [arguments[1:] for arguments in words]
 
 
 @pytest.mark.parametrize("arguments", examples_in_help(), ids=" ".join)
@@ -117,17 +117,17 @@ def test_a_tuned_sweep_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> No
     flags = ["arena", "--tasks", TASK, "--encodings", "rope", "t5", *TINY_FLAGS, "--steps", "12", "--seeds", "1"]
     found = document([*flags, "--sweep", "k=1,2", "--tune", "dropout=0,0.1"], capsys)
     assert len(found["runs"]) == 2 * 2 * 2 * 2 + 2 * 2, "tuning over two seeds of its own, then what it chose"
-    assert [table["task"] for table in found["tables"]] == [
-        "k_back_recall:k=1,symbols=4",
-        "k_back_recall:k=2,symbols=4",
+    assert [table["title"] for table in found["tables"]] == [
+        "k_back_recall:k=1,symbols=4 · attention",
+        "k_back_recall:k=2,symbols=4 · attention",
     ]
     for table in found["tables"]:
         for row in table["rows"]:
-            assert row["chosen"]["dropout"] in (0, 0.1)
+            assert row["cells"]["chosen"]["text"] in ("dropout=0.0", "dropout=0.1")
             assert len(row["runs"]) == 1
     assert Path(found["report"]).is_file()
-    name = Path(found["again"].split("--config ")[1]).stem
+    name = Path(found["command"].split("--config ")[1]).stem
     assert document(["report", name], capsys)["tables"] == found["tables"]
     text = output(["report", name, "--out", "a.md"], capsys)
     assert text.strip() == "a.md"
-    assert "(dropout=" in Path("a.md").read_text()
+    assert "| dropout=0." in Path("a.md").read_text()

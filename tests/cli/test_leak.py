@@ -25,16 +25,20 @@ SMALL += ["--test-rows", "16", "--evaluations", "1"]
 def test_cures_compared_and_a_run_audited(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*SMALL, "--cures", "none", "zero_masked_positions", "all", "content_gated", "--seeds", "2"]
     found = document(arguments, capsys)
-    rows = {row["cure"]: row for row in found["rows"]}
+    (table,) = found["tables"]
+    rows = {row["name"]: row for row in table["rows"]}
+    verdicts = {name: row["cells"]["verdict"]["verdict"].split(", ") for name, row in rows.items()}
     assert list(rows) == ["none", "zero_masked_positions", "all", "content_gated"]
-    assert rows["content_gated"]["outcomes"] == ["clean", "clean"]
-    assert rows["content_gated"]["ratios"]["1"]["correlation"]["mean"] is None
-    assert rows["none"]["verdict"].startswith("leaky")
-    assert any("exploratory" in line for line in found["findings"])
+    assert rows["content_gated"]["seeds"] == [0, 1]
+    assert verdicts["content_gated"][0] == "clean"
+    assert "seeds disagree" not in verdicts["content_gated"]
+    assert rows["content_gated"]["cells"]["correlation@1"] == {"text": "undefined"}
+    assert verdicts["none"][0] == "leaky"
+    assert "exploratory" in table["heading"]
     assert Path(found["report"]).is_file()
 
     text = output(arguments, capsys)
-    assert "removes it" in text
+    assert "removes the leak" in text
     assert "undefined" in text
     audited = document(["leak", "audit", "--run", rows["none"]["runs"][0], "--ratios", "0.5", "1"], capsys)
     assert audited["verdict"]["outcome"] == "reconstructs nothing", "four steps teach nothing"

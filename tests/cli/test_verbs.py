@@ -73,19 +73,20 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
     arguments = [*ARENA, "--seeds", "2", "--steps", "400", "--lr", "0.01", "--dropout", "0"]
     found = document(arguments, capsys)
     (table,) = found["tables"]
-    assert [row["encoding"] for row in table["rows"]] == ["rope", "randomized:span=64+alibi"]
+    assert [row["name"] for row in table["rows"]] == ["rope", "randomized:span=64+alibi"]
     rope = table["rows"][0]
-    assert rope["finished"] == 2
-    assert rope["id"]["accuracy"] > 0.9
-    assert rope["id"]["verdict"] in ("learning", "solved")
-    assert len(rope["id"]["per_seed"]) == 2
-    assert rope["id"]["interval"][0] <= rope["id"]["accuracy"] <= rope["id"]["interval"][1]
+    assert rope["seeds"] == [0, 1]
+    accuracy = rope["cells"]["id"]
+    assert accuracy["mean"] > 0.9
+    assert accuracy["verdict"] in ("learning", "solved")
+    assert list(accuracy["per_seed"]) == ["0", "1"]
+    assert accuracy["interval"][0] <= accuracy["mean"] <= accuracy["interval"][1]
     assert "exploratory" in table["heading"]
     assert all(pair["winner"] is None for pair in table["comparisons"]), "two seeds decide nothing"
     assert set(found["runs"].values()) == {"finished"}
     page = Path(found["report"]).read_text()
     assert "rope" in page
-    assert found["again"].split()[-1].removeprefix(str(here)) in page
+    assert found["command"].split()[-1].removeprefix(str(here)) in page
     assert "http://" not in page.split("<script")[0]
 
     again = document(arguments, capsys)
@@ -96,12 +97,12 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
     more = document([*arguments, "--seeds", "3"], capsys)
     assert sorted(more["runs"].values()) == ["finished"] * 2 + ["skipped"] * 4
 
-    from_file = document(found["again"].split()[1:], capsys)
+    from_file = document(found["command"].split()[1:], capsys)
     assert from_file["tables"] == found["tables"]
 
     printed = output(arguments, capsys)
     assert "●●" in printed
-    assert "report  whence-runs/reports/arena-" in printed
+    assert "report   whence-runs/reports/arena-" in printed
 
     rows = document(["runs", "list"], capsys)
     assert len(rows) == 6
@@ -167,9 +168,9 @@ def test_a_failed_run_is_shown_as_failed_and_enters_no_average(capsys: pytest.Ca
     broken = [*ARENA, "--steps", "5", "--seeds", "1", "--lr", "1e38", "--clip", "1e30", "--warmup", "0"]
     found = document([*broken, "--schedule", "constant"], capsys, code=1)
     rows = found["tables"][0]["rows"]
-    assert [row["finished"] for row in rows] == [0, 0]
-    assert [row["id"] for row in rows] == [None, None]
-    assert [row["verdict"] for row in rows] == ["failed", "failed"]
+    assert [row["seeds"] for row in rows] == [[], []]
+    assert [row["cells"]["id"].get("mean") for row in rows] == [None, None]
+    assert [row["cells"]["id"]["verdict"] for row in rows] == ["failed", "failed"]
     assert all("non-finite" in message for row in rows for message in row["failed"].values())
     assert found["report"] is None
     assert "✕" in output([*broken, "--schedule", "constant"], capsys, code=1)

@@ -10,7 +10,7 @@ from whence.cli.options import Engine, parse
 from whence.cli.output import print_json, print_table, telling
 from whence.cli.sweep import exit_code
 from whence.errors import UserError
-from whence.experiments.comparison import ComparisonResult, check_comparison, run_comparison
+from whence.experiments.comparison import ComparisonResult, check_plan, run_comparison
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.table import Table
 from whence.runs.store import Store
@@ -33,7 +33,7 @@ def compare(
     if minutes is not None and not config.until_decided:
         raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.", field="minutes")
     if options.print_spec:
-        check_comparison(instrument, config, store, options.execution)
+        check_plan(instrument, config, store)
         print_json(config.model_dump(mode="json"))
         return 0
     with telling("") as tell:
