@@ -14,12 +14,12 @@ from whence.arena.config import ArenaConfig
 from whence.arena.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves
 from whence.arena.findings import findings
 from whence.arena.run import Run
-from whence.arena.score import Part, id_score, judge, mastered, ood_score, score_of
+from whence.arena.score import id_score, judge, mastered, ood_score, score_of
 from whence.arena.tuning import Key, Trial, choose, setting_of, shared_fields, trials, tuned_values
 from whence.errors import UserError
 from whence.experiments.instrument import Instrument, Summary
 from whence.experiments.saved import Presets
-from whence.experiments.table import Cell, Column, Contrast, PlannedTable, Row, Table
+from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
 from whence.runs.files import canonical
 from whence.runs.store import Store
 
@@ -56,7 +56,8 @@ class Arena(Instrument[ArenaConfig, Run]):
     def plan(self, config: ArenaConfig, store: Store) -> list[PlannedTable[Run]]:
         tried = trials(config.tuning_runs(), store, config.tuned) if config.tune else {}
         runs = config.reported_runs(choose(tried))
-        if len({run.id for run in runs}) != len(runs):
+        every = [run.id for run in (*config.tuning_runs(), *runs)]
+        if len(set(every)) != len(every):
             name = "tasks" if len(set(map(str, config.tasks))) < len(config.tasks) else "encodings"
             raise UserError(f"{name}: the same is listed twice. Allowed: each once.", field=name)
         return list(tables_of_runs(runs, config.tuned, tried, against=config.against))
@@ -77,11 +78,11 @@ class Arena(Instrument[ArenaConfig, Run]):
             Column("cost", "cost", detail=True),
         ]
 
-    def comparable(self, planned: PlannedTable[Run], row: Row[Run], contrast: Contrast) -> bool:
+    def comparable(self, planned: PlannedTable[Run], row: Row[Run], criterion: Criterion) -> bool:
         """Cells at chance are never ranked; OOD needs mastery in distribution; a task must not have a shortcut."""
-        if not planned.run.task.build().ranked or (contrast.part == "ood" and not mastered(row)):
+        if not planned.run.task.build().ranked or (criterion.part == "ood" and not mastered(row)):
             return False
-        return bool(stats.rankable({row.name: row.cell(contrast.column).verdict}))
+        return bool(stats.rankable({row.name: row.cell(criterion.column).verdict}))
 
     def caption(self, table: Table[Run]) -> str:
         run = table.planned.run
@@ -163,15 +164,16 @@ def tables_of_runs(
     first = [next(iter(variants.values()))[0] for variants in groups.values()]
     for title, (setting, variants) in zip(_titles(first, tuned), groups.items(), strict=True):
         own = {encoding: (tried or {}).get((setting, encoding), ()) for encoding in variants}
-        run = next(iter(variants.values()))[0]
-        yield ArenaTable(title, variants, _contrasts(run, list(variants), against), tuned=tuned, tried=own)
+        pairs = stats.against(against, variants) if against in variants else stats.all_pairs(variants)
+        criteria = _criteria(next(iter(variants.values()))[0])
+        yield ArenaTable(title, variants, pairs, criteria, tuned=tuned, tried=own)
 
 
-def _contrasts(run: Run, encodings: list[str], against: str) -> list[Contrast]:
-    pairs = stats.against(against, encodings) if against in encodings else stats.all_pairs(encodings)
-    parts: list[Part] = ["id", "ood"] if run.test_lengths else ["id"]
-    looks = {"id": "id", "ood": f"ood {run.test_lengths}"}
-    return [Contrast(a, b, stats.ACCURACY, part, part, looks[part]) for part in parts for a, b in pairs]
+def _criteria(run: Run) -> list[Criterion]:
+    criteria = [Criterion(stats.ACCURACY, "id", part="id")]
+    if run.test_lengths:
+        criteria.append(Criterion(stats.ACCURACY, "ood", part="ood", look=f"ood {run.test_lengths}"))
+    return criteria
 
 
 def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
@@ -211,7 +213,8 @@ def _cells(planned: PlannedTable[Run], row: Row[Run]) -> dict[str, Cell]:
         reasons = "; ".join(sorted({*row.failed.values(), *row.damaged.values()}))
         return {**cells, "id": Cell(reasons, verdict=row.state)}
     if beyond is not None and mastered(row):
-        cells["gap"] = Cell(f"{100 * (score.accuracy - beyond.accuracy):.1f}")
+        gap = {seed: accuracy - beyond.per_seed[seed] for seed, accuracy in score.per_seed.items()}
+        cells["gap"] = Cell(f"{100 * (score.accuracy - beyond.accuracy):.1f}", gap)
     if score.exact_share is not None:
         cells["exact"] = Cell(f"{100 * score.exact_share:.1f}")
     cells["solved"] = Cell(f"{score.solved_seeds} of {len(row.finished)}")

@@ -14,6 +14,7 @@ from whence.experiments.table import Cell, Row
 Part = Literal["id", "ood"]
 """In distribution: at the training length. Out of distribution: beyond it."""
 PARTS: tuple[Part, ...] = ("id", "ood")
+NOT_LEARNED = "not learned"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Score(Cell):
     """Share of the test sequences that also occur in training"""
     exact: tuple[float, ...] = ()
     """Share of sequences without any mistake, per seed; empty where a sequence has one answer"""
+    by_length: Mapping[int, float] = field(default_factory=dict)
+    """Mean accuracy over seeds"""
 
     @property
     def accuracy(self) -> float:
@@ -58,6 +61,9 @@ class Score(Cell):
         return stats.p_above(list(self.per_seed.values()), self.effective, self.baseline_limit or self.baseline)
 
     def to_json(self) -> dict[str, Any]:
+        """OOD, the verdict alone where the task was not mastered in distribution."""
+        if self.verdict == NOT_LEARNED:
+            return {"text": self.text, "verdict": self.verdict}
         return {
             **super().to_json(),
             "solve_rate": stats.solve_rate(list(self.per_seed.values())),
@@ -67,6 +73,7 @@ class Score(Cell):
             "baseline": self.baseline,
             "baseline_name": self.baseline_name,
             "baselines": dict(self.baselines),
+            "by_length": {str(length): accuracy for length, accuracy in self.by_length.items()},
         }
 
 
@@ -80,6 +87,7 @@ def score_of(results: Sequence[RunResult[Run]], part: Part) -> Score | None:
     totals = {n: results[0].metrics["lengths"][str(n)]["total"] for n in lengths}
     per_seed = {seed: p["correct"] / p["total"] for seed, p in parts.items()}
     effective = sum(_effective([result.metrics["lengths"][str(n)] for n in lengths]) for result in results)
+    sets = {n: [result.metrics["lengths"][str(n)] for result in results] for n in lengths}
     accuracies = list(per_seed.values())
     low, high = stats.over_seeds(accuracies, effective)
     return Score(
@@ -93,6 +101,7 @@ def score_of(results: Sequence[RunResult[Run]], part: Part) -> Score | None:
         loss=stats.mean([p["loss"] for p in parts.values()]),
         seen=sum(p.get("seen_in_training", 0) for p in parts.values()) / sum(p["sequences"] for p in parts.values()),
         exact=tuple(p["exact"] / p["sequences"] for p in parts.values()) if several else (),
+        by_length={n: stats.mean([counts["correct"] / counts["total"] for counts in of]) for n, of in sets.items()},
     )
 
 
@@ -132,7 +141,7 @@ def judge(rows: Sequence[Row[Run]]) -> list[Row[Run]]:
                 survivors = part == "id" and row.diverged and verdict == "solved"
                 cells[part] = replace(score, verdict="learning" if survivors else verdict)
             elif part == "ood" and (beyond := ood_score(row)):
-                cells[part] = replace(beyond, text="", verdict="not learned")
+                cells[part] = replace(beyond, text="", verdict=NOT_LEARNED)
         judged.append(replace(row, cells=cells))
     return judged
 

@@ -9,7 +9,7 @@ from typing import Any
 from whence import stats
 from whence.experiments.instrument import Instrument
 from whence.experiments.looks import consult
-from whence.experiments.table import Contrast, Row, Table
+from whence.experiments.table import Criterion, Row, Table
 from whence.registry import Choice
 from whence.runs.files import flat
 from whence.runs.store import Store
@@ -59,12 +59,13 @@ def changes(
     One correction over all cells that are tested, and over others that were shown before.
     """
     cells = [
-        (one, two, old, new, contrast)
+        (one, two, old, new, criterion)
         for one, two in matched(before, after)
-        for contrast in _columns(two)
         for old in one.rows
         for new in two.rows
-        if old.name == new.name and old.cell(contrast.column).per_seed and new.cell(contrast.column).per_seed
+        if old.name == new.name
+        for criterion in two.planned.criteria
+        if old.cell(criterion.column).per_seed and new.cell(criterion.column).per_seed
     ]
     tables = (*before, *after)
     rows = [row for _, _, old, new, _ in cells for row in (old, new)]
@@ -78,19 +79,14 @@ def changes(
     sequential = any(table.design == "sequential" for table in tables)
     complete = all(row.complete for table in tables for row in table.rows)
     design = earlier.design("sequential" if sequential else "fixed", complete=complete)
-    pairs = [_pair(old, new, contrast) for _, _, old, new, contrast in cells]
+    pairs = [_pair(old, new, criterion) for _, _, old, new, criterion in cells]
     compared = stats.compare(pairs, design=design, others=earlier.comparisons) if design else [None] * len(pairs)
     found = []
-    for (one, two, old, new, contrast), c in zip(cells, compared, strict=True):
-        ranked = instrument.comparable(one.planned, old, contrast) and instrument.comparable(two.planned, new, contrast)
-        words = _words(old, contrast.column), _words(new, contrast.column)
-        found.append(Change(two.title, new.name, contrast.part, *words, c if c and c.n and ranked else None))
+    for (one, two, old, new, criterion), c in zip(cells, compared, strict=True):
+        ranked = all(instrument.comparable(t.planned, row, criterion) for t, row in ((one, old), (two, new)))
+        words = _words(old, criterion.column), _words(new, criterion.column)
+        found.append(Change(two.title, new.name, criterion.part, *words, c if c and c.n and ranked else None))
     return found
-
-
-def _columns(table: Table[Any]) -> list[Contrast]:
-    """One contrast for every column that is compared."""
-    return list({(contrast.column, contrast.part): contrast for contrast in table.planned.contrasts}.values())
 
 
 def _words(row: Row[Any], column: str) -> str:
@@ -98,10 +94,10 @@ def _words(row: Row[Any], column: str) -> str:
     return cell.verdict or cell.text
 
 
-def _pair(old: Row[Any], new: Row[Any], contrast: Contrast) -> stats.Pair:
-    scores = {"after": new.cell(contrast.column).per_seed, "before": old.cell(contrast.column).per_seed}
+def _pair(old: Row[Any], new: Row[Any], criterion: Criterion) -> stats.Pair:
+    scores = {"after": new.cell(criterion.column).per_seed, "before": old.cell(criterion.column).per_seed}
     failed = {"after": new.diverged, "before": old.diverged}
-    return stats.pair(contrast.metric, "after", "before", scores, failed=failed, part=contrast.part)
+    return stats.pair(criterion.metric, "after", "before", scores, failed=failed, part=criterion.part)
 
 
 def matched(before: Sequence[Table[Any]], after: Sequence[Table[Any]]) -> list[tuple[Table[Any], Table[Any]]]:

@@ -113,7 +113,7 @@ def run_comparison(
     going = all(run(stage) for stage in instrument.stages(config, store))
     going = going and run(runs_of(plan_comparison(instrument, config, store)))
     while going and config.until_decided and not (minutes and time.monotonic() - started > 60 * minutes):
-        more = more_runs(instrument, config, store, ends)
+        more = [run for run in more_runs(instrument, config, store, ends) if run.id not in ends]
         if not more:
             break
         on_progress(f"Not decided yet: {len(more)} more runs, seed {more[0].seed}")
@@ -180,10 +180,14 @@ def runs_of(plan: Sequence[PlannedTable[R]]) -> list[R]:
 
 def plan_note(instrument: Instrument[C, R], config: C, store: Store) -> str:
     """How many seeds the plan needs for any verdict."""
+    comparisons = count_comparisons(instrument, config, store)
+    return stats.plan_note(config.seeds, comparisons, family=config.error_family, design=config.design)
+
+
+def count_comparisons(instrument: Instrument[C, R], config: C, store: Store) -> int:
+    """How many share one error: those of the largest table, or of all."""
     counts = [len(planned.contrasts) for planned in instrument.plan(config, store)]
-    family = config.error_family
-    comparisons = sum(counts) if family == "sheet" else max(counts, default=0)
-    return stats.plan_note(config.seeds, comparisons, family=family, design=config.design)
+    return sum(counts) if config.error_family == "sheet" else max(counts, default=0)
 
 
 def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, str]) -> list[R]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from whence import stats
 from whence.errors import UserError
 from whence.experiments.saved import Presets
-from whence.experiments.table import Column, Contrast, Family, PlannedTable, Row, Table
+from whence.experiments.table import Column, Criterion, Family, PlannedTable, Row, Table
 from whence.runs.spec import RunSpec
 from whence.runs.store import Store
 from whence.spec import Spec
@@ -113,7 +113,7 @@ class Instrument(Protocol[C, R]):
 
     def columns(self, planned: PlannedTable[R], rows: Sequence[Row[R]]) -> Sequence[Column]: ...
 
-    def comparable(self, planned: PlannedTable[R], row: Row[R], contrast: Contrast) -> bool:
+    def comparable(self, planned: PlannedTable[R], row: Row[R], criterion: Criterion) -> bool:
         """Whether a row may be ranked."""
         return True
 

@@ -24,11 +24,9 @@ Family = Literal["table", "sheet"]
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """Two variants to be compared by the values of one column."""
+class Criterion:
+    """What variants are compared by: the values of one column."""
 
-    a: str
-    b: str
     metric: stats.Metric
     column: str
     part: str = ""
@@ -38,15 +36,30 @@ class Contrast:
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """Two variants to be compared."""
+
+    a: str
+    b: str
+    by: Criterion
+
+
+@dataclass(frozen=True)
 class PlannedTable(Generic[R]):
     """Which runs make a table, and which of its rows are compared. Decided before any of them has run."""
 
     title: str
     variants: Mapping[str, Sequence[R]]
     """By name, one run per seed"""
-    contrasts: Sequence[Contrast]
+    pairs: Sequence[tuple[str, str]]
+    criteria: Sequence[Criterion]
+    """Each pair is compared by each of them"""
     on: str = ""
     """Held-out data that all seeds share: verdicts are then about these data alone"""
+
+    @property
+    def contrasts(self) -> list[Contrast]:
+        return [Contrast(a, b, criterion) for criterion in self.criteria for a, b in self.pairs]
 
     @property
     def runs(self) -> list[R]:
@@ -213,7 +226,7 @@ class Table(Generic[R]):
         return stats.heading(
             self.seeds,
             self.family,
-            [contrast.metric for contrast in self.planned.contrasts],
+            [criterion.metric for criterion in self.planned.criteria],
             design=self.design,
             family=self.family_name,
             earlier=self.earlier,
@@ -314,7 +327,7 @@ def _tested(
         visible = [
             c
             for contrast, c in zip(table.planned.contrasts, comparisons, strict=False)
-            if c.n and all(instrument.comparable(table.planned, table.row(name), contrast) for name in (c.a, c.b))
+            if c.n and all(instrument.comparable(table.planned, table.row(name), contrast.by) for name in (c.a, c.b))
         ]
         found.append(
             replace(
@@ -337,7 +350,7 @@ def _consult(tables: Sequence[Table[R]], store: Store, family: Family) -> list[E
             [result.run for table in group for row in table.rows for result in row.results],
             {result.run.id for table in group for row in table.rows for result in row.results if result.ended},
             [
-                (table.row(c.a).results[0].run, table.row(c.b).results[0].run, c.look or c.part)
+                (table.row(c.a).results[0].run, table.row(c.b).results[0].run, c.by.look or c.by.part)
                 for table in group
                 for c in table.planned.contrasts
             ],
@@ -371,12 +384,12 @@ def _pairs(table: Table[R]) -> list[stats.Pair]:
     diverged = {row.name: row.diverged for row in table.rows}
     return [
         stats.pair(
-            contrast.metric,
+            contrast.by.metric,
             contrast.a,
             contrast.b,
-            {name: table.row(name).cell(contrast.column).per_seed for name in (contrast.a, contrast.b)},
+            {name: table.row(name).cell(contrast.by.column).per_seed for name in (contrast.a, contrast.b)},
             failed=diverged,
-            part=contrast.part,
+            part=contrast.by.part,
             on=table.planned.on,
         )
         for contrast in table.planned.contrasts

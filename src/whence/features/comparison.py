@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from whence import stats
 from whence.experiments.instrument import Instrument, Measurement
 from whence.experiments.results import read_results
-from whence.experiments.table import Cell, Column, Contrast, PlannedTable, Row, Table, over_seeds
+from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
 from whence.features.config import ALL, FeaturesConfig, controlled_pairs
 from whence.features.measures import stability
 from whence.features.run import Run
@@ -74,7 +74,7 @@ class Features(Instrument[FeaturesConfig, Run]):
         variants = config.runs()
         pairs = controlled_pairs({name: runs[0].model.sparsity.name for name, runs in variants.items()})
         held_out = next(iter(variants.values()))[0].data.build().held_out_name
-        return [PlannedTable(config.title, variants, [Contrast(a, b, stats.FVU, "fvu") for a, b in pairs], held_out)]
+        return [PlannedTable(config.title, variants, pairs, [Criterion(stats.FVU, "fvu")], held_out)]
 
     def rows(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
         return [replace(row, cells=_cells(row, store)) for row in rows]
@@ -88,7 +88,7 @@ class Features(Instrument[FeaturesConfig, Run]):
             Column("parameters", "parameters", detail=True),
         ]
 
-    def comparable(self, planned: PlannedTable[Run], row: Row[Run], contrast: Contrast) -> bool:
+    def comparable(self, planned: PlannedTable[Run], row: Row[Run], criterion: Criterion) -> bool:
         return at_requested_l0(row)
 
     def caption(self, table: Table[Run]) -> str:

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from whence import stats
 from whence.experiments.instrument import Instrument, Measurement
 from whence.experiments.results import read_results
-from whence.experiments.table import Cell, Column, Contrast, PlannedTable, Row, Table, over_seeds
+from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
 from whence.fields.config import FieldsConfig
 from whence.fields.cost import encoding_peak, milliseconds
 from whence.fields.run import Run
@@ -37,9 +37,9 @@ class Fields(Instrument[FieldsConfig, Run]):
     def plan(self, config: FieldsConfig, store: Store) -> list[PlannedTable[Run]]:
         runs = config.runs()
         baseline = next(iter(runs))
-        contrasts = [Contrast(a, b, stats.PSNR, "psnr_x1", part="at ×1") for a, b in stats.against(baseline, runs)]
         held_out = runs[baseline][0].data.build().held_out_name
-        return [PlannedTable(config.title, runs, contrasts, held_out)]
+        criterion = Criterion(stats.PSNR, "psnr_x1", part="at ×1")
+        return [PlannedTable(config.title, runs, stats.against(baseline, runs), [criterion], held_out)]
 
     def rows(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
         return [replace(row, cells=_cells(row, store)) for row in rows]

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from whence import stats
 from whence.experiments.instrument import Instrument
-from whence.experiments.table import Cell, Column, Contrast, PlannedTable, Row, Table
+from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
 from whence.leak import RATIOS
 from whence.leak.config import COMPARED, LeakConfig
 from whence.leak.run import Run
@@ -61,13 +61,12 @@ class LeakComparison(Instrument[LeakConfig, Run]):
         variants = config.runs()
         first = next(iter(variants))
         run = variants[first][0]
-        contrasts = [
-            Contrast(a, b, stats.NORMALIZED_ERROR, f"error@{ratio}", part=f"at mask ratio {ratio}")
-            for ratio in COMPARED
-            for a, b in stats.against(first, variants)
+        pairs = stats.against(first, variants)
+        criteria = [
+            Criterion(stats.NORMALIZED_ERROR, f"error@{ratio}", part=f"at mask ratio {ratio}") for ratio in COMPARED
         ]
         title = f"{run.data} · {run.model.backbone}"
-        return [PlannedTable(title, variants, contrasts, run.data.build().held_out_name)]
+        return [PlannedTable(title, variants, pairs, criteria, run.data.build().held_out_name)]
 
     def rows(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
         return [replace(row, cells=_cells(row)) for row in rows]
