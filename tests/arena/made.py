@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.conftest import TINY, merged
 from whence import stats
-from whence.arena.comparison import ARENA, tables_of_runs
+from whence.arena.comparison import ARENA, Arena, ArenaTable, tables_of_runs
 from whence.arena.config import ArenaConfig
 from whence.arena.run import Run
-from whence.arena.score import Score
+from whence.arena.score import PARTS, Score, judge
 from whence.arena.tally import pool
 from whence.experiments import table as experiments_table
 from whence.experiments.comparison import plan_comparison, runs_of
 from whence.experiments.comparison import tables_of as tables_of_comparison
 from whence.experiments.results import RunResult
-from whence.experiments.table import Row, Table
+from whence.experiments.table import Criterion, PlannedTable, Row, Table
 from whence.runs.files import ChainWriter, write_sealed
 from whence.runs.store import Store
 
@@ -49,6 +50,26 @@ def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str] = {}, **
 
 def tables_of(comparison: ArenaConfig, store: Store) -> list[Table[Run]]:
     return tables_of_comparison(ARENA, comparison, store)
+
+
+def reported(comparison: ArenaConfig, store: Store) -> list[Run]:
+    """The runs of its tables, with what tuning chose."""
+    return runs_of(plan_comparison(ARENA, comparison, store))
+
+
+def one(tables: list[Table[Run]]) -> Table[Run]:
+    (table,) = tables
+    return table
+
+
+def pair_of(table: Table[Run], part: str, a: str, b: str) -> stats.Comparison:
+    """The comparison of two encodings."""
+    (found,) = [c for c in table.pairs(part) if (c.a, c.b) == (a, b)]
+    return found
+
+
+def names_of(comparisons: Sequence[stats.Comparison]) -> list[tuple[str, str]]:
+    return [(c.a, c.b) for c in comparisons]
 
 
 def counts(accuracy: float, sequences: int = 200, each: int = 7, exact: float = 0.0) -> dict[str, Any]:
@@ -142,6 +163,20 @@ def row(
     lost = [Run.read(merged(TINY, {"seed": 1000 + i, "model": {"encoding": encoding}})) for i in range(failed)]
     broken = [RunResult(run, "failed", "it <b>broke</b>", diverged=True) for run in lost]
     return Row(encoding, (*finished, *broken), cells)
+
+
+def table_of(rows: Sequence[Row[Run]], design: stats.TestDesign = "fixed") -> Table[Run]:
+    """A table of rows without any files behind them, all pairs compared."""
+
+    class Made(Arena):
+        def rows(self, planned: PlannedTable[Run], found: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
+            return judge(rows)
+
+    variants = {row.name: [result.run for result in row.results] for row in rows}
+    criteria = [Criterion(stats.ACCURACY, part, part) for part in PARTS if any(part in row.cells for row in rows)]
+    planned = ArenaTable("made", variants, stats.all_pairs(variants), criteria)
+    with tempfile.TemporaryDirectory() as folder:
+        return one(experiments_table.tabulate(Made(), [planned], Store(folder), design=design))
 
 
 def score(per_seed: Mapping[int, float], baseline: float = 0.25, effective: float = 500) -> Score:

@@ -1,41 +1,69 @@
-"""What a table may say of stored runs."""
+"""Tables of the arena, from stored runs and from rows made by hand."""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
-import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.arena.made import TASK, fail, finish, finish_all, planned, row, score, spec, tables_of, tabulate
+from tests.arena.made import (
+    TASK,
+    fail,
+    finish,
+    finish_all,
+    names_of,
+    one,
+    pair_of,
+    planned,
+    reported,
+    row,
+    score,
+    spec,
+    table_of,
+    tables_of,
+    tabulate,
+)
 from whence import stats
-from whence.arena.comparison import ARENA, overall, tables_of_runs
-from whence.arena.curves import accuracy_by_length
-from whence.arena.run import Run
-from whence.arena.score import id_score, judge, mastered
+from whence.arena.comparison import ArenaTable, overall
 from whence.arena.config import ArenaConfig
-from whence.experiments import table as experiments
-from whence.experiments.table import Row, Table
-from whence.errors import UserError
+from whence.arena.curves import accuracy_by_length
+from whence.arena.score import id_score, judge, mastered
+from whence.arena.tuning import setting_of
 from whence.runs.execute import Conditions, execute
 from whence.runs.store import Store
 
-
-def one(tables: list[Table]) -> Table:
-    (table,) = tables
-    return table
+FEW = {"test_lengths": 0}
 
 
-def ranked_rows(rows: list[Row], design: Any = "fixed") -> Comparisons:
-    ((comparisons, _),) = rank([rows], Inference(design), [design], [0])
-    return comparisons
+def test_verdicts_of_rows(store: Store) -> None:
+    scores = {
+        "rope": [(1.0, 0.26), (1.0, 0.25)],
+        "alibi": [(0.26, 0.9)],
+        "t5": [(0.6, 0.6), (0.7, 0.7)],
+        "none": [],
+        "fire": [],
+    }
+    plan = planned(spec(*scores))
+    finish_all(store, [run for run in plan if run.seed < len(scores[run.model.contender])], scores)
+    for run in plan:
+        if run.model.contender == "fire":
+            fail(store, run, "it <b>broke</b>")
+    rows = one(tabulate(plan, store)).rows
+    assert [r.cell("id").verdict for r in rows] == ["solved", "at chance", "learning", "not run", "failed"]
+    assert [r.cell("ood").verdict for r in rows] == ["at chance", "not learned", "not learned", "", ""]
+    assert rows[1].to_json()["cells"]["ood"] == {"text": "", "verdict": "not learned"}, "without any number"
+    assert rows[0].to_json()["cells"]["ood"]["verdict"] == "at chance"
+    assert (rows[0].cell("gap").text, rows[0].cell("gap").mean) == ("74.5", pytest.approx(0.745))
+    assert rows[0].to_json()["cells"]["gap"]["mean"] == pytest.approx(0.745)
+    assert "gap" not in rows[1].cells, "nothing was there to be lost"
 
 
-def test_verdicts_of_rows() -> None:
+def test_verdicts_of_rows_made_by_hand() -> None:
     rows = judge(
         [
             row("rope", [1.0, 1.0], [0.26, 0.25]),
@@ -47,19 +75,15 @@ def test_verdicts_of_rows() -> None:
     )
     assert [r.cell("id").verdict or r.state for r in rows] == ["solved", "at chance", "learning", "not run", "failed"]
     assert [r.cell("ood").verdict for r in rows] == ["at chance", "not learned", "not learned", "", ""]
-    assert rows[1].to_json()["ood"] == "not learned"
-    assert rows[0].to_json()["ood"]["verdict"] == "at chance"
-    assert rows[0].gap == pytest.approx(0.745)
-    assert rows[1].gap is None, "nothing was there to be lost"
 
 
 def test_cells_that_are_not_shown_do_not_weaken_the_rest() -> None:
     """Beyond training is tested only where it is claimed: Holm must not count the others."""
-    just = Score((0.305,), 500, {"majority": 0.25}, loss=1.0)
+    just = score({0: 0.305})
     assert 0.001 < just.p_value < 0.05 / 2
     alone = judge([row("rope", [0.305])])[0]
     crowded = judge([row("rope", [0.305], [0.9]), row("alibi", [0.26], [0.26])])[0]
-    assert alone.verdict == crowded.verdict == "learning"
+    assert alone.cell("id").verdict == crowded.cell("id").verdict == "learning"
 
 
 def test_a_failed_run_counts_as_a_loss(store: Store) -> None:
@@ -71,7 +95,7 @@ def test_a_failed_run_counts_as_a_loss(store: Store) -> None:
         else:
             fail(store, run, "NaN")
     table = one(tabulate(planned(comparison), store))
-    assert {pair: c.n for pair, c in table.comparisons["id"].items()} == {
+    assert {(c.a, c.b): c.n for c in table.pairs("id")} == {
         ("rope", "alibi"): 9,
         ("rope", "t5"): 9,
         ("alibi", "t5"): 9,
@@ -89,74 +113,8 @@ def test_whoever_fails_does_not_win(store: Store) -> None:
         else:
             finish(store, run, 0.9 if run.model.contender == "rope" else 0.8)
     table = one(tabulate(planned(comparison), store))
-    (pair,) = table.comparisons
+    (pair,) = table.pairs("id")
     assert (pair.winner, pair.wins, pair.losses, pair.n) == (None, 6, 14, 20)
-
-
-FEW = {"test_lengths": 0}
-
-
-def test_verdicts_wait_for_all_planned_runs(store: Store) -> None:
-    """Whoever reads a table while it fills up may stop when it looks best."""
-    comparison = spec("rope", "alibi", seeds=12, lengths=FEW)
-    plan = planned(comparison)
-    finish_all(store, [run for run in plan if run.seed < 10], {"rope": [0.9] * 10, "alibi": [0.7] * 10})
-    table = one(tabulate(plan, store))
-    assert (table.comparisons, table.family) == ({}, 0)
-    assert "verdicts are given when all planned runs have ended" in table.heading
-    assert not any(" beats " in line for line in table.findings)
-    stopped = one(tables_of(spec("rope", "alibi", seeds=10, lengths=FEW), store))
-    assert (stopped.design, stopped.earlier) == ("sequential", 10), "these seeds were shown before"
-    finish_all(store, [run for run in plan if run.seed >= 10], {"rope": [0.9] * 12, "alibi": [0.7] * 12})
-    table = one(tabulate(plan, store))
-    assert table.design == "sequential", "the plan was changed in between"
-
-
-def test_an_interrupted_plan_keeps_its_test(store: Store) -> None:
-    plan = planned(spec("rope", "alibi", seeds=8, lengths=FEW))
-    for seeds in range(1, 9):
-        finish_all(store, [run for run in plan if run.seed == seeds - 1], {"rope": [0.9], "alibi": [0.7]})
-        table = one(tabulate(plan, store))
-        assert bool(table.comparisons) == (seeds == 8)
-    assert table.design == "fixed"
-    assert len(list(store.reports.glob("look-*"))) == 1, "a look replaces those that it includes"
-
-
-def test_extending_a_comparison_makes_the_test_sequential(store: Store) -> None:
-    """Six seeds were shown; to add more because of what they showed is optional stopping."""
-    few, short, long = (spec("rope", "alibi", seeds=n, lengths=FEW) for n in (3, 6, 8))
-    finish_all(store, planned(long), {"rope": [0.9] * 8, "alibi": [0.7] * 8})
-    tables_of(few, store)
-    assert one(tables_of(short, store)).design == "fixed", "three seeds showed no verdict"
-    assert one(tables_of(short, store)).design == "fixed", "to look again at the same is no new look"
-    table = one(tables_of(long, store))
-    assert (table.design, table.earlier) == ("sequential", 6)
-    assert "results of 6 seeds were shown before" in table.heading
-    for other in (short, spec("rope", "alibi", seeds=7, first_seed=1, lengths=FEW)):
-        table = one(tables_of(other, store))
-        assert not table.comparisons, "fewer seeds, or others, of the same runs"
-        assert "8 seeds of these variants were shown before, and this table leaves some of them out" in table.heading
-
-
-@pytest.mark.parametrize("changes", [{"lengths": {"test_sequences": 8}}, {"training": {"evaluations": 1}}])
-def test_other_evaluations_of_the_same_training_are_the_same_variant(store: Store, changes: dict[str, Any]) -> None:
-    before, after = spec("rope", "alibi", seeds=6, lengths=FEW), spec("rope", "alibi", seeds=7, lengths=FEW)
-    other = spec("rope", "alibi", **{**changes, "seeds": 7, "lengths": {**FEW, **changes.get("lengths", {})}})
-    for comparison in (before, other, after):
-        missing = [run for run in planned(comparison) if not store.folder(run.id).path.exists()]
-        finish_all(store, missing, {"rope": [0.9] * 7, "alibi": [0.7] * 7})
-    tables_of(before, store)
-    assert one(tables_of(other, store)).design == "sequential"
-
-
-def test_a_sheet_stays_one_family(store: Store) -> None:
-    sheet, tables = (
-        spec("rope", "alibi", seeds=7, sweep="layers=1,2,3,4", lengths=FEW, family=family)
-        for family in ("sheet", "table")
-    )
-    finish_all(store, planned(sheet), {"rope": [0.9] * 7, "alibi": [0.7] * 7})
-    assert {(table.family, table.decided) for table in tables_of(sheet, store)} == {(4, False)}
-    assert {(table.family, table.decided) for table in tables_of(tables, store)} == {(4, False)}
 
 
 def test_only_divergence_counts_against_an_encoding(store: Store) -> None:
@@ -167,7 +125,7 @@ def test_only_divergence_counts_against_an_encoding(store: Store) -> None:
     last = {run.model.contender: run for run in plan if run.seed == 5}
     finish(store, last["rope"], 0.9)
     table = one(tabulate(plan, store, {last["alibi"].id: "crashed"}))
-    (pair,) = table.comparisons
+    (pair,) = table.pairs("id")
     assert (pair.n, pair.failures, pair.verdict) == (5, 0, "exploratory")
 
 
@@ -179,57 +137,10 @@ def test_survivors_do_not_solve_a_task(store: Store) -> None:
         else:
             finish(store, run, 1.0 if run.model.contender == "rope" else 0.97)
     table = one(tabulate(planned(comparison), store))
-    assert (table.rows[0].verdict, table.mastered(rows[0])) == ("learning", False)
-    (pair,) = table.comparisons
+    assert (table.rows[0].cell("id").verdict, mastered(table.rows[0])) == ("learning", False)
+    (pair,) = table.pairs("id")
     assert pair.verdict == "undecided", "the mean of one seed contradicts nothing, and proves nothing"
     assert not any("rare failures" in line for line in table.findings)
-
-
-def test_asking_for_the_best_pair_alone_does_not_shrink_the_family(store: Store) -> None:
-    names = ("rope", "alibi", "t5", "none")
-    whole = spec(*names, seeds=6, lengths={"test_lengths": 0})
-    finish_all(store, planned(whole), {name: [0.9 - 0.1 * i] * 6 for i, name in enumerate(names)})
-    table = one(tables_of(whole, store))
-    assert (table.family, table.decided) == (6, False), "six seeds cannot decide among six pairs"
-    pair = spec("rope", "alibi", seeds=6, lengths={"test_lengths": 0})
-    alone = one(tables_of(pair, store))
-    assert (alone.family, alone.decided) == (6, False)
-    glance = spec("t5", "none", "kerple", seeds=3, lengths={"test_lengths": 0})
-    finish_all(store, [run for run in planned(glance) if run.model.contender == "kerple"], {"kerple": [0.5] * 3})
-    tables_of(glance, store)
-    assert one(tables_of(spec("t5", "none", seeds=6, lengths={"test_lengths": 0}), store)).family == 8, (
-        "a glance counts"
-    )
-    wider = spec(*names, "fire", seeds=6, lengths={"test_lengths": 0})
-    finish_all(store, [run for run in planned(wider) if run.model.contender == "fire"], {"fire": [0.5] * 6})
-    assert one(tables_of(wider, store)).family == 12, "a wider family holds all that was shown"
-
-
-def test_families(store: Store) -> None:
-    """Four encodings, two parts: 12 pairs in a table, 6 against one control, 24 in a sheet of two tables."""
-    names = ("rope", "alibi", "t5", "none")
-    for changes, comparisons, needed in (
-        ({}, 12, 9),
-        ({"against": "none"}, 6, 8),
-        ({"family": "sheet", "sweep": "layers=1,2"}, 24, 10),
-        ({"lengths": {"test_lengths": 0}}, 6, 8),
-    ):
-        comparison = spec(*names, seeds=needed, **changes)
-        assert comparison.comparisons() == comparisons
-        assert stats.seeds_needed(comparisons) == needed
-        with tempfile.TemporaryDirectory() as folder:
-            place = Store(folder)
-            finish_all(
-                place, planned(comparison), {n: [(0.96 + 0.01 * i, 0.5 + 0.1 * i)] * needed for i, n in enumerate(names)}
-            )
-            tables = tables_of(comparison, place)
-            assert {table.family for table in tables} == {comparisons}
-            ood = tables[0].comparisons.get("ood", {})
-            assert all(c.winner for c in ood.values())
-            if changes.get("against"):
-                assert all(c.b == "none" for pairs in tables[0].comparisons.values() for c in pairs.values())
-    with pytest.raises(UserError, match="against: 'fire' is not among the encodings"):
-        spec(*names, against="fire")
 
 
 def test_a_task_that_a_shortcut_solves_ranks_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +169,7 @@ def test_where_it_is_learned_is_not_said_of_places_that_are_the_answer(store: St
     for run in planned(comparison):
         finish(store, run, 0.7)
     table = one(tabulate(planned(comparison), store))
-    assert table.rows[0].verdict == "learning"
+    assert table.rows[0].cell("id").verdict == "learning"
     assert not any("position" in line for line in table.findings)
 
 
@@ -271,21 +182,20 @@ def test_damage_is_not_called_a_failure(store: Store) -> None:
     path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
     table = one(tabulate(planned(comparison), store))
     row = next(row for row in table.rows if row.name == hurt.model.contender)
-    assert (list(row.damaged), dict(row.failed), row.finished) == ([hurt.id], {}, 1)
+    assert (list(row.damaged), row.failed, len(row.finished)) == ([hurt.id], {}, 1)
     assert any(line.startswith(f"Damaged runs, in no average: {row.name} (1)") for line in table.findings)
 
 
-def test_the_highest_floor_is_the_one_that_counts() -> None:
-    floors = {"uniform guess": 0.1, "a shortcut": 0.55}
-    score = Score((0.56, 0.57), 500, floors, loss=1.0)
-    assert (score.floor, score.floor_name) == (0.55, "a shortcut")
-    low, high = row("rope", [0.56, 0.57], floor=0.1), row("alibi", [0.56, 0.57], floor=0.55)
-    assert [r.cell("id").verdict or r.state for r in judge([low, high])] == ["learning", "at chance"]
+def test_the_highest_baseline_is_the_one_that_counts() -> None:
+    of_two = replace(score({0: 0.56, 1: 0.57}), baselines={"uniform guess": 0.1, "a shortcut": 0.55})
+    assert (of_two.baseline, of_two.baseline_name) == (0.55, "a shortcut")
+    low, high = row("rope", [0.56, 0.57], baseline=0.1), row("alibi", [0.56, 0.57], baseline=0.55)
+    assert [r.cell("id").verdict for r in judge([low, high])] == ["learning", "at chance"]
 
 
 @pytest.mark.parametrize("design", ["fixed", "sequential"])
 def test_whoever_is_at_chance_is_in_no_comparison(design: Any) -> None:
-    """Many made-up tables, with seeds that differ wildly around the floor."""
+    """Many made-up tables, with seeds that differ wildly around the baseline."""
     chance = random.Random(0)
     ranked = left_out = 0
     for _ in range(60):
@@ -296,24 +206,22 @@ def test_whoever_is_at_chance_is_in_no_comparison(design: Any) -> None:
             spread = chance.choice([0.005, 0.1])
             scores = [[min(1, max(0, chance.gauss(c, spread))) for _ in range(8)] for c in (centre, beyond)]
             rows.append(row(name, *scores))
-        rows = judge(rows)
-        by_name = {r.name: r for r in rows}
-        for part, pairs in ranked_rows(rows, design).items():
-            for pair in pairs.values():
-                for name in (pair.a, pair.b):
-                    r = by_name[name]
-                    assert r.verdict != "at chance"
-                    if part == "ood":
-                        assert mastered(r)
-                        assert r.cell("ood").verdict in ("learning", "solved")
-                ranked += 1
-        left_out += sum(r.verdict == "at chance" for r in rows)
+        table = table_of(rows, design)
+        for pair in table.comparisons:
+            for name in (pair.a, pair.b):
+                r = table.row(name)
+                assert r.cell("id").verdict in ("learning", "solved")
+                if pair.part == "ood":
+                    assert mastered(r)
+                    assert r.cell("ood").verdict in ("learning", "solved")
+            ranked += 1
+        left_out += sum(r.cell("id").verdict == "at chance" for r in table.rows)
     assert min(ranked, left_out) > 20
 
 
 def test_a_failed_row_and_one_at_chance_leave_the_others_comparable() -> None:
     """And the heading must not say that nothing is ranked while a finding ranks."""
-    rows = judge(
+    table = table_of(
         [
             row("rope", [0.9, 0.91, 0.92, 0.9, 0.91, 0.92, 0.9, 0.91]),
             row("alibi", [0.6] * 8),
@@ -321,10 +229,10 @@ def test_a_failed_row_and_one_at_chance_leave_the_others_comparable() -> None:
             row("none", None, failed=3),
         ]
     )
-    table = Table("t", TASK, "", rows[0].members[0].run, tuple(rows), ranked_rows(rows), family=6)
+    assert table.family == 6
     assert pair_of(table, "id", "rope", "alibi").winner == "rope"
-    assert list(table.comparisons["id"]) == [("rope", "alibi")]
-    told = " ".join(findings(table))
+    assert names_of(table.comparisons) == [("rope", "alibi")]
+    told = " ".join(table.findings)
     assert "rope beats alibi" in told
     assert "t5 at chance, not ranked" in told
     assert "none (3)" in told
@@ -336,14 +244,15 @@ def test_a_failed_row_and_one_at_chance_leave_the_others_comparable() -> None:
 def test_comparisons_use_the_seeds_that_both_have() -> None:
     mine = dict(zip(range(8), [0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.9, 0.8], strict=True))
     theirs = {seed: value - 0.1 for seed, value in mine.items() if seed != 3} | {11: 0.3, 12: 0.3}
-    rows = judge([row(name, list(s.values()), seeds=list(s)) for name, s in (("rope", mine), ("alibi", theirs))])
-    for design in ("fixed", "sequential"):
-        pair = ranked_rows(rows, design)["id"]["rope", "alibi"]
+    rows = [row(name, list(s.values()), seeds=list(s)) for name, s in (("rope", mine), ("alibi", theirs))]
+    designs: tuple[stats.TestDesign, ...] = ("fixed", "sequential")
+    for design in designs:
+        pair = pair_of(table_of(rows, design), "id", "rope", "alibi")
         assert pair.n == 7
         assert pair.difference == pytest.approx(0.1)
         assert (pair.wins, pair.losses) == (7, 0)
-    strangers = judge([row("rope", [0.9, 0.9], seeds=[0, 1]), row("alibi", [0.6, 0.6], seeds=[2, 3])])
-    assert not ranked_rows(strangers)
+    strangers = [row("rope", [0.9, 0.9], seeds=[0, 1]), row("alibi", [0.6, 0.6], seeds=[2, 3])]
+    assert not table_of(strangers).comparisons
 
 
 @pytest.mark.parametrize("design", ["fixed", "sequential"])
@@ -355,14 +264,13 @@ def test_all_pairs_share_the_error(design: Any) -> None:
         "none": [0.25, 0.24, 0.26, 0.25, 0.24, 0.26, 0.25, 0.24, 0.26],
         "t5": [0.26, 0.25, 0.25, 0.26, 0.25, 0.25, 0.26, 0.24, 0.25],
     }
-    rows = judge([row(name, values) for name, values in scores.items()])
-    shown = ranked_rows(rows, design)["id"]
-    assert list(shown) == [("rope", "alibi")]
+    (shown,) = table_of([row(name, values) for name, values in scores.items()], design).comparisons
+    assert (shown.part, shown.a, shown.b) == ("id", "rope", "alibi")
     by_seed = {name: dict(enumerate(values)) for name, values in scores.items()}
     every = [stats.pair(stats.ACCURACY, a, b, by_seed, part="id") for a, b in stats.all_pairs(scores)]
-    assert shown["rope", "alibi"] == stats.compare(every, design=design)[0]
+    assert shown == stats.compare(every, design=design)[0]
     (alone,) = stats.compare(every[:1], design=design)
-    assert (alone.p, alone.e) != (shown["rope", "alibi"].p, shown["rope", "alibi"].e)
+    assert (alone.p, alone.e) != (shown.p, shown.e)
 
 
 def test_few_seeds_decide_nothing(store: Store) -> None:
@@ -370,9 +278,9 @@ def test_few_seeds_decide_nothing(store: Store) -> None:
     finish_all(store, plan, {"rope": [1.0] * 5, "alibi": [0.8] * 5})
     table = one(tabulate(plan, store))
     assert not table.decided
-    assert {c.verdict for pairs in table.comparisons.values() for c in pairs.values()} == {"exploratory"}
+    assert {c.verdict for c in table.comparisons} == {"exploratory"}
     assert "exploratory" in table.heading
-    assert not any(" beats " in line for line in findings(table))
+    assert not any(" beats " in line for line in table.findings)
 
 
 def test_runs_are_grouped_by_setting_and_titles_name_what_varies(store: Store) -> None:
@@ -382,9 +290,10 @@ def test_runs_are_grouped_by_setting_and_titles_name_what_varies(store: Store) -
         f"{TASK} · attention · layers={n} · lr={lr}" for n in (1, 2) for lr in (0.001, 0.01)
     ]
     assert all([r.name for r in t.rows] == ["rope", "alibi"] for t in tables)
-    assert all(len(r.runs) == 2 for t in tables for r in t.rows)
-    assert sorted(i for t in tables for r in t.rows for i in r.runs) == sorted(run.id for run in plan)
-    assert len({t.setting for t in tables}) == 4
+    assert all(len(r.results) == 2 for t in tables for r in t.rows)
+    ids = [result.run.id for t in tables for r in t.rows for result in r.results]
+    assert sorted(ids) == sorted(run.id for run in plan)
+    assert len({setting_of(t.planned.run) for t in tables}) == 4
     plain = tabulate(
         planned(spec(tasks=["copy", "reverse"], lengths={"train_length": None, "test_lengths": None})), store
     )
@@ -394,7 +303,7 @@ def test_runs_are_grouped_by_setting_and_titles_name_what_varies(store: Store) -
     )
     assert [t.title for t in lengths] == ["copy · attention · train_length=4", "copy · attention · train_length=8"]
     options = tabulate(planned(spec("rope", sweep="k=1,2")), store)
-    assert [t.task for t in options] == ["k_back_recall:k=1,symbols=4", "k_back_recall:k=2,symbols=4"]
+    assert [str(t.planned.run.task) for t in options] == ["k_back_recall:k=1,symbols=4", "k_back_recall:k=2,symbols=4"]
     mixers = tabulate(planned(spec("learned", sweep="mixer=attention,mamba:state=4")), store)
     assert [t.title for t in mixers] == [f"{TASK} · attention", f"{TASK} · mamba:state=4"]
 
@@ -402,9 +311,9 @@ def test_runs_are_grouped_by_setting_and_titles_name_what_varies(store: Store) -
 def test_an_encoding_and_its_transform_share_a_table(store: Store) -> None:
     table = one(tabulate(planned(spec("rope", "randomized:span=64+rope")), store))
     assert [r.name for r in table.rows] == ["rope", "randomized:span=64+rope"]
-    assert [r.cell("id").verdict or r.state for r in table.rows] == ["not run", "not run"]
+    assert [r.cell("id").verdict for r in table.rows] == ["not run", "not run"]
     assert table.seeds == 0
-    assert table.floors() == ""
+    assert table.caption == "Trained at lengths up to 8; OOD at 16", "no baseline before any score"
 
 
 def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
@@ -420,23 +329,21 @@ def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
     torn.write_bytes(torn.read_bytes().replace(b'"step":4', b'"step":5'))
     table = one(tabulate(plan, store, {by_name["t5", 0].id: "crashed", by_name["t5", 1].id: "busy"}))
     rope, alibi, t5 = table.rows
-    assert rope.within is not None
-    assert (rope.finished, rope.within.per_seed) == (1, (0.8,))
+    assert (len(rope.finished), rope.cell("id").per_seed) == (1, {0: 0.8})
     assert rope.failed == {by_name["rope", 1].id: "the loss is NaN"}
-    assert alibi.within is not None
-    assert alibi.within.per_seed == (0.5,)
+    assert alibi.cell("id").per_seed == {0: 0.5}
     assert "checksum" in alibi.damaged[by_name["alibi", 2].id]
     assert "chain" in alibi.damaged[by_name["alibi", 1].id]
-    assert (t5.verdict, t5.within) == ("failed", None)
+    assert (t5.cell("id").verdict, id_score(t5)) == ("failed", None)
     assert list(t5.failed) == [by_name["t5", 0].id]
     assert "process died" in t5.failed[by_name["t5", 0].id]
-    assert "Failed runs, in no average: rope (1), t5 (1)." in findings(table)
-    assert any(line.startswith("Damaged runs, in no average: alibi (2)") for line in findings(table))
+    assert "Failed runs, in no average: rope (1), t5 (1)." in table.findings
+    assert any(line.startswith("Damaged runs, in no average: alibi (2)") for line in table.findings)
 
 
 def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
     comparison = spec("rope", "alibi", tune="lr=0.001,0.01")
-    assert not {run.seed for run in comparison.tuning_runs()} & {run.seed for run in comparison.reported_runs()}
+    assert not {run.seed for run in comparison.tuning_runs()} & {run.seed for run in reported(comparison, store)}
     for run in comparison.tuning_runs():
         low = run.training.lr == 0.001
         good_on_validation = low if run.model.contender == "rope" else not low
@@ -447,16 +354,16 @@ def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
             0.5 if good_on_validation else 0.99,
             validation=0.8 if good_on_validation else 0.7,
         )
-    for run in stored_runs(comparison, store):
+    for run in reported(comparison, store):
         finish(store, run, 0.6)
     table = one(tables_of(comparison, store))
-    rope, alibi = table.rows
-    assert (rope.chosen, alibi.chosen) == ({"lr": 0.001}, {"lr": 0.01})
+    assert isinstance(table.planned, ArenaTable)
+    assert [table.planned.chosen(name) for name in ("rope", "alibi")] == [{"lr": 0.001}, {"lr": 0.01}]
+    assert [r.cell("chosen").text for r in table.rows] == ["lr=0.001", "lr=0.01"]
     for r in table.rows:
-        assert r.within is not None
         assert r.cell("id").mean == pytest.approx(0.6, abs=0.001)
-        assert len(r.runs) == r.finished == 2
-        assert {m.run.training.lr for m in r.members} == {r.chosen["lr"]}
+        assert len(r.results) == len(r.finished) == 2
+        assert {result.run.training.lr for result in r.results} == {table.planned.chosen(r.name)["lr"]}
     assert "lr" not in table.title
     assert any(
         line.startswith("rope over the 2 settings tried: ID 60.0–90.0 %, OOD 50.0–99.0 %") for line in table.findings
@@ -469,7 +376,7 @@ def test_a_winner_that_depends_on_the_settings_is_reported_so(store: Store) -> N
     validation = {("rope", 0.001): 0.9, ("rope", 0.01): 0.6, ("alibi", 0.001): 0.7, ("alibi", 0.01): 0.8}
     for run in comparison.tuning_runs():
         finish(store, run, validation[run.model.contender, run.training.lr])
-    finish_all(store, stored_runs(comparison, store), {"rope": [0.9] * 6, "alibi": [0.8] * 6})
+    finish_all(store, reported(comparison, store), {"rope": [0.9] * 6, "alibi": [0.8] * 6})
     told = one(tables_of(comparison, store)).findings
     assert any("rope beats alibi in distribution by 10.0 points" in line for line in told)
     depends = (
@@ -492,7 +399,7 @@ def test_an_unfinished_setting_cannot_win_by_its_lucky_seeds(store: Store) -> No
             finish(store, run, 0.9, validation=0.9)
         else:
             fail(store, run, "diverged")
-    assert {run.training.lr for run in stored_runs(comparison, store)} == {0.001}
+    assert {run.training.lr for run in reported(comparison, store)} == {0.001}
 
 
 def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
@@ -508,15 +415,17 @@ def test_claims_beyond_training_need_mastery_within(store: Store) -> None:
         },
     )
     table = one(tabulate(plan, store))
-    assert list(table.comparisons["ood"]) == [("rope", "alibi")]
+    assert names_of(table.pairs("ood")) == [("rope", "alibi")]
     assert pair_of(table, "ood", "rope", "alibi").winner == "alibi"
-    assert len(table.comparisons["id"]) == 3
+    assert len(table.pairs("id")) == 3
     t5 = table.rows[2]
-    assert (t5.beyond_verdict, t5.to_json()["ood"], t5.gap) == ("not learned", "not learned", None)
-    told = " ".join(findings(table))
+    assert t5.cell("ood").verdict == "not learned"
+    assert t5.to_json()["cells"]["ood"] == {"text": "", "verdict": "not learned"}
+    assert "gap" not in t5.cells
+    told = " ".join(table.findings)
     assert "alibi beats rope out of distribution" in told
-    assert "t5 not judged (not mastered within)" in told
-    assert not any("t5" in line and "beyond" in line.lower() and "beats" in line for line in findings(table))
+    assert "t5 not evaluated (less than 95 % ID)" in told
+    assert not any("t5" in line and "out of distribution" in line and "beats" in line for line in table.findings)
 
 
 def test_scores_across_tasks(store: Store) -> None:
@@ -529,7 +438,7 @@ def test_scores_across_tasks(store: Store) -> None:
     found = overall(tables)
     assert list(found) == ["rope", "alibi"], "t5 lacks a task"
     for name, values in given.items():
-        floors = [max(t.run.floors(8).values()) for t in tables]
+        floors = [max(t.planned.run.floors(8).values()) for t in tables]
         normal = sorted(
             (round(a * n) / n - f) / (1 - f) for f, n in zip(floors, (1400, 200), strict=True) for a in values
         )
@@ -547,12 +456,13 @@ def test_everything_can_be_written_as_json(store: Store) -> None:
         if run.model.contender == "t5":
             fail(store, run, "NaN")
     for design in ("fixed", "sequential"):
-        table = one(tabulate(plan, store, inference=Inference(design)))
+        table = one(tabulate(plan, store, design=design))
         document = json.loads(json.dumps(table.to_json(), allow_nan=False))
-        assert [r["encoding"] for r in document["rows"]] == ["rope", "alibi", "t5"]
+        assert [r["name"] for r in document["rows"]] == ["rope", "alibi", "t5"]
         assert document["rows"][0]["seeds"] == list(range(7))
-        assert document["rows"][0]["by_length"] == {"8": 1.0, "16": 1.0}
-        assert document["rows"][1]["ood"]["verdict"] == table.rows[1].beyond_verdict
+        cells = document["rows"][0]["cells"]
+        assert (cells["id"]["by_length"], cells["ood"]["by_length"]) == ({"8": 1.0}, {"16": 1.0})
+        assert document["rows"][1]["cells"]["ood"]["verdict"] == table.rows[1].cell("ood").verdict
         assert {c["part"] for c in document["comparisons"]} >= {"id"}
         assert all({"a", "b", "n", "difference", "verdict", "winner"} <= set(c) for c in document["comparisons"])
 
@@ -562,20 +472,23 @@ def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
     for run in plan[:-1]:
         execute(run, store, Conditions(threads=1))
     tables = tabulate(plan, store, {plan[-1].id: "crashed"})
-    rows: list[Row] = [r for table in tables for r in table.rows]
-    assert [r.finished for r in rows] == [2, 2, 2, 2, 2, 1]
+    rows = [r for table in tables for r in table.rows]
+    assert [len(r.finished) for r in rows] == [2, 2, 2, 2, 2, 1]
     assert "process died" in next(iter(rows[-1].failed.values()))
     for r in rows:
-        assert r.within is not None
-        assert len(r.within.per_seed) == r.finished
-        assert r.within.interval[0] <= r.cell("id").mean <= r.within.interval[1]
-        assert set(r.by_length) == {8, 16}
-        assert [len(m.evaluations) for m in r.members] == [3] * r.finished
-    assert rows[0].within is not None
-    assert rows[0].within.floor == max(plan[0].floors(8).values())
-    assert bool(rows[0].within.exact)
-    assert rows[-1].within is not None
-    assert not rows[-1].within.exact, "one answer per sequence: nothing to be right as a whole"
+        found = id_score(r)
+        assert found is not None
+        assert len(found.per_seed) == len(r.finished)
+        assert found.interval is not None
+        assert found.interval[0] <= found.accuracy <= found.interval[1]
+        assert set(accuracy_by_length(r)) == {8, 16}
+        assert [len(result.evaluations) for result in r.finished] == [3] * len(r.finished)
+    first, last = id_score(rows[0]), id_score(rows[-1])
+    assert first is not None
+    assert first.baseline == max(plan[0].floors(8).values())
+    assert bool(first.exact)
+    assert last is not None
+    assert not last.exact, "one answer per sequence: nothing to be right as a whole"
 
 
 def test_plans_are_paired_and_seeds_vary_slowest() -> None:
@@ -583,9 +496,9 @@ def test_plans_are_paired_and_seeds_vary_slowest() -> None:
     plan = planned(comparison)
     assert [run.seed for run in plan] == [0] * 4 + [1] * 4
     assert len({run.id for run in plan}) == 8
-    more = comparison.model_copy(update={"seeds": 3}).plan()
+    more = planned(comparison.model_copy(update={"seeds": 3}))
     assert [run.id for run in more[:8]] == [run.id for run in plan]
-    later = comparison.model_copy(update={"seeds": 1, "first_seed": 2}).plan()
+    later = planned(comparison.model_copy(update={"seeds": 1, "first_seed": 2}))
     assert [run.id for run in later] == [run.id for run in more[8:]]
     mixed = ArenaConfig.read({"encodings": "randomized:span=64+rope:base=1e+5"})
-    assert str(mixed.names[0]) == "randomized:span=64+rope:base=100000"
+    assert str(mixed.encodings[0]) == "randomized:span=64+rope:base=100000"
