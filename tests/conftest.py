@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,27 @@ def project_copy(tmp_path: Path) -> Path:
 @pytest.fixture
 def source() -> Path:
     return Path(__file__).parents[1] / "src"
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Callable[[bytes], str]:
+    """The document of a page as Chromium sees it after its scripts have run."""
+    from whence.experiments.export import browser
+
+    program = browser()
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("no Chromium was found: install one, pages must be seen in a browser before they are shipped")
+        pytest.skip("no Chromium was found; pages are not looked at in a browser")
+
+    def shown(page: bytes) -> str:
+        file = tmp_path / "page.html"
+        file.write_bytes(page)
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--virtual-time-budget=4000"]
+        command = [program, *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", file.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    return shown
 
 
 _BASELINES: dict[str, Any] = {}

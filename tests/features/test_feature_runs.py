@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.calls import document, output
-from whence.features.config import PRESETS, Comparison
+from whence.features.config import PRESETS, FeaturesConfig
 from whence.features.data.planted import Planted
 from whence.features.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.features.run import Run
@@ -67,7 +67,7 @@ def test_every_preset_trains(name: str, tmp_path: Path) -> None:
     for sparsity, steps in (("own", 40), ("topk", 120)):
         training = {"steps": steps, "batch_size": 256, "lr": 2e-2, "evaluations": 1}
         asked = {"presets": [name], "seeds": 1, "training": training, "sparsity": sparsity, **SMALL}
-        (run,) = Comparison.read(asked).plan()[name]
+        (run,) = FeaturesConfig.read(asked).runs()[name]
         status = execute(run, store, Conditions(threads=1, device="cpu"))
         assert status["state"] == "finished"
         first, last = (found["metrics"] for found in store.folder(run.id).evaluations())
@@ -76,12 +76,12 @@ def test_every_preset_trains(name: str, tmp_path: Path) -> None:
 
 
 def test_presets_of_a_comparison_are_at_the_same_number_of_active_features() -> None:
-    plan = Comparison.read({"seeds": 2, "l0": 7, **SMALL}).plan()
+    plan = FeaturesConfig.read({"seeds": 2, "l0": 7, **SMALL}).runs()
     for name, runs in plan.items():
         assert [run.seed for run in runs] == [0, 1]
         sparsity = runs[0].model.sparsity.options()
         assert sparsity.get("k", sparsity.get("l0")) == 7, name
-    with_k = Comparison.read({"sparsity": "topk", **SMALL}).plan()
+    with_k = FeaturesConfig.read({"sparsity": "topk", **SMALL}).runs()
     assert {str(runs[0].model.sparsity.name) for runs in with_k.values()} == {"topk"}
     assert plan["001_run02_soft_mask"][0].id == plan["001_run03_more_sparsity"][0].id, (
         "they differ in the penalty alone"
@@ -90,7 +90,7 @@ def test_presets_of_a_comparison_are_at_the_same_number_of_active_features() -> 
 
 def test_controls_know_no_positions_or_have_as_many_parameters() -> None:
     wanted = ["002_run07_range_encoders", "001_run01_hard_mask", "plain_topk"]
-    plan = Comparison.read({"presets": wanted, "controls": True, "seeds": 1, **SMALL}).plan()
+    plan = FeaturesConfig.read({"presets": wanted, "controls": True, "seeds": 1, **SMALL}).runs()
     larger = "002_run07_range_encoders, plain of its size"
     assert plan[larger][0].training == plan["002_run07_range_encoders"][0].training
     assert set(plan) == {*wanted, larger, "002_run07_range_encoders, blind", "001_run01_hard_mask, blind"}
@@ -137,15 +137,23 @@ def test_a_comparison_from_the_command_line(tmp_path: Path, capsys: pytest.Captu
     wanted = ["--presets", "plain_topk", "position_mean_topk", "static_slice", "--seeds", "2", "--steps", "20"]
     where = ["--data", str(SMALL["data"]), "--size", "64", "--store", str(tmp_path), "--workers", "1"]
     found: Any = document(["features", "bench", *wanted, *where], capsys)
-    assert [row["name"] for row in found["rows"]] == ["plain_topk", "position_mean_topk", "static_slice"]
-    for row in found["rows"]:
-        assert len(row["FVU"]["per_seed"]) == 2
-        assert 0 < row["FVU"]["mean"] < 1
-        assert -1 <= row["alike"] <= 1
-    assert any("exploratory" in line for line in found["findings"])
+    (table,) = found["tables"]
+    assert [row["name"] for row in table["rows"]] == ["plain_topk", "position_mean_topk", "static_slice"]
+    for row in table["rows"]:
+        fvu = row["cells"]["fvu"]
+        assert list(fvu["per_seed"]) == ["0", "1"]
+        assert 0 < fvu["mean"] < 1
+        assert fvu["mean"] == pytest.approx(sum(fvu["per_seed"].values()) / 2)
+        assert -1 <= float(row["cells"]["stability"]["text"]) <= 1
+    assert "exploratory" in table["heading"]
+    assert {name for c in table["comparisons"] for name in (c["a"], c["b"])} <= {row["name"] for row in table["rows"]}
     told = output(["features", "bench", *wanted, *where], capsys)
     assert "static_slice" in told
-    assert "again" in told
+    assert "exploratory" in told
+    assert f"command  {found['command']}" in told.splitlines()
+    assert found["command"].startswith("whence features bench --config ")
+    page = Path(found["report"]).read_text()
+    assert all(run in page for run in found["runs"])
 
 
 def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +196,7 @@ def test_every_choice_can_be_run(part: str) -> None:
 def test_the_number_of_active_features_is_the_one_asked_for(sparsity: str, tmp_path: Path) -> None:
     training = {"steps": 400, "batch_size": 256, "lr": 8e-3, "evaluations": 1}
     asked = {"presets": ["plain_topk"], "seeds": 1, "training": training, "sparsity": sparsity, "l0": 4, **SMALL}
-    (run,) = Comparison.read(asked).plan()["plain_topk"]
+    (run,) = FeaturesConfig.read(asked).runs()["plain_topk"]
     store = Store(tmp_path)
     store.prepare()
     found = execute(run, store, Conditions(threads=1, device="cpu"))["latest"]

@@ -189,9 +189,9 @@ def test_a_file_and_a_flag_mean_the_same() -> None:
     from whence.leak.config import LeakConfig
 
     assert Run.read({"training": {"steps": 7}}).training.batch_size == Run().training.batch_size == 32
-    plan = LeakConfig.read({"training": {"steps": 7}, "data": "planted", "seeds": 1}).plan()
-    assert {run.training.batch_size for run in plan} == {32}
-    assert plan[0].id == Run.read({"data": "planted", "training": {"steps": 7}}).id
+    plan = LeakConfig.read({"training": {"steps": 7}, "data": "planted", "seeds": 1}).runs()
+    assert {run.training.batch_size for runs in plan.values() for run in runs} == {32}
+    assert plan["none"][0].id == Run.read({"data": "planted", "training": {"steps": 7}}).id
 
 
 def test_content_gated_refuses_absolute_positions_in_attention() -> None:

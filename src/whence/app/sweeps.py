@@ -20,13 +20,14 @@ from whence.app.jobs import Job, job_about, submit
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.errors import UserError
-from whence.experiments.comparison import check_plan, plan_comparison, plan_note, runs_of, tables_of
+from whence.experiments.comparison import check_plan, plan_note, planned_runs, tables_of
 from whence.experiments.export import WRITERS, Report, browser
 from whence.experiments.instrument import Instrument
-from whence.experiments.page import summary_html, table_html
+from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import Presets, config_path, save_config, saved_configs
 from whence.experiments.table import Table
 from whence.report.badges import badge
+from whence.runs.artifacts import artifacts
 from whence.runs.store import Store
 from whence.spec import Spec
 
@@ -73,13 +74,17 @@ def sweep_of(
     """more: draws what the page of this instrument has beside a table and its figures."""
 
     def results(config: Any, runs: list[Any], store: Store) -> None:
-        stamp = tuple(tuple(store.folder(run.id).stamp()) for run in runs)
+        stamp = (*(tuple(store.folder(run.id).stamp()) for run in runs), *(path.name for path in artifacts(store)))
         tables = _tables(instrument.name, config, store.root, stamp, instrument)
         for section in summary_html(instrument, tables):
             markup(section)
         places = st.tabs([plain(table.title) for table in tables]) if len(tables) > 1 else [st.container()]
         for table, place in zip(tables, places, strict=True):
             with place:
+                if not any(row.finished for row in table.rows):
+                    empty("No run of this table has finished yet.")
+                    markup(lost_html(table))
+                    continue
                 show_table(instrument, table)
                 guarded(more)(config, table, store)
         _downloads(instrument, config, store)
@@ -91,7 +96,7 @@ def sweep_of(
         first=first,
         title=instrument.title,
         results=results,
-        planned=lambda config, store: runs_of(plan_comparison(instrument, config, store)),
+        planned=lambda config, store: planned_runs(instrument, config, store),
         check=lambda config, store: check_plan(instrument, config, store),
         note=lambda config, store: plan_note(instrument, config, store),
         presets=instrument.presets,
@@ -101,7 +106,7 @@ def sweep_of(
 
 @st.cache_resource(show_spinner="Reading runs", max_entries=16)
 def _tables(name: str, config: Any, root: Path, stamp: Any, _instrument: Instrument[Any, Any]) -> list[Table[Any]]:
-    """stamp: of all its runs, so that a run that changed is read again."""
+    """stamp: of all its runs and of what was measured, so that what changed is read again."""
     return tables_of(_instrument, config, Store(root))
 
 
@@ -110,7 +115,7 @@ def show_table(instrument: Instrument[Any, Any], table: Table[Any]) -> None:
     head = badge("exploratory") if table.exploratory else ""
     markup(f"{head} <span class=note>{html.escape(table.heading.removeprefix('exploratory: '))}</span>")
     findings(table.findings)
-    markup(table_html(table))
+    markup(table_html(instrument, table) + lost_html(table))
     figures = instrument.figures(table)
     for name, tab in zip(figures, st.tabs(list(figures)) if figures else [], strict=True):
         with tab:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
 from whence import stats
 from whence.arena.attention_page import attention_of
@@ -20,6 +21,7 @@ from whence.errors import UserError
 from whence.experiments.instrument import Instrument, Summary
 from whence.experiments.saved import Presets
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
+from whence.report.figures import line_style
 from whence.runs.files import canonical
 from whence.runs.store import Store
 
@@ -47,7 +49,8 @@ class Arena(Instrument[ArenaConfig, Run]):
 
     def title(self, config: ArenaConfig) -> str:
         tasks, encodings = (", ".join(map(str, of)) for of in (config.tasks, config.encodings))
-        return f"{tasks}: {encodings}, {stats.count(config.seeds, 'seed')}"
+        varied = "".join(f", {name} {grid}" for name, grid in (("sweep", config.sweep), ("tune", config.tune)) if grid)
+        return f"{tasks}: {encodings}, {stats.count(config.seeds, 'seed')}{varied}"
 
     def stages(self, config: ArenaConfig, store: Store) -> Iterator[Sequence[Run]]:
         if config.tune:
@@ -96,6 +99,9 @@ class Arena(Instrument[ArenaConfig, Run]):
     def findings(self, table: Table[Run]) -> list[str]:
         return findings(table)
 
+    def style(self, table: Table[Run], name: str) -> Mapping[str, str]:
+        return line_style(name)
+
     def figures(self, table: Table[Run]) -> Mapping[str, go.Figure]:
         figures = {
             "Learning curves": learning_curves(table),
@@ -105,7 +111,7 @@ class Arena(Instrument[ArenaConfig, Run]):
         return {name: figure for name, figure in figures.items() if figure is not None}
 
     def sections(self, tables: Sequence[Table[Run]], store: Store) -> Mapping[str, Sequence[str]]:
-        return {table.title: attention_of(table, store) for table in tables}
+        return {table.title: [*_every_baseline(table), *attention_of(table, store)] for table in tables}
 
     def summary(self, tables: Sequence[Table[Run]]) -> Summary | None:
         across = overall(tables)
@@ -222,6 +228,16 @@ def _cells(planned: PlannedTable[Run], row: Row[Run]) -> dict[str, Cell]:
     tokens = sum(result.tokens for result in row.finished)
     cells["cost"] = Cell(f"{row.seconds:.0f} s · {tokens / row.seconds / 1000:.1f}k tokens/s" if row.seconds else "")
     return cells
+
+
+def _every_baseline(table: Table[Run]) -> list[str]:
+    """All shortcuts and what they reach, the best first."""
+    score = next(filter(None, map(id_score, table.rows)), None)
+    if score is None:
+        return []
+    ordered = sorted(score.baselines.items(), key=lambda item: -item[1])
+    listed = "; ".join(f"{name} {100 * value:.1f} %" for name, value in ordered)
+    return [Markup("<p class=note>ID accuracy of every shortcut: {}.</p>").format(listed)]
 
 
 def overall(tables: Sequence[Table[Run]]) -> dict[str, tuple[float, int]]:

@@ -52,6 +52,10 @@ class Score(Cell):
         return max(self.baselines.values())
 
     @property
+    def baseline_mark(self) -> float:
+        return self.baseline
+
+    @property
     def baseline_name(self) -> str:
         return max(self.baselines, key=lambda name: self.baselines[name])
 

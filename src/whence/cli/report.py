@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from whence.errors import UserError
 
 if TYPE_CHECKING:
     from whence.experiments.export import Report
+    from whence.experiments.table import Table
     from whence.runs.store import Store
 
 DESCRIPTION = """Make a report of stored runs or of whole comparisons.
@@ -74,21 +77,46 @@ def main(arguments: list[str]) -> int:
 
 
 def gather(words: list[str], store: Store) -> tuple[Report, str]:
-    """What is named, as one report: a comparison of any instrument, or single runs of the arena."""
+    """What is named, as one report, and a name for it: comparisons of one instrument, or single runs of the arena."""
+    names, ids = list(dict.fromkeys(words)), store.ids()
+    runs = [word for word in names if any(run_id.startswith(word) for run_id in ids)]
+    parts = {"arena": _single_runs(runs, store)} if runs else {}
+    for word in names:
+        if word not in runs:
+            name, report = _comparison(word, store)
+            parts[name] = report
+    if len(parts) == 1:
+        name, report = next(iter(parts.items()))
+        return report, name
+    first, *others = parts.values()
+    if any(other.instrument is not first.instrument for other in others):
+        raise UserError("run: they are of different instruments. Allowed: those of one.", field="run")
+    return _joined(parts), first.instrument.name
+
+
+def _comparison(text: str, store: Store) -> tuple[str, Report]:
     from whence.experiments.comparison import store_flag, tables_of
     from whence.experiments.export import Report
 
-    names = list(dict.fromkeys(words))
-    ids = store.ids()
-    runs = [word for word in names if any(run_id.startswith(word) for run_id in ids)]
-    if runs and len(runs) == len(names):
-        return _single_runs(runs, store), "arena"
-    if len(names) != 1:
-        raise UserError("run: name one comparison, or single runs. See 'whence report'.", field="run")
-    chosen, config, path = find(names[0], store)
-    command = shlex.join(["whence", *chosen.command, "--config", str(path), *store_flag(store)])
-    tables = tables_of(chosen, config, store)
-    return Report(chosen, tables, config.model_dump(mode="json"), command, store), path.stem
+    chosen, config, path = find(text, store)
+    is_preset = chosen.presets is not None and text in chosen.presets.names()
+    named = ["--preset", text] if is_preset else ["--config", str(path)]
+    command = shlex.join(["whence", *chosen.command, *named, *store_flag(store)])
+    report = Report(chosen, tables_of(chosen, config, store), config.model_dump(mode="json"), command, store)
+    return path.stem, report
+
+
+def _joined(parts: Mapping[str, Report]) -> Report:
+    """All tables in one report. Where a title is taken, the name of the part follows it."""
+    tables: list[Table[Any]] = []
+    for name, report in parts.items():
+        taken = {table.title for table in tables}
+        for table in report.tables:
+            title = f"{table.title} · {name}" if table.title in taken else table.title
+            tables.append(replace(table, planned=replace(table.planned, title=title)))
+    reports = list(parts.values())
+    configs, commands = [report.config for report in reports], "\n".join(report.command for report in reports)
+    return replace(reports[0], tables=tables, config=configs, command=commands)
 
 
 def find(text: str, store: Store) -> tuple[Any, Any, Path]:
@@ -144,17 +172,19 @@ def _list(store: Store, as_json: bool) -> int:
     for name, each in instruments().items():
         for path in saved_configs(name, store):
             try:
-                title = each.title(read_config(path, each.config))
+                config = read_config(path, each.config)
             except UserError as error:  # of another version, or damaged: the others can still be listed
                 stderr.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
                 continue
-            found.append({"name": path.stem, "instrument": name, "title": title})
+            found.append((path.stem, name, each.title(config), config.model_dump(mode="json")))
     if as_json:
-        print_json(found)
+        print_json([dict(zip(("name", "instrument", "title", "config"), each, strict=True)) for each in found])
         return 0
     if not found:
         print(f"no comparisons in {store.root}; 'whence arena' makes some")
         return 0
-    rows = [list(row.values()) for row in found]
-    print_lines(f"comparisons in {store.root}, the latest of each instrument first", list(found[0]), rows)
+    rows = [[name, kind, title] for name, kind, title, _ in found]
+    print_lines(
+        f"comparisons in {store.root}, the latest of each instrument first", ["name", "instrument", "title"], rows
+    )
     return 0

@@ -67,14 +67,19 @@ def write_markdown(report: Report, path: Path) -> None:
     lines = [f"# {page_title(report.instrument, report.tables)}", ""]
     for table in report.tables:
         lines += [f"## {table.title}", "", f"{table.heading}.", "", *(f"- {line}" for line in table.findings), ""]
-        lines += [f"| variant | seeds | {' | '.join(column.title for column in table.columns)} |"]
-        lines += ["|---" * (2 + len(table.columns)) + "|"]
+        columns = table.filled_columns
+        lines += [_markdown_row(["variant", "seeds", *(column.title for column in columns)])]
+        lines += ["|---" * (2 + len(columns)) + "|"]
         for row in table.rows:
-            cells = [row.cell(column.key) for column in table.columns]
+            cells = [row.cell(column.key) for column in columns]
             texts = [" ".join(filter(None, (cell.text, cell.verdict))) for cell in cells]
-            lines.append("| " + " | ".join([row.name, str(len(row.finished)), *texts]) + " |")
-        lines += ["", f"{table.caption}.", ""]
+            lines.append(_markdown_row([row.name, str(len(row.finished)), *texts]))
+        lines += ["", f"{table.caption}.", ""] if table.caption else [""]
     write_atomically(path, "\n".join([*lines, f"Made by `{report.command}`.", ""]).encode())
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def write_png(report: Report, path: Path) -> None:

@@ -127,6 +127,10 @@ class Instrument(Protocol[C, R]):
     def measurements(self, planned: PlannedTable[R], store: Store) -> Sequence[Measurement]:
         return ()
 
+    def style(self, table: Table[R], name: str) -> Mapping[str, str]:
+        """Colour and dash of a variant, as its figures draw it; empty where they draw all alike."""
+        return {}
+
     def figures(self, table: Table[R]) -> Mapping[str, go.Figure]:
         """By heading, for pages and the app."""
         return {}

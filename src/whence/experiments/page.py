@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from markupsafe import Markup
 
 from whence.experiments.instrument import Instrument
-from whence.experiments.table import Cell, Column, Row, Table
+from whence.experiments.table import Column, Row, Table
 from whence.report.badges import badge
-from whence.report.figures import line_style, swatch
+from whence.report.figures import swatch_of
 from whence.report.shell import plot, regenerate, shell
 from whence.report.tables import bullets, html_table
 from whence.runs.files import digest
@@ -30,12 +30,12 @@ def comparison_page(
     drawn = 0
     for table in tables:
         parts += [Markup("<h2>{}</h2><p class=note>{}</p>").format(table.title, table.heading)]
-        parts += [bullets(table.findings), table_html(table)]
+        parts += [bullets(table.findings), table_html(instrument, table)]
         for name, figure in instrument.figures(table).items():
             key = digest(table.title + name)[:8]
             parts += [Markup("<h3>{}</h3>").format(name), plot(figure, key, with_script=drawn == 0)]
             drawn += 1
-        parts += [*sections.get(table.title, ()), _runs(table)]
+        parts += [*sections.get(table.title, ()), lost_html(table), _runs(table)]
     return shell(title, [*parts, *regenerate(command, config)])
 
 
@@ -51,40 +51,36 @@ def summary_html(instrument: Instrument[Any, R], tables: Sequence[Table[R]]) -> 
     return [head, html_table(summary.columns, summary.rows, label=summary.title)]
 
 
-def table_html(table: Table[Any]) -> Markup:
-    """The table itself. Verdicts are badges; where a column has a span, every seed is a dot on it."""
-    columns = [column for column in table.columns if any(_filled(row.cell(column.key)) for row in table.rows)]
+def table_html(instrument: Instrument[Any, R], table: Table[R]) -> Markup:
+    """The table itself. Verdicts are badges; where a column has a span, every seed is a dot on a strip."""
+    columns = table.filled_columns
+    styles = {row.name: instrument.style(table, row.name) for row in table.rows}
     rows = [
         [
-            Markup(swatch(row.name)) + row.name,
+            Markup(swatch_of(styles[row.name]) if styles[row.name] else "") + row.name,
             row.dots,
-            *(_cell(row, column) for column in columns),
-            *(_strip(row, column) for column in columns if column.span),
+            *(_cell(row, column) + _strip(row, column, styles[row.name].get("color", "#888")) for column in columns),
         ]
         for row in table.rows
     ]
-    strips = [f"seeds, {column.title}" for column in columns if column.span]
     caption = Markup("<p class=note>{}</p>").format(table.caption) if table.caption else ""
-    return html_table(["", "seeds", *(c.title for c in columns), *strips], rows, label=table.title) + caption
+    return html_table(["", "seeds", *(c.title for c in columns)], rows, label=table.title) + caption
 
 
-def _filled(cell: Cell) -> bool:
-    return bool(cell.text or cell.verdict)
-
-
-def _cell(row: Row[Any], column: Column) -> str:
+def _cell(row: Row[Any], column: Column) -> Markup:
     cell = row.cell(column.key)
     badges = Markup(" ").join(Markup(badge(word)) for word in cell.verdict.split(", ") if word)
     return Markup(" ").join(part for part in (cell.text, badges) if part)
 
 
-def _strip(row: Row[Any], column: Column) -> str:
-    """HTML, because the app shows no SVG."""
+def _strip(row: Row[Any], column: Column, colour: str) -> Markup:
+    """Every seed as a dot, the baseline as a line. HTML, because the app shows no SVG."""
     cell = row.cell(column.key)
     if not cell.per_seed or not cell.text or not column.span:
-        return ""
+        return Markup("")
     low, high = column.span
-    colour = line_style(row.name)["color"]
+    mark = cell.baseline_mark
+    line = Markup('<b style="left:{:.1f}%"></b>').format(100 * (mark - low) / (high - low)) if mark is not None else ""
     dots = Markup("").join(
         Markup('<i style="left:{:.1f}%;top:50%;color:{};background:{}" title="seed {}: {:.4g}"></i>').format(
             100 * (value - low) / (high - low), colour, colour, seed, value
@@ -92,7 +88,15 @@ def _strip(row: Row[Any], column: Column) -> str:
         for seed, value in cell.per_seed.items()
     )
     numbers = ", ".join(f"{value:.4g}" for value in cell.per_seed.values())
-    return Markup('<div class=seeds role=img aria-label="{}: {}">{}</div>').format(column.title, numbers, dots)
+    return Markup('<div class=seeds role=img aria-label="{}: {}">{}{}</div>').format(column.title, numbers, line, dots)
+
+
+def lost_html(table: Table[Any]) -> Markup:
+    """Why some runs have no results; empty if all have."""
+    reasons = [
+        f"{row.name}, {run}: {reason}" for row in table.rows for run, reason in {**row.failed, **row.damaged}.items()
+    ]
+    return Markup("<h3>Failed and damaged runs</h3>{}").format(bullets(reasons)) if reasons else Markup("")
 
 
 def _runs(table: Table[Any]) -> str:

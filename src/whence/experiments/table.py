@@ -88,6 +88,11 @@ class Cell:
     def mean(self) -> float | None:
         return stats.mean(list(self.per_seed.values())) if self.per_seed else None
 
+    @property
+    def baseline_mark(self) -> float | None:
+        """A value that needs no skill, which strips of seeds mark; None: there is none."""
+        return None
+
     def to_json(self) -> dict[str, Any]:
         numbers = {
             "mean": self.mean,
@@ -199,6 +204,12 @@ class Table(Generic[R]):
     @property
     def title(self) -> str:
         return self.planned.title
+
+    @property
+    def filled_columns(self) -> list[Column]:
+        """Those in which any row has an entry."""
+        cells = {column.key: [row.cell(column.key) for row in self.rows] for column in self.columns}
+        return [column for column in self.columns if any(cell.text or cell.verdict for cell in cells[column.key])]
 
     def row(self, name: str) -> Row[R]:
         return next(row for row in self.rows if row.name == name)

@@ -16,7 +16,7 @@ from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row,
 from whence.features.config import ALL, FeaturesConfig, controlled_pairs
 from whence.features.measures import stability
 from whence.features.run import Run
-from whence.features.scores_page import score_figures, strictness_section
+from whence.features.scores_page import score_figures, strictness_section, style
 from whence.features.stored import load
 from whence.runs.artifacts import find_artifact
 from whence.runs.store import Store
@@ -31,7 +31,7 @@ LEGEND = (
     "without the mask. position-specific: features of whose variance position explains at least half, mask off. "
     "position selectivity: that share, median over features. retention: correlation of mask value and mean activation "
     "by position, mask off; chance: with the masks of other features. free, bound recovered: cosine with the true "
-    "directions. In brackets: 95 % over seeds."
+    "directions. In brackets: 95 % over seeds"
 )
 
 
@@ -109,6 +109,9 @@ class Features(Instrument[FeaturesConfig, Run]):
                 label = f"Matching features of two seeds: {name}"
                 found.append(Measurement(STABILITY, _stability_request(pair), label, partial(_stability, store, pair)))
         return found
+
+    def style(self, table: Table[Run], name: str) -> Mapping[str, str]:
+        return style(name)
 
     def figures(self, table: Table[Run]) -> Mapping[str, go.Figure]:
         return score_figures(table)

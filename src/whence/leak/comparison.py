@@ -89,14 +89,19 @@ class LeakComparison(Instrument[LeakConfig, Run]):
             lines.append(f"Errors are factors relative to {reference.name}, with 95 % intervals over seeds.")
         return [*lines, *table.lost, *stats.report(table.comparisons)]
 
+    def style(self, table: Table[Run], name: str) -> Mapping[str, str]:
+        place = [row.name for row in table.rows].index(name)
+        return {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
+
     def figures(self, table: Table[Run]) -> Mapping[str, go.Figure]:
-        rows = [row for row in table.rows if row.finished]
+        rows = {row.name: row for row in table.rows if row.finished}
         if not rows:
             return {}
-        errors = _over_ratios(rows, "error", SHOWN, "normalized error (1 = predicting the mean)")
+        styles = {name: self.style(table, name) for name in rows}
+        errors = _over_ratios(rows, styles, "error", SHOWN, "normalized error (1 = predicting the mean)")
         errors.add_hline(1, line_dash="dot", line_color="#888", annotation_text="predicting the mean")
         below_one = tuple(ratio for ratio in SHOWN if ratio != "1")
-        shifts = _over_ratios(rows, "shift", below_one, "share of the prediction variance")
+        shifts = _over_ratios(rows, styles, "shift", below_one, "share of the prediction variance")
         return {"Reconstruction": errors, "Shift sensitivity": shifts}
 
 
@@ -233,24 +238,28 @@ def _factor(factor: tuple[float, tuple[float, float] | None] | None) -> str:
     return f"×{value:.3f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
 
 
-def _over_ratios(rows: Sequence[Row[Run]], name: str, ratios: Sequence[str], label: str) -> go.Figure:
+def _over_ratios(
+    rows: Mapping[str, Row[Run]],
+    styles: Mapping[str, Mapping[str, str]],
+    measure: str,
+    ratios: Sequence[str],
+    label: str,
+) -> go.Figure:
     """Every seed as a dot, their mean as a line."""
     figure = figure_of("mask ratio (%)", label)
     x = [100 * float(ratio) for ratio in ratios]
-    for place, row in enumerate(rows):
-        line = {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
-        cells = [row.cell(f"{name}@{ratio}") for ratio in ratios]
-        figure.add_scatter(
-            x=x, y=[cell.mean for cell in cells], name=row.name, mode="lines", line=line, legendgroup=row.name
-        )
+    for name, row in rows.items():
+        line = dict(styles[name])
+        cells = [row.cell(f"{measure}@{ratio}") for ratio in ratios]
+        figure.add_scatter(x=x, y=[cell.mean for cell in cells], name=name, mode="lines", line=line, legendgroup=name)
         dots = [(place, value) for place, cell in zip(x, cells, strict=True) for value in cell.per_seed.values()]
         figure.add_scatter(
             x=[place for place, _ in dots],
             y=[value for _, value in dots],
-            name=row.name,
+            name=name,
             mode="markers",
             marker={"color": line["color"], "opacity": 0.7},
-            legendgroup=row.name,
+            legendgroup=name,
             showlegend=False,
         )
     return figure

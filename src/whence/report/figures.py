@@ -21,12 +21,8 @@ def line_style(encoding: str) -> dict[str, str]:
     return {"color": COLOURS[place], "dash": DASHES[dash]}
 
 
-def swatch(encoding: str) -> str:
-    """Its colour, as a dot of HTML."""
-    return swatch_of(line_style(encoding))
-
-
 def swatch_of(style: Mapping[str, str]) -> str:
+    """Its colour, as a dot of HTML."""
     return f'<span class=swatch style="background:{style["color"]}"></span>'
 
 

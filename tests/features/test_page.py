@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from whence.features.curves import Curves, mean_curve
-from whence.features.page import comparison_page, run_page, seen
+from tests.tables import untested
+from whence.experiments.page import comparison_page
+from whence.experiments.results import RunResult
+from whence.experiments.table import Row, Table
+from whence.features.comparison import FEATURES, MEASURES
+from whence.features.page import run_page, seen
 from whence.features.run import Run
-from whence.features.scores_page import STRICT
-from whence.features.table import COLUMNS, Row, Table
+from whence.features.scores_page import STRICT, final_losses, score_figures
 from whence.features.view import Context, View
+from whence.runs.store import Store
 
 RECORDS: list[dict[str, Any]] = [
     {"step": 0, "metrics": {"fvu": 1.0, "curve": 1.0}},
@@ -84,54 +88,79 @@ def metrics(fvu: float) -> dict[str, Any]:
     }
 
 
-def compared(*names: str) -> tuple[Table, dict[str, Curves]]:
-    rows = tuple(
-        Row(
-            name,
-            (f"{place:011x}a", f"{place:011x}b"),
-            {0: metrics(0.2 + place / 100), 1: metrics(0.25)} if place else {0: metrics(0.2)},
-            {} if place else {f"{place:011x}b": "loss is <i>NaN</i>"},
-            1000,
-            "topk",
-            8.0,
-            None,
-        )
-        for place, name in enumerate(names)
-    )
-    curves = {
-        row.name: Curves({run: {10: 0.5, 20: 0.25} for run in row.runs}, {run: {0: 1.0, 20: 0.3} for run in row.runs})
-        for row in rows
-    }
-    return Table("planted, 64 features", rows), curves
+def result(seed: int, fvu: float, records: Sequence[dict[str, Any]] = RECORDS) -> RunResult[Run]:
+    return RunResult(_run(seed), "finished", metrics=metrics(fvu), records=records)
+
+
+def failure(seed: int, reason: str) -> RunResult[Run]:
+    return RunResult(_run(seed), "failed", reason)
+
+
+def _run(seed: int) -> Run:
+    return Run.read({"data": "planted", "model": {"size": 64, "sparsity": "topk:k=8"}, "seed": seed})
+
+
+def table_of(*rows: Row[Run]) -> Table[Run]:
+    return untested(FEATURES, "planted, 64 features", rows)
+
+
+def compared(*names: str) -> Table[Run]:
+    """Every preset on seeds of its own, so that no two rows share a run."""
+    rows = []
+    for place, name in enumerate(names):
+        first, second = 2 * place, 2 * place + 1
+        other = result(second, 0.25) if place else failure(second, "loss is <i>NaN</i>")
+        rows.append(Row(name, (result(first, 0.2 + place / 100), other)))
+    return table_of(*rows)
+
+
+def page_of(table: Table[Run], command: str = "again") -> str:
+    return comparison_page(FEATURES, [table], {"seeds": 2}, command, Store("nowhere")).decode()
 
 
 def test_a_comparison_names_all_presets_runs_columns_and_failures() -> None:
-    table, curves = compared(*STRICT, "position_mean_topk", "001_run01_hard_mask, blind")
-    page = comparison_page(table, curves, {"seeds": 2}, "whence features bench --config x").decode()
+    table = replace(compared(*STRICT, "position_mean_topk", "001_run01_hard_mask, blind"), family=3)
+    page = page_of(table, "whence features bench --config x")
     for row in table.rows:
         assert page.count(row.name) >= 4
-        assert all(run in page for run in row.runs)
-    assert all(f"<th>{column}" in page for column in COLUMNS)
+        assert all(result.run.id in page for result in row.results)
+    titles = [measure.title for measure in MEASURES.values()]
+    assert all(f"<th scope=col>{title}<" in page for title in (*titles, "seed stability", "parameters"))
     assert "loss is &lt;i&gt;NaN&lt;/i&gt;" in page
     assert "exploratory" in page
-    assert "Hard against soft masks" in page
+    assert "Hard and soft masks" in page
     assert "whence features bench --config x" in page
     assert 'src="http' not in page
 
 
+def test_figures_and_the_table_give_a_preset_the_same_colour() -> None:
+    table = compared("static_slice", "001_run01_hard_mask", "001_run01_hard_mask, blind")
+    lines = {trace.name: (trace.line.color, trace.line.dash) for trace in score_figures(table)["Training loss"].data}
+    styles = {row.name: FEATURES.style(table, row.name) for row in table.rows}
+    assert lines == {name: (style["color"], style["dash"]) for name, style in styles.items()}
+    page = page_of(table)
+    for name, style in styles.items():
+        assert f'<span class=swatch style="background:{style["color"]}"></span>{name}<' in page
+
+
 def test_masks_are_set_side_by_side_only_where_there_are_two() -> None:
-    table, curves = compared("static_slice", "position_mean_topk")
-    assert b"Hard against soft" not in comparison_page(table, curves, {}, "again")
+    assert "Hard and soft" not in page_of(compared("static_slice", "position_mean_topk"))
 
 
 def test_a_comparison_without_any_result_is_still_a_page() -> None:
-    row = Row("plain_topk", ("0" * 12,), {}, {"0" * 12: "gone"}, 10, "topk", 8.0, None)
-    page = comparison_page(Table("nothing", (row,)), {"plain_topk": Curves({}, {})}, {}, "again")
-    assert b"gone" in page
+    assert "gone" in page_of(table_of(Row("plain_topk", (failure(0, "gone"),))))
 
 
 def test_curves_are_means_over_runs_and_final_losses_over_the_last_tenth() -> None:
-    assert mean_curve([{1: 2.0, 2: 4.0}, {1: 4.0, 3: 1.0}]) == {1: 3.0}
-    assert mean_curve([]) == {}
-    losses = {step: float(step) for step in range(10, 101, 10)}
-    assert Curves({"a": losses}, {}).final_losses == {"a": 95.0}
+    def losses(values: dict[int, float]) -> list[dict[str, Any]]:
+        return [{"step": step, "loss": loss} for step, loss in values.items()]
+
+    def drawn(*runs: dict[int, float]) -> dict[int, float]:
+        row = Row("plain_topk", tuple(result(seed, 0.2, losses(values)) for seed, values in enumerate(runs)))
+        (line,) = score_figures(table_of(row))["Training loss"].data
+        return dict(zip(line.x, line.y, strict=True))
+
+    assert drawn({1: 2.0, 2: 4.0}, {1: 4.0, 3: 1.0}) == {1: 3.0}
+    assert drawn({}) == {}
+    run = result(0, 0.2, losses({step: float(step) for step in range(10, 101, 10)}))
+    assert final_losses(Row("plain_topk", (run,))) == {run.run.id: 95.0}

@@ -6,60 +6,80 @@ import csv
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.arena.made import TASK, finish_all, spec
+from tests.arena.made import TASK, finish_all, planned, spec
 from whence.arena.findings import findings
-from whence.arena.page import Page
+from whence.arena.score import id_score, mastered
 from whence.cli import run
-from whence.arena import export
+from whence.cli.report import gather
+from whence.experiments import export
+from whence.experiments.export import Report
 from whence.experiments.saved import save_config
+from whence.experiments.table import Column
+from whence.leak.config import LeakConfig
 from whence.runs.store import Store
 
 
-def test_csv_has_one_line_per_run_and_length(page: Page, tmp_path: Path) -> None:
-    export.write_csv(page, tmp_path / "a.csv")
+def test_csv_has_one_line_per_run_and_length(report: Report, tmp_path: Path) -> None:
+    export.write_csv(report, tmp_path / "a.csv")
     lines = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
-    members = [(t, r, m) for t in page.tables for r in t.rows for m in r.members]
-    assert len(lines) == 2 * len(members) == 104, "a failed run has no numbers"
+    finished = [(t, row, result) for t in report.tables for row in t.rows for result in row.finished]
+    assert len(lines) == 2 * len(finished) == 104, "a failed run has no numbers"
     for line in lines:
-        t, r, m = next(x for x in members if x[2].run.id == line["run"])
-        counts = m.metrics["lengths"][line["length"]]
-        assert (line["table"], line["encoding"], int(line["seed"])) == (t.title, r.encoding, m.run.seed)
+        t, row, result = next(x for x in finished if x[2].run.id == line["run"])
+        counts = result.metrics["lengths"][line["length"]]
+        assert (line["table"], line["encoding"], int(line["seed"])) == (t.title, row.name, result.run.seed)
         assert int(line["correct"]) == counts["correct"]
         assert float(line["accuracy"]) == pytest.approx(counts["correct"] / counts["total"])
         assert line["part"] == ("id" if line["length"] == "8" else "ood")
-        assert float(line["floor"]) == pytest.approx(max(t.run.floors(int(line["length"])).values()))
+        assert float(line["baseline"]) == pytest.approx(max(t.planned.run.floors(int(line["length"])).values()))
 
 
-def test_markdown_says_what_the_table_says(page: Page, tmp_path: Path) -> None:
-    export.write_markdown(page, tmp_path / "a.md")
+def test_markdown_says_what_the_table_says(report: Report, tmp_path: Path) -> None:
+    export.write_markdown(report, tmp_path / "a.md")
     text = (tmp_path / "a.md").read_text()
-    for table in page.tables:
+    for table in report.tables:
         assert f"## {table.title}" in text
+        assert f"\n{table.caption}.\n" in text
         assert all(f"- {line}" in text for line in findings(table))
         for row in table.rows:
-            assert row.within is not None
-            line = next(x for x in text.split(table.title)[1].splitlines() if x.startswith(f"| {row.encoding} "))
-            assert f"| {row.finished} | {100 * row.within.accuracy:.1f} [" in line
-            assert (line.count("[") == 2) == row.mastered, "beyond training only for those that mastered it within"
-    assert f"`{page.again}`" in text
+            score = id_score(row)
+            assert score is not None
+            line = next(x for x in text.split(table.title)[2].splitlines() if x.startswith(f"| {row.name} "))
+            assert f"| {len(row.finished)} | {100 * score.accuracy:.1f} [" in line
+            assert (line.count("[") == 2) == mastered(row), "OOD only for those that mastered it ID"
+    assert f"`{report.command}`" in text
 
 
-def test_json_holds_everything(page: Page, tmp_path: Path) -> None:
-    export.write_json(page, tmp_path / "a.json")
+def test_markdown_tables_keep_their_columns(report: Report, tmp_path: Path) -> None:
+    """A column without entries is left out, and a bar in a text is not taken for the end of a cell."""
+    table = report.tables[0]
+    columns = (Column("nothing", "nothing"), Column("id", "|r|"))
+    rows = tuple(replace(row, name=f"a|{row.name}") for row in table.rows)
+    export.write_markdown(replace(report, tables=[replace(table, columns=columns, rows=rows)]), tmp_path / "a.md")
+    lines = [line for line in (tmp_path / "a.md").read_text().splitlines() if line.startswith("|")]
+    assert lines[:2] == ["| variant | seeds | \\|r\\| |", "|---|---|---|"]
+    assert [line.replace("\\|", "").count("|") for line in lines] == [4] * 5
+
+
+def test_json_holds_everything(report: Report, tmp_path: Path) -> None:
+    export.write_json(report, tmp_path / "a.json")
     found = json.loads((tmp_path / "a.json").read_text())
-    assert found["spec"] == page.document
-    assert found["again"] == page.again
-    assert [t["title"] for t in found["tables"]] == [t.title for t in page.tables]
-    assert found["tables"][0]["rows"][0]["id"]["per_seed"] == pytest.approx([1 - s / 1000 for s in range(9)], abs=1e-3)
+    assert found["config"] == report.config
+    assert found["command"] == report.command
+    assert [t["title"] for t in found["tables"]] == [t.title for t in report.tables]
+    per_seed = found["tables"][0]["rows"][0]["cells"]["id"]["per_seed"]
+    assert list(per_seed) == [str(seed) for seed in range(9)]
+    assert list(per_seed.values()) == pytest.approx([1 - s / 1000 for s in range(9)], abs=1e-3)
 
 
-def test_png_is_a_picture_of_the_whole_page(page: Page, browse: Callable[..., Any], tmp_path: Path) -> None:
-    export.write_png(page, tmp_path / "a.png")
+def test_png_is_a_picture_of_the_whole_page(report: Report, browse: Callable[..., Any], tmp_path: Path) -> None:
+    export.write_png(report, tmp_path / "a.png")
     data = (tmp_path / "a.png").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", data[16:24])
@@ -68,12 +88,12 @@ def test_png_is_a_picture_of_the_whole_page(page: Page, browse: Callable[..., An
     assert data.endswith(b"IEND\xaeB`\x82")
 
 
-def test_a_missing_browser_is_said(page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_browser_is_said(report: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from whence.errors import UserError
 
     monkeypatch.setattr(export, "BROWSERS", ("no-such-browser",))
     with pytest.raises(UserError, match="needs a browser"):
-        export.write_png(page, tmp_path / "a.png")
+        export.write_png(report, tmp_path / "a.png")
     assert not (tmp_path / "a.png").exists()
 
 
@@ -98,14 +118,16 @@ def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int =
 
 def test_without_arguments_it_lists_what_there_is(here: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no comparisons in whence-runs" in output(["report"], capsys)
-    one, two = save_config("arena", spec("rope", "t5"), here), save_config("arena", spec("alibi", seeds=9, sweep="k=1,2"), here)
+    one = save_config("arena", spec("rope", "t5"), here)
+    two = save_config("arena", spec("alibi", seeds=9, sweep="k=1,2"), here)
     text = output(["report"], capsys)
     assert one.stem in text
     assert two.stem in text
     assert "k=1,2" in text
     found = {c["name"]: c for c in json.loads(output(["report", "--json"], capsys))}
-    assert found[one.stem]["encodings"] == ["rope", "t5"]
-    assert found[two.stem]["seeds"] == 9
+    assert [choice["encoding"]["name"] for choice in found[one.stem]["config"]["encodings"]] == ["rope", "t5"]
+    assert found[two.stem]["config"]["seeds"] == 9
+    assert {c["instrument"] for c in found.values()} == {"arena"}
     (here.reports / "arena-0123.json").write_text("{")
     (here.reports / "arena-4567.json").write_text('{"encodings": ["gone"]}')
     assert run(["report"]) == 0
@@ -116,7 +138,7 @@ def test_without_arguments_it_lists_what_there_is(here: Store, capsys: pytest.Ca
 
 def test_reports_of_comparisons_and_of_single_runs(here: Store, capsys: pytest.CaptureFixture[str]) -> None:
     comparison = spec("rope", "alibi", seeds=2)
-    plan = comparison.plan()
+    plan = planned(comparison)
     name = save_config("arena", comparison, here).stem
     assert "has finished" in output(["report", name], capsys, code=2)
     finish_all(here, plan, {"rope": [0.9, 0.8], "alibi": [0.7, 0.6]})
@@ -129,7 +151,7 @@ def test_reports_of_comparisons_and_of_single_runs(here: Store, capsys: pytest.C
     picked = [plan[0].id[:9], plan[3].id]
     found = json.loads(output(["report", *picked, picked[0], "--out", "a.md", "--json"], capsys))
     rows = found["tables"][0]["rows"]
-    assert [(r["encoding"], r["seeds"]) for r in rows] == [("rope", [0]), ("alibi", [1])]
+    assert [(r["name"], r["seeds"]) for r in rows] == [("rope", [0]), ("alibi", [1])]
     assert Path("a.md").read_text().count("| rope | 1 |") == 1
 
 
@@ -138,7 +160,7 @@ def test_two_comparisons_in_one_report_are_told_apart(here: Store, capsys: pytes
     names = []
     for steps, value in ((4, 0.6), (9, 0.9)):
         comparison = spec("rope", seeds=2, training={"steps": steps})
-        finish_all(here, comparison.plan(), {"rope": [value] * 2})
+        finish_all(here, planned(comparison), {"rope": [value] * 2})
         names.append(save_config("arena", comparison, here).stem)
     found = json.loads(output(["report", *names, "--out", "a.html", "--json"], capsys))
     assert len({table["title"] for table in found["tables"]}) == 2
@@ -162,7 +184,7 @@ def test_places_that_cannot_be_written(
     here: Store, capsys: pytest.CaptureFixture[str], out: str, parts: list[str]
 ) -> None:
     comparison = spec("rope", seeds=1)
-    finish_all(here, comparison.plan(), {"rope": [0.9]})
+    finish_all(here, planned(comparison), {"rope": [0.9]})
     Path("folder.html").mkdir()
     message = output(["report", save_config("arena", comparison, here).stem, "--out", out], capsys, code=2)
     assert "Traceback" not in message
@@ -170,3 +192,15 @@ def test_places_that_cannot_be_written(
         assert part in message
     assert TASK not in message
     assert not [p for p in Path().iterdir() if p.name.startswith((".tmp", "a"))]
+
+
+def test_a_report_of_a_preset_is_made_again_by_its_name(here: Store) -> None:
+    report, name = gather(["source_encodings"], here)
+    assert name == "source_encodings"
+    assert report.command == "whence arena --preset source_encodings"
+
+
+def test_comparisons_of_different_instruments_are_not_mixed(here: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    one = save_config("arena", spec("rope", seeds=1), here).stem
+    two = save_config("leak", LeakConfig.read({"data": "planted:steps=48,channels=2", "seeds": 1}), here).stem
+    assert "different instruments" in output(["report", one, two], capsys, code=2)
