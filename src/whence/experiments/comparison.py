@@ -155,20 +155,19 @@ def tables_of(
 
 def plan_comparison(instrument: Instrument[C, R], config: C, store: Store) -> list[PlannedTable[R]]:
     """The tables of a configuration, with the seeds that `until_decided` has added."""
-    plan = instrument.plan(config, store)
     if not config.until_decided:
-        return plan
+        return instrument.plan(config, store)
     known = set(store.ids())
-    added: dict[tuple[str, str], list[R]] = {}
-    for seed in range(config.seed_range.stop, config.first_seed + config.max_seeds):
-        for planned in instrument.plan(config.with_seeds(seed, 1), store):
-            for name, runs in planned.variants.items():
-                added.setdefault((planned.title, name), []).extend(run for run in runs if run.id in known)
+    most = config.with_seeds(max(len(config.seed_range), config.max_seeds))
     return [
         replace(
-            planned, variants={n: [*runs, *added.get((planned.title, n), ())] for n, runs in planned.variants.items()}
+            planned,
+            variants={
+                name: [run for run in runs if run.seed in config.seed_range or run.id in known]
+                for name, runs in planned.variants.items()
+            },
         )
-        for planned in plan
+        for planned in instrument.plan(most, store)
     ]
 
 
@@ -199,13 +198,14 @@ def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[
     seed = 1 + max(run.seed for table in tables for run in table.planned.runs)
     if not waiting or seed - config.first_seed >= config.max_seeds:
         return []
-    plan = instrument.plan(config.with_seeds(seed, 1), store)
+    plan = instrument.plan(config.with_seeds(1 + seed - config.first_seed), store)
     return [
         run
         for planned in plan
         for name, runs in planned.variants.items()
         if (planned.title, name) in waiting
         for run in runs
+        if run.seed == seed
     ]
 
 

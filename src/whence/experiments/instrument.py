@@ -50,8 +50,8 @@ class ComparisonConfig(Spec):
     def error_family(self) -> Family:
         return "table"
 
-    def with_seeds(self, first: int, count: int) -> Any:
-        return self.model_copy(update={"first_seed": first, "seeds": count, "until_decided": False})
+    def with_seeds(self, count: int) -> Any:
+        return self.model_copy(update={"seeds": count, "until_decided": False})
 
     def check_budget(self) -> None:
         if self.until_decided and self.seeds > self.max_seeds:
