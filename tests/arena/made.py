@@ -1,4 +1,4 @@
-"""Finished runs written by hand: what a table says can then be compared with what was put into it."""
+"""Finished runs and rows written by hand, so that the numbers behind a table are known."""
 
 from __future__ import annotations
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tests.arena.made import spec
+from tests.arena.made import one, planned, spec, tabulate
 from whence.arena.attention import LONGEST_MAP, attention_maps, load_model, maps_of
 from whence.arena.run import Run
-from whence.arena.table import tabulate
 from whence.runs.execute import Conditions, execute
 from whence.runs.files import Corrupt
 from whence.runs.store import RunFolder, Store
@@ -95,7 +94,7 @@ def test_a_model_without_attention_and_one_too_long_have_none(tiny: Tiny, store:
 
 def test_damaged_weights_are_refused_and_the_other_maps_stay(store: Store) -> None:
     comparison = spec("rope", "alibi", "t5", seeds=1, training={"steps": 2, "evaluations": 1})
-    plan = comparison.plan()
+    plan = planned(comparison)
     for run in plan:
         trained(run, store)
     weights = store.folder(plan[0].id).weights
@@ -105,8 +104,7 @@ def test_damaged_weights_are_refused_and_the_other_maps_stay(store: Store) -> No
     with pytest.raises(Corrupt, match="checksum"):
         load_model(plan[0], store.folder(plan[0].id))
     store.folder(plan[1].id).weights.unlink()
-    tables = tabulate(plan, store)
-    assert set(maps_of(tables, store)) == {(tables[0].title, "t5")}
+    assert set(maps_of(one(tabulate(plan, store)), store)) == {"t5"}
 
 
 def test_the_loaded_model_is_the_one_that_was_scored(tiny: Tiny, store: Store) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.arena.made import fail, finish
+from tests.arena.made import fail, finish, tabulate
+from tests.arena.made import planned as planned_by
 from whence.arena.claims import CLAIMS, Judgement, judge
-from whence.arena.kept import PRESETS, read
+from whence.arena.comparison import PRESETS
+from whence.arena.config import ArenaConfig
 from whence.arena.run import Run
-from whence.arena.table import tabulate
+from whence.experiments.saved import read_config
 from whence.runs.store import Store
 
 UNDECIDABLE = "not decidable at this size"
@@ -23,7 +25,7 @@ WIGGLE = [0.0, 0.003, 0.001, 0.004, 0.002, 0.005, 0.003]
 @functools.cache
 def planned(name: str) -> list[Run]:
     """No claim needs tuning, or seeds that begin elsewhere than at 0."""
-    return read(PRESETS.path(name)).plan()
+    return planned_by(read_config(PRESETS.path(name), ArenaConfig))
 
 
 def judged(name: str, store: Store, scores: Callable[[Run], Any], seeds: int | None = None) -> Judgement:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.arena.made import spec
+from tests.arena.made import planned, spec
+from whence.arena.comparison import ARENA
 from whence.arena.grid import parse_grid, unfold
 from whence.errors import UserError
+from whence.experiments.comparison import check_plan
+from whence.runs.store import Store
 from whence.tasks import TASKS
 
 RECALL, COPY = TASKS.choose("k_back_recall"), TASKS.choose("copy")
@@ -56,12 +59,12 @@ def test_only_options_that_a_task_has_unfold_it() -> None:
     grid = parse_grid("sweep", "k=1,3;letters=4,8,16;layers=1,2", [RECALL, COPY])
     assert list(unfold(grid, RECALL)) == [{"k": k, "layers": n} for k in "13" for n in "12"]
     assert [s["letters"] for s in unfold(grid, COPY)] == ["4", "4", "8", "8", "16", "16"]
-    runs = spec("rope", tasks=["k_back_recall:k=1", "copy"], sweep="k=1,3", lengths={"test_lengths": None}).plan()
+    runs = planned(spec("rope", tasks=["k_back_recall:k=1", "copy"], sweep="k=1,3", lengths={"test_lengths": None}))
     assert [str(run.task) for run in runs if run.seed == 0] == ["k_back_recall:k=1", "k_back_recall", "copy"]
 
 
 def test_values_reach_every_part_of_a_run_and_ids_are_unique() -> None:
-    plan = spec("rope", "t5", sweep="layers=1,2;train_length=4,8;k=1,2", tune="lr=0.001,0.01;clip=1,2").plan()
+    plan = planned(spec("rope", "t5", sweep="layers=1,2;train_length=4,8;k=1,2", tune="lr=0.001,0.01;clip=1,2"))
     tuning, reported = (2 * 2) * (2 * 2 * 2) * (2 * 2), (2 * 2) * (2 * 2 * 2)  # seeds and encodings, sweep, tune
     assert len(plan) == len({run.id for run in plan}) == tuning + reported
     settings = {(r.model.layers, r.train_length, r.task.options()["k"], r.training.lr, r.training.clip) for r in plan}
@@ -73,15 +76,15 @@ def test_values_reach_every_part_of_a_run_and_ids_are_unique() -> None:
 
 def test_a_swept_run_is_the_run_that_was_asked_for_plainly() -> None:
     """A sweep must not train again what is there already."""
-    swept = {run.id for run in spec("rope", sweep="layers=1,2;lr=0.001,0.003").plan()}
+    swept = {run.id for run in planned(spec("rope", sweep="layers=1,2;lr=0.001,0.003"))}
     for layers in (1, 2):
-        assert {run.id for run in spec("rope", model={"layers": layers}, training={"lr": 0.003}).plan()} <= swept
+        assert {run.id for run in planned(spec("rope", model={"layers": layers}, training={"lr": 0.003}))} <= swept
 
 
 def test_swept_lengths_are_lengths() -> None:
-    plan = spec("rope", sweep="test_lengths=16,0").plan()
+    plan = planned(spec("rope", sweep="test_lengths=16,0"))
     assert [run.test_lengths for run in plan if run.seed == 0] == [(16,), ()]
-    (run, *_) = spec("rope", sweep="train_length=none", tasks=["copy"], lengths={"test_lengths": None}).plan()
+    (run, *_) = planned(spec("rope", sweep="train_length=none", tasks=["copy"], lengths={"test_lengths": None}))
     assert (run.train_length, run.test_lengths) == (16, (32, 64))
 
 
@@ -90,12 +93,13 @@ def test_swept_lengths_are_lengths() -> None:
     [
         ({"sweep": "lr=0.1,0.2", "tune": "lr=0.3"}, "tune: 'lr' is swept already"),
         ({"sweep": "lr=0.1,1e-1"}, "listed twice"),
+        ({"tune": "lr=0.1,1e-1"}, "listed twice"),
         ({"sweep": "layers=1,two"}, "model.layers: 'two'"),
         ({"sweep": "k=1,0"}, "k: '0'"),
         ({"sweep": "train_length=8,16"}, "test_lengths: 16 is not possible here. Allowed: more than train_length=16"),
         ({"sweep": "heads=2,3"}, "heads: 3 does not divide d_model=16"),
     ],
 )
-def test_impossible_sweeps_are_refused_before_any_work(changes: dict[str, str], message: str) -> None:
+def test_impossible_sweeps_are_refused_before_any_work(changes: dict[str, str], message: str, store: Store) -> None:
     with pytest.raises(UserError, match=message):
-        spec("rope", **changes).plan()
+        check_plan(ARENA, spec("rope", **changes), store)

@@ -87,7 +87,7 @@ def test_cells_that_are_not_shown_do_not_weaken_the_rest() -> None:
 
 
 def test_a_failed_run_counts_as_a_loss(store: Store) -> None:
-    """Of the encoding that failed, in its own pairs; a seed on which both fail says nothing."""
+    """Of the encoding that failed, in its own pairs; a seed on which both fail does not count."""
     comparison = spec("rope", "alibi", "t5", seeds=9)
     for run in planned(comparison):
         if run.model.contender != "t5" or run.seed != 6:
@@ -118,7 +118,7 @@ def test_whoever_fails_does_not_win(store: Store) -> None:
 
 
 def test_only_divergence_counts_against_an_encoding(store: Store) -> None:
-    """A killed process, a full disk or a damaged file say nothing about it."""
+    """A killed process, a full disk or a damaged file is not its fault."""
     comparison = spec("rope", "alibi", seeds=6, lengths=FEW)
     plan = planned(comparison)
     finish_all(store, [run for run in plan if run.seed < 5], {"rope": [0.9] * 5, "alibi": [0.7] * 5})
@@ -163,8 +163,8 @@ def test_sequences_seen_in_training_are_reported(store: Store) -> None:
     )
 
 
-def test_where_it_is_learned_is_not_said_of_places_that_are_the_answer(store: Store) -> None:
-    """Where a position has one answer only, its own floor is 100 %, and nothing can be above it."""
+def test_learned_positions_are_not_listed_where_the_position_is_the_answer(store: Store) -> None:
+    """Where a position has one answer only, its own baseline is 100 %, and nothing can be above it."""
     comparison = spec("rope", tasks=["own_position:places=8"], seeds=2, lengths={"train_length": 8, "test_lengths": []})
     for run in planned(comparison):
         finish(store, run, 0.7)
@@ -220,7 +220,7 @@ def test_whoever_is_at_chance_is_in_no_comparison(design: Any) -> None:
 
 
 def test_a_failed_row_and_one_at_chance_leave_the_others_comparable() -> None:
-    """And the heading must not say that nothing is ranked while a finding ranks."""
+    """The heading must not contradict a finding that ranks."""
     table = table_of(
         [
             row("rope", [0.9, 0.91, 0.92, 0.9, 0.91, 0.92, 0.9, 0.91]),
