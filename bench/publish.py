@@ -23,13 +23,13 @@ BLOCK = re.compile(r"(<!-- results: encodings -->\n).*?(<!-- end of results -->)
 def encodings() -> str:
     """The four tasks of the encodings document, with its one learning rate and with one chosen per encoding."""
     fixed, tuned = (json.loads(path.read_text()) for path in (FIXED, TUNED))
-    training, tune = fixed["spec"]["training"], tuned["spec"]["tune"].replace(";", " × ")
-    lengths = fixed["spec"]["lengths"]
+    training, tune = fixed["config"]["training"], tuned["config"]["tune"].replace(";", " × ")
+    lengths = fixed["config"]["lengths"]
     seeds = {len(row["seeds"]) for results in (fixed, tuned) for table in results["tables"] for row in table["rows"]}
     lines = [
         f"Accuracy in %, mean over {'–'.join(map(str, sorted(seeds)))} paired seeds with 95 % intervals. *Fixed*: the "
         f"settings of the encodings document (lr {training['lr']}, {training['schedule']} schedule). *Tuned*: {tune}, "
-        f"chosen for each encoding on validation data of {tuned['spec']['tune_seeds']} other seed(s). Trained at "
+        f"chosen for each encoding on validation data of {tuned['config']['tune_seeds']} other seed(s). Trained at "
         f"length {lengths['train_length']}; OOD is length {', '.join(map(str, lengths['test_lengths']))}, and is given "
         "for encodings that reach 95 % ID.",
         "",
@@ -38,28 +38,28 @@ def encodings() -> str:
     ]
     sentences = []
     for before, after in zip(fixed["tables"], tuned["tables"], strict=True):
+        task = before["title"].split(" · ")[0]
         for one, two in zip(before["rows"], after["rows"], strict=True):
-            chosen = ", ".join(f"{name} {value}" for name, value in two["chosen"].items())
-            cells = [_cell(row, part) for row in (one, two) for part in ("id", "ood")]
-            lines.append(f"| {before['task']} | {one['encoding']} | {' | '.join(cells)} | {chosen} |")
-        sentences.append(f"- **{before['task']}** (shortcut baseline {_baseline(before)}): {_verdicts(before, after)}")
+            chosen = two["cells"]["chosen"]["text"].replace("=", " ")
+            cells = [_cell(row["cells"].get(part)) for row in (one, two) for part in ("id", "ood")]
+            lines.append(f"| {task} | {one['name']} | {' | '.join(cells)} | {chosen} |")
+        sentences.append(f"- **{task}** (shortcut baseline {_baseline(before)}): {_verdicts(before, after)}")
         sentences += [f"  {line}" for line in after["findings"] if "depends on the training settings" in line]
         sentences.append(f"  {_ranges(after['findings'])}")
     return "\n".join([*lines, "", *sentences]) + "\n"
 
 
-def _cell(row: dict[str, Any], part: str) -> str:
-    score = row[part]
-    if not isinstance(score, dict):
-        return str(score or "–")
-    low, high = score["interval"]
-    text = f"{100 * score['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{text}, at chance" if score["verdict"] == "at chance" else text
+def _cell(cell: dict[str, Any] | None) -> str:
+    if cell is None:
+        return "–"
+    if not cell["text"]:
+        return cell["verdict"]
+    return f"{cell['text']}, at chance" if cell["verdict"] == "at chance" else cell["text"]
 
 
 def _baseline(table: dict[str, Any]) -> str:
-    score = next(row["id"] for row in table["rows"] if row["id"])
-    return f"{100 * score['floor']:.1f} % ID: {score['floor_name']}"
+    score = next(row["cells"]["id"] for row in table["rows"] if "baseline" in row["cells"]["id"])
+    return f"{100 * score['baseline']:.1f} % ID: {score['baseline_name']}"
 
 
 def _verdicts(fixed: dict[str, Any], tuned: dict[str, Any]) -> str:

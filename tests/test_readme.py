@@ -31,9 +31,9 @@ def test_its_tables_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) ->
     for path in (publish.FIXED, publish.TUNED):
         results = json.loads(path.read_text())
         assert {"torch", "whence", "python", "format"} <= set(results["versions"])
-        assert results["spec"]["seeds"] >= 10
+        assert results["config"]["seeds"] >= 10
         for table in results["tables"]:
-            assert all(len(row["id"]["per_seed"]) == len(row["runs"]) >= 10 for row in table["rows"])
+            assert all(len(row["cells"]["id"]["per_seed"]) == len(row["runs"]) >= 10 for row in table["rows"])
             assert table["heading"]
             assert table["design"] == "fixed"
 
@@ -56,6 +56,8 @@ def test_its_python_runs(here: Path) -> None:
     code = code.replace('seeds=7, training={"steps": 600}', small)
     scope = {**names, "model": model}
     exec(code, scope)
+    assert [row.name for row in scope["result"].tables[0].rows] == ["rope", "alibi"]
+    assert scope["result"].report.is_file()
     assert scope["seen"].attention["blocks.0.mixer"].shape == (2, 2, 7, 7)
     assert scope["q"].shape == q.shape
     assert not torch.equal(scope["q"], q)
