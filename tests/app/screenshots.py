@@ -51,7 +51,7 @@ def pages(store: Store) -> dict[str, tuple[str, Callable[[Visitor], object]]]:
     """By name, an address, and what to wait for or to do there."""
 
     def latest(kind: str) -> str:
-        return kept(kind, store)[0].stem
+        return saved_configs(kind, store)[0].stem
 
     def run_of(kind: str, title: str) -> str:
         return next(row["id"] for row in store.summaries() if row.get("kind") == kind and title in row["title"])

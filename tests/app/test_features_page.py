@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, expect
 from torch import nn
 
 from tests.app.browse import App, Visitor, until
+from whence.experiments.saved import save_config
 from whence.features.activations import Activations, collections
 from whence.features.collect import collect_from
-from whence.features.config import Comparison
+from whence.features.config import FeaturesConfig
 from whence.features.sources import of_module
 from whence.runs.execute import Conditions, execute
-from whence.experiments.saved import save_config
 
 SMALL = "planted:width=16,features=24,context=8,windows=2"
 
@@ -25,11 +25,11 @@ SMALL = "planted:width=16,features=24,context=8,windows=2"
 @pytest.fixture(scope="module")
 def trained(app: App) -> list[str]:
     """Runs of a comparison that was made in a terminal: one without a mask, one with."""
-    spec = Comparison.read(
+    spec = FeaturesConfig.read(
         {"presets": ["plain_topk", "static_slice"], "data": SMALL, "seeds": 1, "training": {"steps": 30}}
     )
     save_config("features", spec, app.store)
-    runs = [run for runs in spec.plan().values() for run in runs]
+    runs = [run for runs in spec.runs().values() for run in runs]
     for run in runs:
         execute(run, app.store, Conditions(threads=1, device="cpu"))
     return [run.id for run in runs]
@@ -82,12 +82,13 @@ def clicked(visitor: Visitor, feature: int) -> bool:
 @pytest.mark.slow
 def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> None:
     start(visitor, f"{SMALL},world=1", "plain_topk", "static_slice")
-    visitor.sees("Hard against soft masks")  # both have finished
-    visitor.sees("1 paired seeds: exploratory; 6 are needed to decide even between two.")
+    visitor.sees("Hard and soft masks")  # both have finished
+    visitor.sees("1 paired seed, 6 are needed for a verdict on 1 comparison in one table; nothing is ranked")
+    expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
     numbers = visitor.page.locator("table", has_text="parameters").get_by_role("row")
-    assert [row.split()[0] for row in numbers.all_inner_texts()] == ["preset", "plain_topk", "static_slice"]
+    assert [row.split()[0] for row in numbers.all_inner_texts()] == ["seeds", "plain_topk", "static_slice"]
     drawn(visitor, ".barlayer .trace")
-    visitor.page.get_by_role("tab", name="FVU on states never trained on").click()
+    visitor.page.get_by_role("tab", name="FVU on held-out activations").click()
     drawn(visitor, ".js-line:visible", 2)
     visitor.page.get_by_text("Look at the features of one of them").click()
     visitor.page.get_by_role("button", name="seed 0", exact=True).last.click()
@@ -152,9 +153,9 @@ def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor,
 @pytest.mark.slow
 def test_what_failed_is_named_beside_what_did_not(visitor: Visitor, app: App) -> None:
     start(visitor, f"{SMALL},world=2", "plain_topk", "002_run04_clip_low_rate", lr="1e30")
-    visitor.sees("Failed, in no average")
+    visitor.sees("Failed and damaged runs")
     visitor.sees(re.compile(r"^plain_topk, [0-9a-f]{12}: "))
-    visitor.sees(re.compile(r"^Failed, in no average: plain_topk \(1\)\.$"))
+    visitor.sees(re.compile(r"^Failed runs, in no average: plain_topk \(1\)\.$"))
     states = [run["state"] for run in app.store.summaries() if run["steps"] == 30][-2:]
     assert sorted(states) == ["failed", "finished"]
 

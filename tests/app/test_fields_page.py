@@ -169,11 +169,13 @@ def test_an_ablation_from_the_form_to_its_findings(visitor: Visitor, app: App) -
     visitor.write("steps", "1")
     visitor.sees("4 runs. What the store has already is not run again.")
     visitor.press("Start")
-    visitor.sees(re.compile("1 paired seeds: exploratory"))
-    visitor.sees(re.compile("dB against cross_attention"))
-    until(lambda: visitor.page.get_by_text("Time and memory are measured at").count() == 0)
-    expect(visitor.page.get_by_role("region", name="variants")).to_contain_text("siren")
-    expect(visitor.page.get_by_role("figure", name="PSNR of every variant: hyponet, digits, 1 steps")).to_be_visible()
+    visitor.sees("1 paired seed, 7 are needed for a verdict on 3 comparisons in one table; nothing is ranked")
+    expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
+    visitor.sees(re.compile("^Exploratory at ×1 .*: fourier_mlp and cross_attention; siren and cross_attention"))
+    table = visitor.page.get_by_role("region", name="hyponet, digits, 1 steps")
+    expect(table).to_contain_text("siren")
+    expect(table.get_by_role("cell", name="–")).to_have_count(0)  # time and memory are measured at the end
+    expect(visitor.page.get_by_role("figure", name="Quality by variant. hyponet, digits, 1 steps")).to_be_visible()
 
 
 def drag_by_finger(visitor: Visitor, x: float, y: float, by: float) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from whence.arena.kept import PRESETS as ARENA
+from whence.arena.comparison import PRESETS as ARENA
 from whence.arena.config import ArenaConfig
 from whence.cli.leaves import command, leaves, variants
 from whence.cli.options import Engine, parse
 from whence.encodings import ENCODINGS
-from whence.features.config import Comparison
+from whence.features.config import FeaturesConfig
 from whence.features.run import Run as FeatureRun
 from whence.fields.config import FieldsConfig
 from whence.fields.run import Run as FieldRun
@@ -20,7 +20,7 @@ from whence.leak.config import LeakConfig
 from whence.spec import Spec
 from whence.tasks import TASKS
 
-SPECS: list[type[Spec]] = [ArenaConfig, LeakConfig, Comparison, FeatureRun, FieldsConfig, FieldRun]
+SPECS: list[type[Spec]] = [ArenaConfig, LeakConfig, FeaturesConfig, FeatureRun, FieldsConfig, FieldRun]
 
 
 def read_back(spec_class: type[Spec], document: dict[str, Any]) -> Spec:

@@ -33,7 +33,7 @@ TINY = {
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """Its store has a masked model already."""
     app = App(tmp_path_factory.mktemp("app") / "store")
-    (run,) = LeakConfig.read(TINY).plan()
+    ((run,),) = LeakConfig.read(TINY).runs().values()
     execute(run, app.store, Conditions(threads=1, device="cpu"))
     yield app
     app.end()
@@ -123,16 +123,16 @@ def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None
     visitor.write("steps", "4")
     visitor.sees("2 runs. What the store has already is not run again.")
     visitor.press("Start")
-    visitor.sees(re.compile("content_gated: .*predictions do not depend on where tokens are"))
+    visitor.sees(re.compile("content_gated: .*predictions do not depend on position"))
     expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     visitor.settled()  # for the last time: everything has ended
     expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
-    expect(chart(visitor, "Error by share of tokens hidden")).to_be_visible()
-    open_tab(visitor, "What moving changes")
-    expect(chart(visitor, "What moving everything changes")).to_be_visible()
-    download = visitor.download("JSON")
-    assert [row["cure"] for row in json.loads(download.path().read_text())["rows"]] == ["none", "content_gated"]
-    open_tab(visitor, "Audit one of them")
+    expect(chart(visitor, "^Reconstruction")).to_be_visible()
+    open_tab(visitor, "Shift sensitivity")
+    expect(chart(visitor, "^Shift sensitivity")).to_be_visible()
+    (table,) = json.loads(visitor.download("JSON").path().read_text())["tables"]
+    assert [row["name"] for row in table["rows"]] == ["none", "content_gated"]
+    visitor.page.get_by_text("Audit one of these models").click()
     visitor.page.get_by_role("button", name="content_gated, seed 0").click()
     visitor.settled()
     expect(visitor.page.get_by_role("combobox", name="Model")).to_have_value(re.compile("content_gated · seed 0"))

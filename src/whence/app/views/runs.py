@@ -16,8 +16,8 @@ from whence.app.jobs import ALIVE, Job, jobs, submit
 from whence.app.navigation import ASKED, PAGES
 from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, ready_to_draw, terminal, the_store
 from whence.app.progress import controls
-from whence.experiments.export import browser, picture_of
 from whence.cli.output import duration
+from whence.experiments.export import browser, picture_of
 from whence.report.badges import badge
 from whence.report.runs import MOST, Beside, beside, curves, runs_page, scores, side_by_side
 from whence.runs.exported import as_csv, evaluated
