@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.tables import untested
+from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
 from whence.leak.comparison import LEAK, SHOWN, cost
@@ -106,6 +107,16 @@ def test_without_a_reference_each_is_described_by_itself() -> None:
 
 def test_seeds_that_disagree_are_marked() -> None:
     assert verdict(Row("a", (LEAKY.results[0], CLEAN.results[1]))) == "leaky, seeds disagree"
+
+
+def test_nothing_is_called_good_or_bad_of_a_model_that_reconstructs_nothing() -> None:
+    page = table_html(LEAK, table(row("none", error=1.0), row("a", error=1.0, shift=0.3, variance=0.2)))
+    assert page.count('<span class="badge unsure">reconstructs nothing</span>') == 2
+    assert '<span class="badge unsure">clean</span>' in page
+    assert '<span class="badge unsure">leaky</span>' in page
+    alive = table_html(LEAK, table(CLEAN, row("a", shift=0.3, variance=0.2)))
+    assert '<span class="badge good">clean</span>' in alive
+    assert '<span class="badge bad">leaky</span>' in alive
 
 
 def test_figures_and_the_table_give_a_mitigation_the_same_colour() -> None:

@@ -22,7 +22,6 @@ from whence.errors import UserError
 from whence.leak.auditing import Audit
 from whence.leak.page import (
     audit_page,
-    badges,
     layer_profile,
     measures_table,
     predictions_by_position,
@@ -30,6 +29,7 @@ from whence.leak.page import (
     sources_table,
 )
 from whence.models.pretrained import installed
+from whence.report.badges import badges
 from whence.runs.store import Store
 
 WORDS = ("leak", "audit")

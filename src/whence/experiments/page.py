@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from whence.experiments.instrument import Instrument
 from whence.experiments.table import Column, Row, Table
-from whence.report.badges import badge
+from whence.report.badges import badges
 from whence.report.figures import swatch_of
 from whence.report.shell import plot, regenerate, shell
 from whence.report.tables import bullets, html_table
@@ -69,8 +69,8 @@ def table_html(instrument: Instrument[Any, R], table: Table[R]) -> Markup:
 
 def _cell(row: Row[Any], column: Column) -> Markup:
     cell = row.cell(column.key)
-    badges = Markup(" ").join(Markup(badge(word)) for word in cell.verdict.split(", ") if word)
-    return Markup(" ").join(part for part in (cell.text, badges) if part)
+    verdict = Markup(badges(cell.verdict.split(", ")))
+    return Markup(" ").join(part for part in (cell.text, verdict) if part)
 
 
 def _strip(row: Row[Any], column: Column, colour: str) -> Markup:

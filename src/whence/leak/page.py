@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
 
 from whence.leak.auditing import Audit
 from whence.leak.comparison import at
-from whence.leak.verdict import OUTCOMES_WITHOUT_EVIDENCE
 from whence.leak.words import number
-from whence.report.badges import badge
+from whence.report.badges import badges
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 from whence.report.tables import bullets, html_table
-
-DOUBTFUL = ("dead", *OUTCOMES_WITHOUT_EVIDENCE)
 
 
 def audit_page(audit: Audit, again: str) -> bytes:
@@ -38,12 +35,6 @@ def audit_page(audit: Audit, again: str) -> bytes:
             parts += ["<h2>Pathways</h2>", sources_table(audit)]
     parts += ["<h2>Measures</h2>", measures_table(audit)]
     return shell(title, [*parts, *regenerate(again, {k: v for k, v in audit.to_json().items() if k != "pictures"})])
-
-
-def badges(notes: Sequence[str]) -> str:
-    """The words of a verdict. Those on a model that reconstructs nothing are shown as uncertain."""
-    kind = "unsure" if set(notes) & set(DOUBTFUL) else None
-    return " ".join(badge(note, kind) for note in notes)
 
 
 MEASURES: list[tuple[str, tuple[str, ...]]] = [

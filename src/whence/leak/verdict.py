@@ -15,8 +15,6 @@ Leak = Literal["clean", "traces", "undecided", "leaky"]
 Outcome = Literal["reconstructs nothing", "no different from untrained", Leak]
 """The verdict, the one that comes first where several hold."""
 LEAKS: tuple[Leak, ...] = get_args(Leak)
-OUTCOMES_WITHOUT_EVIDENCE = ("reconstructs nothing", "no different from untrained")
-"""Outcomes that leave open whether training caused a leak."""
 POSITION_ONLY = "position only"
 
 MOVED = 0.01
