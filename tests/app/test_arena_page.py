@@ -44,6 +44,18 @@ def test_what_is_missing_of_a_comparison_can_be_run(visitor: Visitor, app: App) 
     assert ("finished", 7) in {(run["state"], run["step"]) for run in app.store.summaries()}
 
 
+@pytest.mark.slow
+def test_comparisons_with_the_same_title_are_told_apart(visitor: Visitor, app: App) -> None:
+    """Streamlit finds an option by its label."""
+    alike = [ArenaConfig.read({"seeds": 1, "training": {"steps": steps}}) for steps in (8, 9)]
+    names = [save_config("arena", config, app.store).stem for config in alike]
+    for name, other in (names, reversed(names)):
+        visitor.open(f"arena?comparison={name}")
+        visitor.choose("Comparison", re.compile(other))
+        expect(visitor.page).to_have_url(re.compile(other))
+        expect(visitor.page.get_by_role("combobox", name="Comparison")).to_have_value(re.compile(other))
+
+
 def start_a_long_one(visitor: Visitor) -> None:
     visitor.open("arena")
     visitor.pick("tasks", "k_back_recall:k=1,symbols=4")

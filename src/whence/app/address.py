@@ -82,10 +82,13 @@ def part(page: str, name: str, parts: Sequence[str]) -> str:
 
 def choice(page: str, name: str, label: str, options: Mapping[str, str], help: str | None = None) -> str:
     """One of several, the first unless somebody says otherwise. options: each with what is said of it."""
+    said = list(options.values())
+    # Streamlit tells options apart by what is said of them
+    labels = {one: text if said.count(text) == 1 else f"{text} · {one}" for one, text in options.items()}
     return addressed(
         page,
         name,
-        list(options),
-        next(iter(options)),
-        lambda key: st.selectbox(label, list(options), key=key, format_func=lambda one: options[one], help=help),
+        list(labels),
+        next(iter(labels)),
+        lambda key: st.selectbox(label, list(labels), key=key, format_func=lambda one: labels[one], help=help),
     )
