@@ -8,6 +8,7 @@ import torch
 
 from tests.leak.test_model import job_of, said
 from whence.errors import UserError
+from whence.leak.config import LeakConfig
 from whence.leak.cures.base import Step
 from whence.leak.cures.permute_tokens import PermuteTokens
 from whence.leak.cures.position_penalty import PositionPenalty, explained, mean_correlation
@@ -15,7 +16,6 @@ from whence.leak.cures.position_prior import PositionPrior
 from whence.leak.cures.variance_penalty import VariancePenalty
 from whence.leak.data import DATA
 from whence.leak.masks import draw
-from whence.leak.config import LeakConfig
 from whence.runs.streams import generator
 
 

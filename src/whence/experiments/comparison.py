@@ -23,7 +23,7 @@ from whence.experiments.page import comparison_page
 from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table, tabulate
 from whence.report.shell import write
-from whence.runs.artifacts import measured
+from whence.runs.artifacts import find_artifact, measured
 from whence.runs.engines.local import Outcome, run_all, share
 from whence.runs.execute import Conditions, Event, bytes_needed
 from whence.runs.files import Corrupt, canonical
@@ -121,7 +121,8 @@ def run_comparison(
     if going:
         for planned in plan_comparison(instrument, config, store):
             for measurement in instrument.measurements(planned, store):
-                on_progress(measurement.label)
+                if find_artifact(measurement.kind, measurement.request, store) is None:
+                    on_progress(measurement.label)
                 measured(measurement.kind, measurement.request, store, measurement.measure)
     return read_comparison(instrument, config, store, ends, on_progress=on_progress)
 
