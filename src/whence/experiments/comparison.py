@@ -178,6 +178,12 @@ def runs_of(plan: Sequence[PlannedTable[R]]) -> list[R]:
     return list({run.id: run for run in ordered}.values())
 
 
+def planned_runs(instrument: Instrument[C, R], config: C, store: Store) -> list[R]:
+    """Every run of a comparison, those that must end before the plan is known first."""
+    first = [run for stage in instrument.stages(config, store) for run in stage]
+    return [*first, *runs_of(plan_comparison(instrument, config, store))]
+
+
 def plan_note(instrument: Instrument[C, R], config: C, store: Store) -> str:
     """How many seeds the plan needs for any verdict."""
     comparisons = count_comparisons(instrument, config, store)
@@ -222,8 +228,7 @@ def check_comparison(
 def check_plan(instrument: Instrument[C, R], config: C, store: Store) -> list[R]:
     """Refuse fields that are valid alone and impossible together; returns the runs. Nothing is written."""
     config.check_budget()
-    runs = [run for stage in instrument.stages(config, store) for run in stage]
-    runs += runs_of(plan_comparison(instrument, config, store))
+    runs = planned_runs(instrument, config, store)
     for run in _without_seeds(runs):
         run.check()
     return runs
