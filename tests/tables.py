@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import plotly.graph_objects as go
+
 from whence.experiments.instrument import Instrument
 from whence.experiments.table import PlannedTable, Row, Table
 from whence.runs.store import Store
@@ -18,3 +20,9 @@ def untested(instrument: Instrument[Any, Any], title: str, rows: Sequence[Row[An
     table = Table(planned, tuple(instrument.columns(planned, filled)), filled)
     table = replace(table, caption=instrument.caption(table))
     return replace(table, findings=tuple(instrument.findings(table)))
+
+
+def traces(figure: go.Figure) -> list[Any]:
+    """What a figure draws. Plotly does not declare its type."""
+    drawn: Any = figure
+    return list(drawn.data)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.tables import untested
+from tests.tables import traces, untested
 from whence.experiments.page import comparison_page
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
@@ -135,7 +135,7 @@ def test_a_comparison_names_all_presets_runs_columns_and_failures() -> None:
 
 def test_figures_and_the_table_give_a_preset_the_same_colour() -> None:
     table = compared("static_slice", "001_run01_hard_mask", "001_run01_hard_mask, blind")
-    lines = {trace.name: (trace.line.color, trace.line.dash) for trace in score_figures(table)["Training loss"].data}
+    lines = {trace.name: (trace.line.color, trace.line.dash) for trace in traces(score_figures(table)["Training loss"])}
     styles = {row.name: FEATURES.style(table, row.name) for row in table.rows}
     assert lines == {name: (style["color"], style["dash"]) for name, style in styles.items()}
     page = page_of(table)
@@ -157,7 +157,7 @@ def test_curves_are_means_over_runs_and_final_losses_over_the_last_tenth() -> No
 
     def drawn(*runs: dict[int, float]) -> dict[int, float]:
         row = Row("plain_topk", tuple(result(seed, 0.2, losses(values)) for seed, values in enumerate(runs)))
-        (line,) = score_figures(table_of(row))["Training loss"].data
+        (line,) = traces(score_figures(table_of(row))["Training loss"])
         return dict(zip(line.x, line.y, strict=True))
 
     assert drawn({1: 2.0, 2: 4.0}, {1: 4.0, 3: 1.0}) == {1: 3.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tables import untested
+from tests.tables import traces, untested
 from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
@@ -57,7 +57,7 @@ def test_costs_are_those_that_the_store_holds(store: Store) -> None:
 
 def test_the_figure_has_every_seed_and_no_colour_by_variant() -> None:
     table = made()
-    seeds, means = FIELDS.figures(table)["Quality by variant"].data
+    seeds, means = traces(FIELDS.figures(table)["Quality by variant"])
     assert list(seeds.x) == [20.0, 21.0, 22.0, 17.0, 19.0]
     assert list(means.x) == [21.0, 18.0]
     assert "swatch" not in table_html(FIELDS, table)

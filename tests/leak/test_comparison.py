@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.tables import untested
+from tests.tables import traces, untested
 from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
@@ -122,7 +122,7 @@ def test_nothing_is_called_good_or_bad_of_a_model_that_reconstructs_nothing() ->
 def test_figures_and_the_table_give_a_mitigation_the_same_colour() -> None:
     made = table(Row("failed", (RunResult(Run(), "failed", "gone"),)), LEAKY, row("a"))
     for figure in LEAK.figures(made).values():
-        lines = {trace.name: trace.line.color for trace in figure.data if trace.mode == "lines"}
+        lines = {trace.name: trace.line.color for trace in traces(figure) if trace.mode == "lines"}
         assert lines == {name: LEAK.style(made, name)["color"] for name in ("none", "a")}
 
 
