@@ -94,7 +94,7 @@ def _dependence(c: stats.Comparison, reversal: Trial | None, tried: Mapping[str,
         return []
     other = next(trial for trial in tried[c.winner or ""] if trial.text == reversal.text)
     ahead = reversal.accuracy[c.part] - other.accuracy[c.part]
-    seeds = f"{reversal.seeds} tuning seed{'s' * (reversal.seeds != 1)}"
+    seeds = stats.count(reversal.seeds, "tuning seed")
     return [
         f"This depends on the training settings: at {reversal.text}, {c.loser} is ahead by "
         f"{c.metric.display(ahead)} {c.metric.unit} (mean of {seeds})."
