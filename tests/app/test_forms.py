@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from whence.app.views.arena import SWEEP
 from whence.arena.comparison import PRESETS as ARENA
 from whence.arena.config import ArenaConfig
 from whence.cli.leaves import command, leaves, variants
@@ -17,6 +18,7 @@ from whence.features.run import Run as FeatureRun
 from whence.fields.config import FieldsConfig
 from whence.fields.run import Run as FieldRun
 from whence.leak.config import LeakConfig
+from whence.runs.store import Store
 from whence.spec import Spec
 from whence.tasks import TASKS
 
@@ -76,3 +78,12 @@ def test_choices_come_from_the_registries() -> None:
     assert "causal" in fields["attention"].words
     assert fields["test_lengths"].given([]) is None
     assert fields["test_lengths"].given(["64"]) == ("64",)
+
+
+def test_the_runs_of_tuning_are_among_those_that_are_counted(store: Store) -> None:
+    config = ArenaConfig.read({"tasks": ["copy"], "encodings": ["rope", "t5"], "seeds": 1, "tune": "lr=0.001,0.003"})
+    tuning = {run.id for run in config.tuning_runs()}
+    assert len(tuning) >= 4
+    planned = SWEEP.planned(config, store)
+    assert {run.id for run in planned} > tuning
+    assert len(planned) == len(tuning) + 2
