@@ -20,7 +20,7 @@ from tests.app.browse import App, Visitor, launched
 
 from many_runs import fill
 from record import record
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 ROUNDS = 5
 

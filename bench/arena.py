@@ -16,9 +16,9 @@ from pathlib import Path
 
 from record import record
 from whence.arena.run import Run
-from whence.runs.engines.local import run_all
-from whence.runs.execute import Conditions, cores
-from whence.runs.store import Store
+from whence.execution.engines.local import run_all
+from whence.execution.execute import Conditions, cores
+from whence.store.runs import Store
 
 MINUTES = 10
 BUSY = 0.85

@@ -22,9 +22,9 @@ from x_transformers import Decoder, TransformerWrapper
 from record import record
 from whence.arena.run import Run
 from whence.models.sequence import count_parameters
-from whence.runs.loop import Listener, Progress, make_optimizer, train
-from whence.runs.spec import Training
-from whence.runs.streams import Streams, generator
+from whence.training.config import Training
+from whence.training.streams import Streams, generator
+from whence.training.trainer import Listener, Progress, make_optimizer, train
 
 BATCH, LENGTH, SYMBOLS, CHUNK = 64, 64, 16, 5
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from whence.arena.run import Run
-from whence.runs.execute import Conditions, execute
-from whence.runs.files import read_sealed, write_sealed
-from whence.runs.store import Store
+from whence.execution.execute import Conditions, execute
+from whence.store.files import read_sealed, write_sealed
+from whence.store.runs import Store
 
 DOCUMENT = {
     "model": {"d_model": 16, "heads": 2, "layers": 1},

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from many_runs import fill
 from record import record
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def timed(*arguments: str) -> float:

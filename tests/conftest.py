@@ -81,9 +81,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
     from dataclasses import replace
 
+    from whence.execution.engines.local import ENDS, Outcome
+    from whence.execution.execute import Conditions, execute
     from whence.experiments import comparison
-    from whence.runs.engines.local import ENDS, Outcome
-    from whence.runs.execute import Conditions, execute
 
     def run_all(specs: Any, store: Any, *, conditions: Conditions, on_event: Any, workers: Any = None) -> Outcome:
         ends: dict[str, str] = {}
@@ -111,7 +111,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
     """An empty one, ready to be written."""
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     store = Store(tmp_path / "store")
     store.prepare()

@@ -18,10 +18,10 @@ import numpy as np
 THREADS = (1, 2, 8)
 KERNELS = ["tests/kernels"]
 NUMERIC = [
-    *("tests/encodings", "tests/mixers", "tests/models", "tests/test_stats.py", "tests/runs/test_loop.py"),
+    *("tests/encodings", "tests/mixers", "tests/models", "tests/test_stats.py", "tests/training/test_trainer.py"),
     *("tests/features/test_autoencoder.py", "tests/fields/test_model.py"),
 ]
-LONG = ["tests/leak", "tests/features", "tests/fields", "tests/arena/test_run.py", "tests/runs/test_muon.py"]
+LONG = ["tests/leak", "tests/features", "tests/fields", "tests/arena/test_run.py", "tests/training/test_optim.py"]
 
 
 def beyond_avx2(name: str) -> bool:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from whence.experiments.instrument import Instrument
 from whence.experiments.table import PlannedTable, Row, Table
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def untested(instrument: Instrument[Any, Any], title: str, rows: Sequence[Row[Any]]) -> Table[Any]:

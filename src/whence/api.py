@@ -7,7 +7,7 @@ from typing import Any
 
 from whence.experiments.comparison import ComparisonResult, ExecutionOptions, run_comparison
 from whence.instruments import instrument
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def compare(

@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from tests.app.browse import App
+from whence.execution.execute import Conditions, execute
 from whence.fields.run import Run
-from whence.runs.execute import Conditions, execute
 
 TINY: dict[str, Any] = {
     "data": "photos:factor=2",

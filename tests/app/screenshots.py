@@ -17,9 +17,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.app.browse import App, Visitor, launched, until
-from whence.app.jobs import ALIVE, submit
+from whence.experiments.jobs import ALIVE, submit
 from whence.experiments.saved import saved_configs
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "screenshots"

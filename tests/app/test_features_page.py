@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, expect
 from torch import nn
 
 from tests.app.browse import App, Visitor, until
+from whence.execution.execute import Conditions, execute
 from whence.experiments.saved import save_config
 from whence.features.activations import Activations, collections
 from whence.features.collect import collect_from
 from whence.features.config import FeaturesConfig
 from whence.features.sources import of_module
-from whence.runs.execute import Conditions, execute
 
 SMALL = "planted:width=16,features=24,context=8,windows=2"
 

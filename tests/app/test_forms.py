@@ -10,16 +10,16 @@ import pytest
 from whence.app.views.arena import SWEEP
 from whence.arena.comparison import PRESETS as ARENA
 from whence.arena.config import ArenaConfig
-from whence.cli.leaves import command, leaves, variants
 from whence.cli.options import Engine, parse
+from whence.config import Spec
 from whence.encodings import ENCODINGS
+from whence.experiments.options import command, leaves, variants
 from whence.features.config import FeaturesConfig
 from whence.features.run import Run as FeatureRun
 from whence.fields.config import FieldsConfig
 from whence.fields.run import Run as FieldRun
 from whence.leak.config import LeakConfig
-from whence.runs.store import Store
-from whence.spec import Spec
+from whence.store.runs import Store
 from whence.tasks import TASKS
 
 SPECS: list[type[Spec]] = [ArenaConfig, LeakConfig, FeaturesConfig, FeatureRun, FieldsConfig, FieldRun]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.app.browse import until
-from whence.app.jobs import ALIVE, Job, job_about, jobs, submit
 from whence.errors import UserError
-from whence.runs.files import Corrupt, write_sealed
-from whence.runs.store import Store
+from whence.experiments.jobs import ALIVE, Job, job_about, jobs, submit
+from whence.store.files import Corrupt, write_sealed
+from whence.store.runs import Store
 
 ENDLESS = {
     "task": "k_back_recall:k=1,symbols=4",
@@ -59,7 +59,7 @@ def test_what_a_command_refuses_is_told(store: Store) -> None:
 
 def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store: Store) -> None:
     code = (
-        "import json, os, sys; from whence.app.jobs import submit; from whence.runs.store import Store\n"
+        "import json, os, sys; from whence.experiments.jobs import submit; from whence.store.runs import Store\n"
         "submit(Store(sys.argv[1]), ['train'], json.loads(sys.argv[2]), title='x', about='orphan')\n"
         "os.kill(os.getpid(), 9)"
     )

@@ -13,11 +13,11 @@ from playwright.sync_api import Browser, Locator, expect
 
 from tests.app.browse import App, Visitor
 from tests.app.test_arena_page import TAMPERED
-from whence.app.jobs import Job, jobs
+from whence.execution.execute import Conditions, execute
+from whence.experiments.jobs import Job, jobs
 from whence.leak.config import LeakConfig
-from whence.runs.execute import Conditions, execute
-from whence.runs.files import digest, write_sealed
-from whence.runs.store import Store
+from whence.store.files import digest, write_sealed
+from whence.store.runs import Store
 
 TINY = {
     "data": "planted:steps=48,channels=2",

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from tests.app.browse import App, Visitor, until
 from tests.conftest import TINY, merged
 from whence.arena.run import Run
-from whence.runs.execute import Conditions, execute
+from whence.execution.execute import Conditions, execute
 
 
 def tiny(**changes: Any) -> Run:

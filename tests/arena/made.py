@@ -18,8 +18,8 @@ from whence.experiments.comparison import plan_comparison, runs_of
 from whence.experiments.comparison import tables_of as tables_of_comparison
 from whence.experiments.results import RunResult
 from whence.experiments.table import Criterion, PlannedTable, Row, Table
-from whence.runs.files import ChainWriter, write_sealed
-from whence.runs.store import Store
+from whence.store.files import ChainWriter, write_sealed
+from whence.store.runs import Store
 
 TASK = TINY["task"]
 

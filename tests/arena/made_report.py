@@ -13,7 +13,7 @@ from whence.arena.attention import Maps
 from whence.arena.comparison import ARENA
 from whence.experiments.export import Report
 from whence.experiments.saved import save_config
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def some_maps(layers: int = 2, heads: int = 2, tokens: int = 8) -> Maps:

@@ -10,10 +10,10 @@ import torch
 from tests.arena.made import one, planned, spec, tabulate
 from whence.arena.attention import LONGEST_MAP, attention_maps, load_model, maps_of
 from whence.arena.run import Run
-from whence.runs.execute import Conditions, execute
-from whence.runs.files import Corrupt
-from whence.runs.store import RunFolder, Store
-from whence.runs.streams import Streams
+from whence.execution.execute import Conditions, execute
+from whence.store.files import Corrupt
+from whence.store.runs import RunFolder, Store
+from whence.training.streams import Streams
 
 Tiny = Callable[..., Run]
 SHORT = {"steps": 2, "evaluations": 1}

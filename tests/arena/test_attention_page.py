@@ -11,7 +11,7 @@ import pytest
 
 from tests.arena.made_report import made_report, show_maps, some_maps
 from whence.arena.attention_page import attention_section
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 HOSTILE = """<img src=x onerror=alert(1)>&"'</script><!--<script>"""
 WATCH = b"""<script>

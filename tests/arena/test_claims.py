@@ -15,7 +15,7 @@ from whence.arena.comparison import PRESETS
 from whence.arena.config import ArenaConfig
 from whence.arena.run import Run
 from whence.experiments.saved import read_config
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 UNDECIDABLE = "not decidable at this size"
 Scores = tuple[float, float]

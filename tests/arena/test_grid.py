@@ -9,7 +9,7 @@ from whence.arena.comparison import ARENA
 from whence.arena.grid import parse_grid, unfold
 from whence.errors import UserError
 from whence.experiments.comparison import check_plan
-from whence.runs.store import Store
+from whence.store.runs import Store
 from whence.tasks import TASKS
 
 RECALL, COPY = TASKS.choose("k_back_recall"), TASKS.choose("copy")

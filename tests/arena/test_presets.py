@@ -15,7 +15,7 @@ from whence.arena.comparison import ARENA, PRESETS
 from whence.arena.config import ArenaConfig
 from whence.experiments.comparison import count_comparisons
 from whence.experiments.saved import read_config
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 pytestmark = pytest.mark.usefixtures("here")
 

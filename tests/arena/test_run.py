@@ -14,10 +14,10 @@ from tests.conftest import TINY, merged
 from whence.arena.run import Run, answers, evaluation_batches
 from whence.arena.tally import pool
 from whence.errors import UserError
-from whence.runs.execute import Conditions, execute
-from whence.runs.spec import load_run_spec
-from whence.runs.store import Store
-from whence.runs.streams import Streams, generator
+from whence.execution.execute import Conditions, execute
+from whence.store.runs import Store
+from whence.training.config import load_run_spec
+from whence.training.streams import Streams, generator
 
 Tiny = Callable[..., Run]
 

@@ -34,8 +34,8 @@ from whence.arena.config import ArenaConfig
 from whence.arena.curves import accuracy_by_length
 from whence.arena.score import id_score, judge, mastered
 from whence.arena.tuning import setting_of
-from whence.runs.execute import Conditions, execute
-from whence.runs.store import Store
+from whence.execution.execute import Conditions, execute
+from whence.store.runs import Store
 
 FEW = {"test_lengths": 0}
 

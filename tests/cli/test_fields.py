@@ -26,7 +26,7 @@ from whence.fields.config import FieldsConfig
 from whence.fields.data import DATA
 from whence.fields.hyponets import HYPONETS
 from whence.fields.pictures import read, write
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -143,8 +143,8 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
 def test_one_run_interrupted_and_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     from tests.conftest import TINY
     from whence.arena.run import Run
-    from whence.runs.execute import Conditions, execute
-    from whence.runs.store import Store
+    from whence.execution.execute import Conditions, execute
+    from whence.store.runs import Store
 
     spec = Run.read(TINY)
     count: list[int] = []
@@ -210,7 +210,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 def test_a_run_that_another_process_is_running(capsys: pytest.CaptureFixture[str]) -> None:
     from tests.conftest import TINY
     from whence.arena.run import Run
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     document_of = Run.read(TINY)
     folder = Store().folder(document_of.id)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.arena.made_report import made_report
 from whence.experiments.export import Report
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from whence.arena.comparison import ARENA
 from whence.cli import run
 from whence.experiments.change import changes, config_changes, matched
 from whence.experiments.saved import save_config, saved_configs
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def test_what_was_changed_is_named_by_its_field() -> None:

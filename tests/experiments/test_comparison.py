@@ -13,7 +13,7 @@ from whence.arena.config import ArenaConfig
 from whence.errors import UserError
 from whence.experiments.comparison import ExecutionOptions
 from whence.experiments.saved import read_config, saved_configs
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def test_compare_trains_what_is_missing_and_keeps_the_comparison(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from whence.experiments.export import Report
 from whence.experiments.saved import save_config
 from whence.experiments.table import Column
 from whence.leak.config import LeakConfig
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def test_csv_has_one_line_per_run_and_length(report: Report, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from whence import stats
 from whence.arena.comparison import ARENA
 from whence.errors import UserError
 from whence.experiments.comparison import count_comparisons
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 FEW = {"test_lengths": 0}
 

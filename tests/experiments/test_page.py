@@ -19,8 +19,8 @@ from whence.experiments.results import RunResult
 from whence.experiments.saved import find_config, read_config
 from whence.experiments.table import Cell
 from whence.report.shell import write
-from whence.runs.files import check_addressed
-from whence.runs.store import Store
+from whence.store.files import check_addressed
+from whence.store.runs import Store
 
 HOSTILE = """<img src=x onerror=alert(1)>&"'</script><!--<script>"""
 

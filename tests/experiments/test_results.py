@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.arena.made import fail, finish, planned, spec
 from whence.experiments.results import read_results
-from whence.runs.files import write_sealed
-from whence.runs.store import Store
+from whence.store.files import write_sealed
+from whence.store.runs import Store
 
 
 def test_only_divergence_is_a_failure_of_the_method(store: Store) -> None:

@@ -16,7 +16,7 @@ from whence.arena.config import ArenaConfig
 from whence.cli.report import find
 from whence.errors import UserError
 from whence.experiments.saved import read_config, save_config, saved_configs
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 pytestmark = pytest.mark.usefixtures("here")
 

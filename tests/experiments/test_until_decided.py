@@ -13,10 +13,10 @@ from whence.arena.comparison import ARENA
 from whence.arena.config import ArenaConfig
 from whence.arena.run import Run
 from whence.cli import run
+from whence.execution.engines.local import Outcome
 from whence.experiments import comparison as comparisons
 from whence.experiments.comparison import more_runs, run_comparison
-from whence.runs.engines.local import Outcome
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 CLEAR, CLOSE = [0.9 + s / 1000 for s in range(9)], [0.9 + (-1) ** s / 20 for s in range(9)]
 

@@ -21,9 +21,9 @@ from whence.features.sources import Collection, of_module
 from whence.features.text import documents, held_out, labelled, sets
 from whence.models.pretrained import default_text, pretrained
 from whence.models.taps import taps
-from whence.runs.checkpoint import weights_of
-from whence.runs.spec import load_run_spec
-from whence.runs.store import Store
+from whence.store.runs import Store
+from whence.training.checkpoint import weights_of
+from whence.training.config import load_run_spec
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from tests.calls import document, output
+from whence.execution.execute import Conditions, execute
 from whence.features.config import PRESETS, FeaturesConfig
 from whence.features.data.planted import Planted
 from whence.features.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.features.run import Run
 from whence.features.stored import load
-from whence.runs.execute import Conditions, execute
-from whence.runs.store import Store
-from whence.runs.streams import generator
+from whence.store.runs import Store
+from whence.training.streams import generator
 
 SMALL = {"data": "planted:features=24,width=16,context=8", "size": 64}
 

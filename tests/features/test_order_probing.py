@@ -24,7 +24,7 @@ from whence.features.order_tasks import (
 )
 from whence.features.sequence_states import Place, Sequences, SequenceStates
 from whence.models.pretrained import default_text, pretrained
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 WIDTH = 40
 VOCABULARY = 90

@@ -18,7 +18,7 @@ from whence.features.page import run_page, seen
 from whence.features.run import Run
 from whence.features.scores_page import STRICT, final_losses, score_figures
 from whence.features.view import Context, View
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 RECORDS: list[dict[str, Any]] = [
     {"step": 0, "metrics": {"fvu": 1.0, "curve": 1.0}},

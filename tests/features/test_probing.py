@@ -25,7 +25,7 @@ from whence.features.sequence_states import Place, SequenceStates, states_at
 from whence.features.sources import Collection
 from whence.features.text import held_out, labelled, sets
 from whence.models.pretrained import pretrained
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 WIDTH = 60
 

@@ -15,7 +15,7 @@ from whence.features.collect import collect
 from whence.features.recovered import held_out_text, recovered
 from whence.features.sources import Collection
 from whence.features.splice import Halves, Text
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 class Constant(Basis):

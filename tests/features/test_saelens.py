@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.calls import document, output
 from whence.errors import UserError
+from whence.execution.execute import Conditions, execute
 from whence.features.activations import flags_of, shard_path
 from whence.features.autoencoder import Autoencoder
 from whence.features.measures import measure
@@ -20,9 +21,8 @@ from whence.features.run import Run
 from whence.features.saelens import ANY, CONFIG, WEIGHTS, export, imported
 from whence.features.stored import load
 from whence.models.init import initialise
-from whence.runs.execute import Conditions, execute
-from whence.runs.files import write_sealed
-from whence.runs.store import Store
+from whence.store.files import write_sealed
+from whence.store.runs import Store
 
 WIDTH, SIZE, CONTEXT = 16, 64, 8
 DATA = f"planted:width={WIDTH},features=24,context={CONTEXT}"

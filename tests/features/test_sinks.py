@@ -12,8 +12,8 @@ from whence.features.data.stored import Stored
 from whence.features.sinks import LONGER, sinks
 from whence.features.sources import of_module
 from whence.features.splice import Text
-from whence.runs.store import Store
-from whence.runs.streams import generator
+from whence.store.runs import Store
+from whence.training.streams import generator
 
 
 def test_by_the_median() -> None:

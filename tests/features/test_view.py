@@ -22,7 +22,7 @@ from whence.features.measures import FEW
 from whence.features.view import AROUND, SHOWN, TOP, chosen, contexts, top_places, view
 from whence.models.init import initialise
 from whence.models.pretrained import tokenizer_of
-from whence.runs.files import write_sealed
+from whence.store.files import write_sealed
 
 CONTEXT, WIDTH = 16, 8
 

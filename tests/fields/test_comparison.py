@@ -11,8 +11,8 @@ from whence.experiments.table import Row, Table
 from whence.fields.comparison import COST, FIELDS, cost_request
 from whence.fields.config import FieldsConfig
 from whence.fields.run import Run
-from whence.runs.artifacts import save_artifact
-from whence.runs.store import Store
+from whence.store.artifacts import save_artifact
+from whence.store.runs import Store
 
 DATA = "photos:size=16,factor=2"
 

@@ -11,14 +11,14 @@ import torch
 
 from tests.fields.test_run import TINY, folder_of
 from whence.errors import UserError
+from whence.execution.execute import Conditions, execute
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS, sixths
 from whence.fields.data.emoji import PLACES
 from whence.fields.pictures import write
 from whence.fields.run import Run
-from whence.runs.execute import Conditions, execute
-from whence.runs.store import Store
-from whence.runs.streams import generator
+from whence.store.runs import Store
+from whence.training.streams import generator
 
 needs_font = pytest.mark.skipif(not any(map(Path.is_file, map(Path, PLACES))), reason="no font of emoji")
 

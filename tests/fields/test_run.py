@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from whence.errors import UserError
+from whence.execution.execute import Conditions, execute
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS
 from whence.fields.pictures import write
 from whence.fields.run import Run, diversity
 from whence.fields.stored import load
 from whence.fields.tiles import decode
-from whence.runs.execute import Conditions, execute
-from whence.runs.store import Store
-from whence.runs.streams import generator
+from whence.store.runs import Store
+from whence.training.streams import generator
 
 TINY: dict[str, Any] = {
     "data": "photos:size=16,factor=2",

@@ -22,7 +22,7 @@ from whence.leak.data.planted import Planted
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
 from whence.leak.subject import Subject
-from whence.runs.streams import ambient_kept
+from whence.training.streams import ambient_kept
 
 TOKENS, FEATURES, ROWS = 24, 3, 32
 

@@ -25,7 +25,7 @@ from whence.leak.auditing import sample_of
 from whence.leak.look import deciding
 from whence.leak.subject import Subject
 from whence.leak.verdict import Leak, leaks
-from whence.runs.streams import ambient_kept
+from whence.training.streams import ambient_kept
 
 DRAWS = 24
 

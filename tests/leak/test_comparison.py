@@ -13,7 +13,7 @@ from whence.experiments.table import Row, Table
 from whence.leak.comparison import LEAK, SHOWN, cost
 from whence.leak.config import LeakConfig
 from whence.leak.run import Run
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def measures(

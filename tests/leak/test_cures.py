@@ -16,7 +16,7 @@ from whence.leak.cures.position_prior import PositionPrior
 from whence.leak.cures.variance_penalty import VariancePenalty
 from whence.leak.data import DATA
 from whence.leak.masks import draw
-from whence.runs.streams import generator
+from whence.training.streams import generator
 
 
 def step(ratio: float = 1.0, leak: float = 0.0) -> Step:

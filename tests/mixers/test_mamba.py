@@ -14,8 +14,8 @@ from torch import Tensor
 from whence.mixers.bimamba import BiMamba
 from whence.mixers.mamba import DELTA_RANGE, Mamba, Memory
 from whence.models.init import initialise
-from whence.runs.loop import make_optimizer
-from whence.runs.spec import Training
+from whence.training.config import Training
+from whence.training.trainer import make_optimizer
 
 D_MODEL, LENGTH, BATCH = 24, 37, 2
 

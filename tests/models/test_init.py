@@ -13,7 +13,7 @@ from torch import nn
 from tests.models.model_parts import ENCODINGS, LAYERS, VOCAB, build
 from whence.models.init import initialise
 from whence.models.sequence import ModelSpec
-from whence.seeds import derive
+from whence.random import derive
 
 
 @pytest.mark.parametrize("other", ENCODINGS)
@@ -67,7 +67,7 @@ def test_parents_have_the_last_word():
 
 
 def test_streams_are_the_same_in_another_process():
-    code = "from whence.seeds import derive; print(derive(1, 'blocks.0.up'))"
+    code = "from whence.random import derive; print(derive(1, 'blocks.0.up'))"
     answer = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -12,13 +12,13 @@ import streamlit as st
 
 from whence.app.address import choice
 from whence.app.forms import form
-from whence.app.jobs import ALIVE, Job, job_id, jobs, submit
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls
 from whence.cli.leak import Auditing
-from whence.cli.leaves import command
 from whence.cli.output import duration
 from whence.errors import UserError
+from whence.experiments.jobs import ALIVE, Job, job_id, jobs, submit
+from whence.experiments.options import command
 from whence.leak.auditing import Audit
 from whence.leak.page import (
     audit_page,
@@ -30,7 +30,7 @@ from whence.leak.page import (
 )
 from whence.models.pretrained import installed
 from whence.report.badges import badges
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 WORDS = ("leak", "audit")
 AUDITED = ("leak", "arena")

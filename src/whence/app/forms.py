@@ -13,11 +13,11 @@ import streamlit as st
 import yaml
 
 from whence.app.parts import plain, the_store
-from whence.cli.leaves import NONE, Leaf, command, leaves, variants
 from whence.cli.options import elsewhere
+from whence.config import Spec
 from whence.errors import UserError
+from whence.experiments.options import NONE, Leaf, command, leaves, variants
 from whence.experiments.saved import Presets
-from whence.spec import Spec
 
 S = TypeVar("S", bound=Spec)
 OWN = "no preset"

@@ -13,9 +13,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from whence.app.jobs import Job, check
-from whence.runs.files import write_atomically, write_sealed
-from whence.runs.store import Busy
+from whence.experiments.jobs import Job, check
+from whence.store.files import write_atomically, write_sealed
+from whence.store.runs import Busy
 
 stopped = threading.Event()
 

@@ -14,8 +14,8 @@ import streamlit as st
 
 from whence.app.server import STORE
 from whence.errors import UserError
-from whence.runs.files import Corrupt
-from whence.runs.store import Store
+from whence.store.files import Corrupt
+from whence.store.runs import Store
 
 UNSEEN = "unseen"
 """Of a container that nobody sees, nor hears."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import streamlit as st
 
-from whence.app.jobs import ALIVE, Job
 from whence.app.parts import plain, table
 from whence.cli.output import duration
+from whence.experiments.jobs import ALIVE, Job
+from whence.formatting import scored
 from whence.report.badges import badge
-from whence.runs.files import Corrupt
-from whence.runs.headline import scored
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
+from whence.store.files import Corrupt
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 SHOWN_AT_ONCE = 12
 

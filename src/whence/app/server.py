@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 from whence.errors import UserError
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 ADDRESS = "127.0.0.1"
 PORT = 8501

@@ -16,20 +16,20 @@ import streamlit as st
 
 from whence.app.address import choice
 from whence.app.forms import Offered, form
-from whence.app.jobs import Job, job_about, submit
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls, is_alive, show_progress, standings
+from whence.config import Spec
 from whence.errors import UserError
 from whence.experiments.comparison import check_plan, plan_note, planned_runs, tables_of
 from whence.experiments.export import WRITERS, Report, browser
 from whence.experiments.instrument import Instrument
+from whence.experiments.jobs import Job, job_about, submit
 from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import Presets, config_path, save_config, saved_configs
 from whence.experiments.table import Table
 from whence.report.badges import badge
-from whence.runs.artifacts import artifacts
-from whence.runs.store import Store
-from whence.spec import Spec
+from whence.store.artifacts import artifacts
+from whence.store.runs import Store
 
 S = TypeVar("S", bound=Spec)
 EVERY_SECONDS = 2.0

@@ -11,12 +11,12 @@ from torch import Tensor
 from whence.arena.run import Run, answers, evaluation_batches
 from whence.experiments.table import Table
 from whence.models.taps import taps
-from whence.runs.checkpoint import weights_of
-from whence.runs.files import Corrupt
-from whence.runs.store import RunFolder, Store
-from whence.runs.streams import Streams, ambient_kept
-from whence.seeds import derive
+from whence.random import derive
+from whence.store.files import Corrupt
+from whence.store.runs import RunFolder, Store
 from whence.tasks.base import Batch
+from whence.training.checkpoint import weights_of
+from whence.training.streams import Streams, ambient_kept
 
 LONGEST_MAP = 96
 """Tokens up to which a map is drawn: beyond that nobody could read it."""

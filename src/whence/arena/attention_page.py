@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from whence.arena.attention import Maps, maps_of
 from whence.arena.run import Run
 from whence.experiments.table import Table
-from whence.runs.files import digest
-from whence.runs.store import Store
+from whence.store.files import digest
+from whence.store.runs import Store
 
 MAP_SCRIPT = """
 for (const box of document.querySelectorAll('.maps:not([data-drawn])')) {

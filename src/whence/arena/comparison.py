@@ -22,8 +22,8 @@ from whence.experiments.instrument import Instrument, Summary
 from whence.experiments.saved import Presets
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
 from whence.report.figures import line_style
-from whence.runs.files import canonical
-from whence.runs.store import Store
+from whence.store.files import canonical
+from whence.store.runs import Store
 
 PRESETS = Presets("whence.arena", "whence presets")
 

@@ -19,8 +19,8 @@ from whence.experiments.instrument import ComparisonConfig
 from whence.experiments.table import Family
 from whence.mixers.base import Mixer
 from whence.models.sequence import Architecture, Contender, at_home_in
-from whence.runs.spec import Training
 from whence.tasks import TASKS, TaskChoice
+from whence.training.config import Training
 
 TUNING_SEED = 1_000_000
 """Seeds from here on are for tuning: no table reports them."""

@@ -10,7 +10,7 @@ from whence.arena.run import Lengths, Run
 from whence.errors import UserError, not_allowed
 from whence.models.sequence import Architecture
 from whence.registry import Choice
-from whence.runs.spec import Training
+from whence.training.config import Training
 
 Grid = list[tuple[str, list[str]]]
 TUNABLE = ("lr", "schedule", "warmup", "weight_decay", "clip", "dropout")

@@ -12,18 +12,18 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from whence.arena.tally import Tally, pool
+from whence.config import Spec
 from whence.errors import UserError
 from whence.mixers.base import Mixer
 from whence.models.init import initialise
 from whence.models.losses import loss
 from whence.models.sequence import ModelSpec, SequenceModel, count_parameters
-from whence.runs.spec import Job, RunSpec
-from whence.runs.streams import Streams, generator
 from whence.shortcuts.saved import scores
 from whence.shortcuts.search import best
-from whence.spec import Spec
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task
+from whence.training.config import Job, RunSpec
+from whence.training.streams import Streams, generator
 
 EVALUATION_BATCH = 64
 MONITORED_SEQUENCES = 32

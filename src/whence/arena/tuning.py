@@ -9,8 +9,8 @@ from typing import Any
 from whence import stats
 from whence.arena.run import Run
 from whence.experiments.results import read_results
-from whence.runs.files import canonical
-from whence.runs.store import Store
+from whence.store.files import canonical
+from whence.store.runs import Store
 
 Key = tuple[str, str]
 """(setting of the table, encoding)"""

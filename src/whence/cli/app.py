@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     if importlib.util.find_spec("streamlit") is None:
         raise UserError("app: the app needs Streamlit. Install it with: pip install 'whence[app]'", field="app")
     from whence.app.server import ADDRESS, free_port, start, wait_until_there
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     store = Store(options.store)
     store.prepare()

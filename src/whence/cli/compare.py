@@ -30,8 +30,8 @@ def main(arguments: list[str]) -> int:
     from whence.cli.report import find
     from whence.experiments.change import changes, config_changes
     from whence.experiments.comparison import tables_of
-    from whence.runs.store import Store
     from whence.stats import seeds_needed
+    from whence.store.runs import Store
 
     store = Store(options.store)
     if options.store:

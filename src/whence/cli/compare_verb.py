@@ -13,7 +13,7 @@ from whence.errors import UserError
 from whence.experiments.comparison import ComparisonResult, check_plan, run_comparison
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.table import Table
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 
 def compare(

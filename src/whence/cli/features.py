@@ -99,7 +99,7 @@ def _collect(arguments: list[str]) -> int:
     from whence.features.activations import Activations
     from whence.features.collect import collect
     from whence.features.sources import Collection
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     spec, options = parse(Collection, Collecting, arguments, prog="whence features collect", description=COLLECT)
     store = Store(options.store)
@@ -166,8 +166,8 @@ def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
         return {}
     from whence.features.activations import Activations
     from whence.features.parts import DATA
-    from whence.runs.pinned import pinned
-    from whence.runs.store import Store
+    from whence.store.runs import Store
+    from whence.training.pinned import pinned
 
     if asked != DATA.preferred("planted")[0]:
         raise UserError("activations: --data was given, too. Allowed: one of them.", field="activations")

@@ -13,7 +13,7 @@ from whence.errors import UserError
 if TYPE_CHECKING:
     from whence.features.activations import Activations
     from whence.features.autoencoder import Autoencoder
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
 PROBE = """Read labels, and the order of words, from a few features of trained dictionaries.
 
@@ -65,7 +65,7 @@ def probe(arguments: list[str]) -> int:
     from whence.features.probing import probe as probe_set
     from whence.features.probing import probe_by_position
     from whence.features.sequence_states import Place
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     store = Store(options.store)
     dictionaries, activations = _loaded(store, words)
@@ -116,7 +116,7 @@ def splice(arguments: list[str]) -> int:
     from whence.features.recovered import held_out_text, recovered
     from whence.features.splice import Halves
     from whence.features.unlearning import Corpora, Unlearning, unlearning
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     dictionaries, activations = _loaded(Store(options.store), words)
     found: dict[str, dict[str, Any]] = {name: {} for name in dictionaries}

@@ -37,7 +37,7 @@ def export(arguments: list[str]) -> int:
         raise UserError("out: no folder is named. Allowed: --out DIR.", field="out")
     from whence.features import saelens
     from whence.features.stored import load
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     model, run = load(Store(options.store), words[0])
     config = saelens.export(model, run, Path(options.out), options.hook)

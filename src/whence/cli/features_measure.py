@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from whence.features.data.base import Data
     from whence.features.dictionary import Dictionary
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
 MEASURE = """Measure an autoencoder on held-out states: one trained here, or a folder of SAELens.
 
@@ -41,7 +41,7 @@ def measure(arguments: list[str]) -> int:
     if len(words) != 1:
         raise UserError(f"run: {len(words)} are named. Allowed: one run, or one folder of SAELens.", field="run")
     from whence.features import measures
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     dictionary, assigned, data = _opened(Store(options.store), words[0], options.activations)
     if dictionary.width != data.width:

@@ -39,8 +39,8 @@ def show(arguments: list[str]) -> int:
     from whence.features.stored import load
     from whence.features.view import view
     from whence.report.shell import write
-    from whence.runs.files import write_atomically
-    from whence.runs.store import Store
+    from whence.store.files import write_atomically
+    from whence.store.runs import Store
 
     store = Store(options.store)
     store.must_exist()

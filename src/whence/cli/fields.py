@@ -98,7 +98,7 @@ def _train(arguments: list[str]) -> int:
     from whence.fields.pace import for_minutes
     from whence.fields.pictures import need_pillow
     from whence.fields.run import Run
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     run, engine = parse(Run, Timed, arguments, prog="whence fields train", description=TRAIN)
     run.check()
@@ -185,7 +185,7 @@ def _render(arguments: list[str]) -> int:
     from whence.fields import pictures
     from whence.fields.enlarge import enlarge, size_of
     from whence.fields.stored import load
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     model, run = load(Store(options.store), words[0])
     if len(model.size) != 2 or model.channels != 3:
@@ -238,7 +238,7 @@ def _analyse(arguments: list[str]) -> int:
     from whence.fields.page import analysis_page, findings
     from whence.fields.stored import load
     from whence.report.shell import write
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     store = Store(options.store)
     model, run = load(store, words[0])

@@ -98,7 +98,7 @@ def _audit(arguments: list[str]) -> int:
     from whence.leak.auditing import audit
     from whence.leak.page import audit_page
     from whence.report.shell import write
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     store = Store(options.store)
     with telling("loading the model") as tell:
@@ -147,7 +147,7 @@ def _stored(word: str, store: Any) -> Subject:
     from whence.leak.adapters.arena_run import sequence_subject
     from whence.leak.adapters.masked_run import masked_subject
     from whence.leak.run import Run
-    from whence.runs.stored import stored
+    from whence.store.stored import stored
 
     with stored(store, word) as (folder, run):
         return masked_subject(run, folder) if isinstance(run, Run) else sequence_subject(run, folder)

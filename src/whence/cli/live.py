@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from whence.cli.output import duration, stderr
-from whence.runs.execute import Event
-from whence.runs.headline import scored
-from whence.runs.spec import RunSpec
+from whence.execution.execute import Event
+from whence.formatting import scored
+from whence.training.config import RunSpec
 
 ENDED = {
     "finished": "done",

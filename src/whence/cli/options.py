@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import tyro
 from pydantic import BaseModel, Field
 
-from whence.cli.leaves import as_set, is_group, is_list, leaves, metavar, written
-from whence.device import Device
+from whence.config import Spec
 from whence.errors import UserError, nearest, not_allowed
+from whence.experiments.options import as_set, is_group, is_list, leaves, metavar, written
 from whence.experiments.saved import Presets
-from whence.runs.store import Store
-from whence.spec import Spec
+from whence.store.runs import Store
+from whence.system import Device
 
 if TYPE_CHECKING:
     from whence.experiments.comparison import ExecutionOptions

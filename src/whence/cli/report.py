@@ -17,7 +17,7 @@ from whence.errors import UserError
 if TYPE_CHECKING:
     from whence.experiments.export import Report
     from whence.experiments.table import Table
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
 DESCRIPTION = """Make a report of stored runs or of whole comparisons.
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     options, words = parse_options(Reporting, arguments, prog="whence report RUN…", description=DESCRIPTION, words=True)
     from whence.experiments.export import WRITERS
     from whence.report.shell import write
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     store = Store(options.store)
     if options.store:
@@ -151,7 +151,7 @@ def _single_runs(words: list[str], store: Store) -> Report:
     from whence.experiments.comparison import store_flag
     from whence.experiments.export import Report
     from whence.experiments.table import tabulate
-    from whence.runs.spec import load_run_spec
+    from whence.training.config import load_run_spec
 
     runs: dict[str, Run] = {}
     for word in words:

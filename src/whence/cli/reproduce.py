@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     from whence.cli.sweep import exit_code
     from whence.experiments.comparison import check_plan, run_comparison, tables_of
     from whence.experiments.saved import read_config
-    from whence.runs.store import Store
+    from whence.store.runs import Store
 
     for word in words:
         if word not in CLAIMS:

@@ -12,10 +12,10 @@ from pydantic import Field
 from whence.cli.options import Engine, Stored, dispatch, parse_options
 from whence.cli.output import duration, print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
-from whence.runs.exported import as_csv, evaluated
-from whence.runs.files import Corrupt
-from whence.runs.headline import scored
-from whence.runs.store import Busy, RunFolder, Store
+from whence.formatting import scored
+from whence.store.exported import as_csv, evaluated
+from whence.store.files import Corrupt
+from whence.store.runs import Busy, RunFolder, Store
 
 ACTIONS = {
     "list": "all runs, oldest first",
@@ -163,7 +163,7 @@ def _resume(arguments: list[str]) -> int:
     options, words = _options(Engine, "resume", arguments, words=True)
     store = _store(options)
     from whence.cli.sweep import exit_code, run_specs
-    from whence.runs.spec import load_run_spec
+    from whence.training.config import load_run_spec
 
     ids = [store.find(word).id for word in words] or [r["id"] for r in store.summaries() if r["state"] == "interrupted"]
     specs = []
@@ -192,7 +192,7 @@ def _verify(arguments: list[str]) -> int:
     store = _store(options)
     from rich.progress import track
 
-    from whence.runs.verify import problems_of, verify_store
+    from whence.store.verify import problems_of, verify_store
 
     folders = [store.find(word) for word in words]
     checks = ((f.id, problems_of(f)) for f in folders) if folders else verify_store(store)

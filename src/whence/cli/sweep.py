@@ -10,10 +10,10 @@ from typing import Any
 from whence.cli.live import Watcher
 from whence.cli.options import Engine
 from whence.cli.output import duration, print_json, stderr
+from whence.execution.engines.local import Outcome
 from whence.experiments import comparison
-from whence.runs.engines.local import Outcome
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 EXIT_CODES = {"failed": 1, "crashed": 1, "busy": 1, "interrupted": 130}
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from whence import stats
+from whence.config import Spec
 from whence.experiments.instrument import Instrument
 from whence.experiments.looks import consult
 from whence.experiments.table import Criterion, Row, Table
 from whence.registry import Choice
-from whence.runs.files import flat
-from whence.runs.store import Store
-from whence.spec import Spec
+from whence.store.files import flat
+from whence.store.runs import Store
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from whence import stats
-from whence.device import Device, resolve_device
 from whence.errors import UserError
+from whence.execution.engines.local import Outcome, run_all, share
+from whence.execution.execute import Conditions, Event, bytes_needed
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.page import comparison_page
 from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table, tabulate
 from whence.report.shell import write
-from whence.runs.artifacts import find_artifact, measured
-from whence.runs.engines.local import Outcome, run_all, share
-from whence.runs.execute import Conditions, Event, bytes_needed
-from whence.runs.files import Corrupt, canonical
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
+from whence.store.artifacts import find_artifact, measured
+from whence.store.files import Corrupt, canonical
+from whence.store.runs import Store
+from whence.system import Device, resolve_device
+from whence.training.config import RunSpec
 
 C = TypeVar("C", bound=ComparisonConfig)
 R = TypeVar("R", bound=RunSpec)

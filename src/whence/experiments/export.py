@@ -18,10 +18,10 @@ from whence.errors import UserError
 from whence.experiments.instrument import Instrument
 from whence.experiments.page import comparison_page, page_title
 from whence.experiments.table import Table
-from whence.runs.exported import as_csv
-from whence.runs.files import write_atomically
-from whence.runs.spec import FORMAT
-from whence.runs.store import Store
+from whence.store.exported import as_csv
+from whence.store.files import write_atomically
+from whence.store.runs import Store
+from whence.training.config import FORMAT
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTH = 1120

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pydantic import Field
 
 from whence import stats
+from whence.config import Spec
 from whence.errors import UserError
 from whence.experiments.saved import Presets
 from whence.experiments.table import Column, Criterion, Family, PlannedTable, Row, Table
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
-from whence.spec import Spec
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

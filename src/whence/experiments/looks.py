@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whence.runs.files import addressed_name, canonical, digest, write_atomically
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
 from whence.stats import SEEDS_TO_DECIDE, TestDesign
+from whence.store.files import addressed_name, canonical, digest, write_atomically
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 PREFIX = "look"
 Pairs = Iterable[tuple[RunSpec, RunSpec, str]]

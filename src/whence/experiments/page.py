@@ -13,9 +13,9 @@ from whence.report.badges import badges
 from whence.report.figures import swatch_of
 from whence.report.shell import plot, regenerate, shell
 from whence.report.tables import bullets, html_table
-from whence.runs.files import digest
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
+from whence.store.files import digest
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 R = TypeVar("R", bound=RunSpec)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from whence.runs.files import Corrupt
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
+from whence.store.files import Corrupt
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 R = TypeVar("R", bound=RunSpec)
 State = Literal["finished", "failed", "damaged", "unfinished", "not run"]

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import yaml
 
+from whence.config import Spec
 from whence.errors import UserError, not_allowed
-from whence.runs.files import addressed_name, write_atomically
-from whence.runs.store import Store
-from whence.spec import Spec
+from whence.store.files import addressed_name, write_atomically
+from whence.store.runs import Store
 
 S = TypeVar("S", bound=Spec)
 CONFIG_FILES = (".yaml", ".yml", ".json")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from whence import stats
 from whence.experiments.looks import Earlier, consult
 from whence.experiments.results import RunResult, read_results
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 if TYPE_CHECKING:
     from whence.experiments.instrument import Instrument

@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from whence.errors import UserError, not_allowed
-from whence.runs.files import Corrupt, read_sealed
-from whence.runs.store import Store
+from whence.store.files import Corrupt, read_sealed
+from whence.store.runs import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SHARD = 64

@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.config import Spec
 from whence.errors import UserError
 from whence.features.centres.base import Centre
 from whence.features.coded import Code
@@ -39,7 +40,6 @@ from whence.features.schedules.base import Schedule
 from whence.features.sparsity.base import Sparsity
 from whence.features.starts.base import Start
 from whence.kernels.sparse_code import ByFeature
-from whence.spec import Spec
 
 
 class AutoencoderSpec(Spec):

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save
 from whence.errors import UserError
 from whence.features.activations import SHARD, folder, shard_path
 from whence.features.sources import RUN, Collection, Source, of_run, of_text
-from whence.runs.files import Corrupt, read_sealed, write_atomically, write_sealed
-from whence.runs.store import Store
+from whence.store.files import Corrupt, read_sealed, write_atomically, write_sealed
+from whence.store.runs import Store
 
 Tell = Callable[[int, int], None]
 

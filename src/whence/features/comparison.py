@@ -18,8 +18,8 @@ from whence.features.measures import stability
 from whence.features.run import Run
 from whence.features.scores_page import score_figures, strictness_section, style
 from whence.features.stored import load
-from whence.runs.artifacts import find_artifact
-from whence.runs.store import Store
+from whence.store.artifacts import find_artifact
+from whence.store.runs import Store
 
 L0_TOLERANCE = 0.05
 """Relative distance from the requested number of active features up to which a variant is compared"""

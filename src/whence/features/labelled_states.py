@@ -17,8 +17,8 @@ from whence.features.collect import Tell
 from whence.features.sequence_states import Place, Sequences, SequenceStates, states_at
 from whence.features.text import held_out, labelled, sets
 from whence.models.pretrained import ends_of
-from whence.runs.store import Store
-from whence.runs.streams import generator
+from whence.store.runs import Store
+from whence.training.streams import generator
 
 DEFAULT_SETS = (
     "97_news_class",

@@ -15,7 +15,7 @@ from torch import Tensor
 from whence.features.dictionary import Dictionary
 from whence.features.probes import KS, Task, Units, compare, dense
 from whence.features.sequence_states import SequenceStates
-from whence.runs.streams import generator
+from whence.training.streams import generator
 
 VOCABULARY = 256
 """The most frequent tokens, which the bag counts."""

@@ -23,8 +23,8 @@ from whence.features.collect import Tell
 from whence.features.sequence_states import Place, Sequences, SequenceStates, states_at
 from whence.features.text import PROBES, checksum, documents, held_out
 from whence.models.pretrained import ends_of
-from whence.runs.store import Store
-from whence.runs.streams import generator
+from whence.store.runs import Store
+from whence.training.streams import generator
 
 Kind = Literal["first", "halves", "thirds"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

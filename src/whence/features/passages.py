@@ -13,7 +13,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.features.text import documents, held_out, labelled
 from whence.models.pretrained import between_ends, ends_of
-from whence.seeds import derive
+from whence.random import derive
 
 
 def passages(

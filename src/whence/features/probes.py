@@ -13,7 +13,7 @@ from whence.errors import UserError
 from whence.features.dictionary import Dictionary
 from whence.features.logistic import fit, says
 from whence.features.sequence_states import SequenceStates
-from whence.runs.streams import generator
+from whence.training.streams import generator
 
 KS = (1, 2, 5, 10, 20, 50)
 AT_ONCE = 2048

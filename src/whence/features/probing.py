@@ -19,7 +19,7 @@ from whence.errors import UserError
 from whence.features.dictionary import Dictionary
 from whence.features.probes import KS, Task, Units, compare
 from whence.features.sequence_states import SequenceStates
-from whence.runs.streams import generator
+from whence.training.streams import generator
 
 
 def probe(

@@ -18,9 +18,9 @@ from whence.features.parts import DATA, DataChoice
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.registry import Choice
-from whence.runs.pinned import pinned
-from whence.runs.spec import Job, RunSpec, Training
-from whence.runs.streams import Streams
+from whence.training.config import Job, RunSpec, Training
+from whence.training.pinned import pinned
+from whence.training.streams import Streams
 
 
 def parse_data(value: Any) -> Any:

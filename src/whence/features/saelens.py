@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from whence.config import Spec
 from whence.errors import UserError
 from whence.features.autoencoder import Autoencoder
 from whence.features.data.stored import Stored
@@ -29,8 +30,7 @@ from whence.features.sparsity.batch_topk import BatchTopK
 from whence.features.sparsity.jumprelu import JumpReLU
 from whence.features.sparsity.topk import TopK
 from whence.kernels.sparse_code import top_k
-from whence.runs.files import Corrupt, read_document, write_atomically
-from whence.spec import Spec
+from whence.store.files import Corrupt, read_document, write_atomically
 
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FORMAT = "6.54.12"

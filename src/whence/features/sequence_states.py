@@ -22,14 +22,14 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from whence.config import Spec
 from whence.errors import UserError
 from whence.features.activations import CONTENT, flags_of, shard_path
 from whence.features.collect import Tell, thread_count
 from whence.features.sources import Precision, check_context, module_of, states_of
 from whence.models.pretrained import ends_of, pretrained
-from whence.runs.files import Corrupt, canonical, digest, read_sealed, write_atomically, write_sealed
-from whence.runs.store import Store
-from whence.spec import Spec
+from whence.store.files import Corrupt, canonical, digest, read_sealed, write_atomically, write_sealed
+from whence.store.runs import Store
 
 SHARD = 256
 """Sequences per file."""

@@ -12,17 +12,17 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.config import Spec
 from whence.errors import UserError, not_allowed
 from whence.features.activations import SHARD, flags_of
 from whence.features.text import HELD_OUT, PROBES, checksum, documents, held_out
 from whence.models.pretrained import PACKAGED, between_ends, ends_of, longest, pretrained
 from whence.models.taps import blocks, first_tensor
-from whence.runs.checkpoint import weights_of
-from whence.runs.files import digest, file_digest
-from whence.runs.store import Store
-from whence.runs.stored import stored
-from whence.runs.streams import generator
-from whence.spec import Spec
+from whence.store.files import digest, file_digest
+from whence.store.runs import Store
+from whence.store.stored import stored
+from whence.training.checkpoint import weights_of
+from whence.training.streams import generator
 
 Precision = Literal["fp32", "bf16"]
 RUN = "run:"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from whence.errors import UserError, not_allowed
 from whence.packaged import packaged
-from whence.runs.files import file_digest
+from whence.store.files import file_digest
 
 PROBES = "probes"
 """The name of all packaged sets together."""

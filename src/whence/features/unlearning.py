@@ -20,12 +20,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from whence.config import Spec
 from whence.errors import UserError
 from whence.features.dictionary import Dictionary
 from whence.features.passages import passages
 from whence.features.splice import Halves, Text, check_fits
-from whence.runs.streams import generator
-from whence.spec import Spec
+from whence.training.streams import generator
 
 CHUNK = 1024
 """States that are encoded at once."""

@@ -18,8 +18,8 @@ from whence.fields.cost import encoding_peak, milliseconds
 from whence.fields.run import Run
 from whence.fields.stored import load
 from whence.report.figures import COLOURS, figure_of
-from whence.runs.artifacts import find_artifact
-from whence.runs.store import Store
+from whence.store.artifacts import find_artifact
+from whence.store.runs import Store
 
 COST = "field_cost"
 COSTS = {"encode": "encode (ms)", "decode": "decode (ms)", "memory": "memory (MiB)"}

@@ -9,7 +9,7 @@ from whence.fields.baselines import resize
 from whence.fields.model import Encoded, FieldModel
 from whence.fields.run import Run
 from whence.fields.tiles import decode
-from whence.runs.streams import Streams, generator
+from whence.training.streams import Streams, generator
 
 SHOWN = 4
 """Signals on a page."""

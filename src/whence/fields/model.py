@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.config import Spec
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings._weave import Weave
 from whence.encodings.base import Encoding
@@ -21,7 +22,6 @@ from whence.fields.render import ResidualRender
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers.base import Kind, Mixer
 from whence.models.sequence import Block, Features
-from whence.spec import Spec
 
 AT_ONCE = 2048
 """Points that are asked for together: at 64 position tokens, some 30 MB of weights."""

@@ -7,10 +7,10 @@ import time
 import torch
 
 from whence.fields.run import Run
-from whence.runs.files import Corrupt, canonical, digest, read_sealed, write_sealed
-from whence.runs.loop import make_optimizer
-from whence.runs.store import Store
-from whence.runs.streams import Streams, ambient_kept, generator
+from whence.store.files import Corrupt, canonical, digest, read_sealed, write_sealed
+from whence.store.runs import Store
+from whence.training.streams import Streams, ambient_kept, generator
+from whence.training.trainer import make_optimizer
 
 SECONDS = 4.0
 """Of steps that are timed, after two that warm up."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whence.errors import UserError, not_allowed
 from whence.fields.decoding import FORMATS, MAX_PIXELS, Undecodable, decode, size
-from whence.runs.files import write_atomically
+from whence.store.files import write_atomically
 
 __all__ = ["MAX_PIXELS", "found_in", "measured", "read", "write"]
 

@@ -21,10 +21,10 @@ from whence.fields.model import SPREAD, Encoded, FieldModel, FieldSpec
 from whence.fields.tiles import Output, decode
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
-from whence.runs.muon import muon
-from whence.runs.pinned import pinned
-from whence.runs.spec import Job, RunSpec, Training
-from whence.runs.streams import Streams, generator
+from whence.training.config import Job, RunSpec, Training
+from whence.training.optim import muon
+from whence.training.pinned import pinned
+from whence.training.streams import Streams, generator
 
 FITTED = 256
 """Training crops that the least-squares kernel is fitted on."""

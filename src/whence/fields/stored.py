@@ -5,9 +5,9 @@ from __future__ import annotations
 from whence.errors import UserError
 from whence.fields.model import FieldModel
 from whence.fields.run import Run
-from whence.runs.checkpoint import weights_of
-from whence.runs.store import Store
-from whence.runs.stored import stored
+from whence.store.runs import Store
+from whence.store.stored import stored
+from whence.training.checkpoint import weights_of
 
 
 def load(store: Store, word: str) -> tuple[FieldModel, Run]:

@@ -23,8 +23,8 @@ from whence.leak.shift import shift_profile
 from whence.leak.subject import BATCH, Subject
 from whence.leak.untrained import TWINS, Comparison, compare
 from whence.leak.verdict import Verdict, judge
-from whence.runs.streams import ambient_kept
-from whence.seeds import derive
+from whence.random import derive
+from whence.training.streams import ambient_kept
 
 Tell = Callable[[str], None]
 LONGEST_REASON = 200

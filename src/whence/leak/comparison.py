@@ -18,7 +18,7 @@ from whence.leak.run import Run
 from whence.leak.verdict import DEAD, LEAKS, Leak, judged, leaks
 from whence.leak.words import number, percent, share
 from whence.report.figures import COLOURS, DASHES, figure_of
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 SHOWN = tuple(f"{ratio:g}" for ratio in RATIOS)
 MEASURES: dict[str, tuple[str, ...]] = {

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import BeforeValidator, Field
 
+from whence.config import Spec
 from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
 from whence.leak.cures import CURES
 from whence.leak.data import DATA
 from whence.leak.model import MaskedSpec
 from whence.leak.run import AnyData, Cures, MaskedTraining, Masking, Run
-from whence.spec import Spec
 
 SOURCE_KEYS = (
     "mask_ratio",

@@ -9,6 +9,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from whence.config import Spec
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.errors import UserError
@@ -18,7 +19,6 @@ from whence.mixers import MIXERS, MixerChoice
 from whence.mixers._linear import Linear
 from whence.mixers.base import Kind, Mixer
 from whence.models.sequence import Block, Features
-from whence.spec import Spec
 
 Layout = Literal["time", "time_channel"]
 

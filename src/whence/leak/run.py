@@ -8,6 +8,7 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
+from whence.config import Spec
 from whence.errors import UserError
 from whence.leak import RATIOS
 from whence.leak.cures import CureChoice
@@ -22,10 +23,9 @@ from whence.leak.model import MaskedModel, MaskedSpec
 from whence.leak.subject import Subject
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
-from whence.runs.pinned import pinned
-from whence.runs.spec import Job, RunSpec, Training
-from whence.runs.streams import Streams, generator
-from whence.spec import Spec
+from whence.training.config import Job, RunSpec, Training
+from whence.training.pinned import pinned
+from whence.training.streams import Streams, generator
 
 REPLACED = {
     "zeros": "Masked tokens are set to 0.",

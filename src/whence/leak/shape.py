@@ -7,8 +7,8 @@ from typing import Annotated, Self
 import pydantic
 from pydantic import ConfigDict, Field
 
+from whence.config import Spec
 from whence.leak.verdict import Leak, Outcome
-from whence.spec import Spec
 
 Share = Annotated[str, Field(pattern=r"^\d*\.?\d+(e-\d+)?$")]
 """Of tokens hidden, as `{:g}` writes it."""

@@ -18,8 +18,8 @@ from torch import Tensor
 from whence.leak.masks import draw
 from whence.leak.measures import Excess, beyond_noise, deviation
 from whence.leak.subject import Subject
-from whence.runs.streams import ambient_kept
-from whence.seeds import derive
+from whence.random import derive
+from whence.training.streams import ambient_kept
 
 ROWS = 24
 SAME = 1e-6

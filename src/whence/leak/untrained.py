@@ -14,8 +14,8 @@ from scipy import stats
 from torch import nn
 
 from whence.models.init import initialise
-from whence.runs.streams import ambient_kept
-from whence.seeds import derive
+from whence.random import derive
+from whence.training.streams import ambient_kept
 
 TWINS = 5
 """Untrained twins that are needed for a prediction interval."""

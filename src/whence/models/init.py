@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from whence.seeds import derive
+from whence.random import derive
 
 
 def initialise(model: nn.Module, seed: int) -> None:

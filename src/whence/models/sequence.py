@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.config import Spec
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.encodings.transforms import TransformChoice
@@ -19,7 +20,6 @@ from whence.mixers import MIXERS, MixerChoice
 from whence.mixers._linear import Linear
 from whence.mixers.base import Kind, Mixer
 from whence.registry import structural_parameters
-from whence.spec import Spec
 
 Per = Literal["token", "sequence", "place"]
 Pool = Literal["last", "mean", "first"]

@@ -10,12 +10,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from whence.formatting import is_share, labelled, scored
 from whence.report.badges import badge
 from whence.report.figures import COLOURS, DASHES, figure_of, line_style, swatch_of
 from whence.report.shell import plot, regenerate, shell
-from whence.runs.files import Corrupt, flat
-from whence.runs.headline import is_share, labelled, scored
-from whence.runs.store import Store
+from whence.store.files import Corrupt, flat
+from whence.store.runs import Store
 
 MOST = 12
 """Runs beside each other: what a screen has room for."""

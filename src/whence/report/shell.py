@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 
 from whence.report.style import STYLE
-from whence.runs.files import addressed_name, write_atomically
+from whence.store.files import addressed_name, write_atomically
 
 
 def shell(title: str, parts: Sequence[str]) -> bytes:

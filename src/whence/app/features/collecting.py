@@ -9,16 +9,16 @@ from typing import Any
 import streamlit as st
 
 from whence.app.forms import form
-from whence.app.jobs import ALIVE, jobs, submit
 from whence.app.parts import empty, live, markup, plain, table
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
+from whence.experiments.jobs import ALIVE, jobs, submit
 from whence.features.activations import Activations, collections, folder
 from whence.features.parts import DATA
 from whence.features.sources import RUN, Collection
 from whence.models.pretrained import PACKAGED
 from whence.report.badges import badge
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 COMMAND = ("features", "collect")
 EVERY_SECONDS = 2.0

@@ -20,7 +20,7 @@ from whence.features.profiles_page import NAMED, about, profile, profile_map
 from whence.features.run import Run
 from whence.features.stored import load
 from whence.features.view import SHOWN, Context, Order, View, contexts, most_bound, view
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 ALONE = "none"
 

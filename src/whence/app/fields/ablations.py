@@ -7,7 +7,7 @@ from whence.app.address import part
 from whence.app.own_files import offered, without_files
 from whence.fields.comparison import FIELDS
 from whence.fields.data import DATA
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 NEW, RESULTS = "New", "Results"
 

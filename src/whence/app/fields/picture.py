@@ -18,7 +18,7 @@ from whence.fields.baselines import resize
 from whence.fields.data.photos import FILES
 from whence.fields.run import Run
 from whence.packaged import packaged
-from whence.runs.files import digest
+from whence.store.files import digest
 
 SIDE = 256
 """Points of the longer side that are kept: more would make every answer slow."""

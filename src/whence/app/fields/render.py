@@ -13,7 +13,7 @@ from whence.app.parts import draw, empty, guarded, plain, terminal
 from whence.fields.enlarge import LARGEST
 from whence.fields.pictures_page import compared, difference, difference_map, png, quality
 from whence.fields.tiles import Output
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 GIVEN = {"as it is": 1, "halved": 2, "quartered": 4}
 """By what each side is divided."""

@@ -16,7 +16,7 @@ from whence.fields.baselines import resize
 from whence.fields.enlarge import enlarge, size_of
 from whence.fields.run import Run
 from whence.fields.tiles import Output
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 KEPT = 32
 """Renderings in memory: of 1024×1024 points they are 100 MB."""

@@ -18,9 +18,9 @@ from whence.fields.page import curves
 from whence.fields.pictures_page import data_uri
 from whence.fields.run import Run
 from whence.fields.stored import load
-from whence.runs.checkpoint import NAME, found, read, weights_in
-from whence.runs.files import Corrupt
-from whence.runs.store import Store
+from whence.store.files import Corrupt
+from whence.store.runs import Store
+from whence.training.checkpoint import NAME, found, read, weights_in
 
 RUNS, STEPS, STRIP = 16, 64, 8
 """In memory: runs, and steps of each. Shown: steps."""

@@ -12,18 +12,18 @@ from whence.app.address import addressed, part, turn_to
 from whence.app.fields import sharpen
 from whence.app.fields.trained import Trained, field_runs, model_of
 from whence.app.forms import form
-from whence.app.jobs import Job, job_about, jobs, submit
 from whence.app.own_files import offered, without_files
 from whence.app.parts import draw, empty, findings, guarded, live, markup
 from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.app.sweeps import EVERY_SECONDS
 from whence.errors import UserError
+from whence.experiments.jobs import Job, job_about, jobs, submit
 from whence.fields.data import DATA
 from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
 from whence.fields.page import curves, learning_curve, quality_over_scales, quality_table, results
 from whence.fields.pictures_page import pictures_table
 from whence.fields.run import Run
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 NEW, RESULTS = "New", "Results"
 COMMAND = ["fields", "train"]

@@ -14,9 +14,9 @@ from whence.fields.data.base import Data
 from whence.fields.model import FieldModel
 from whence.fields.run import Run
 from whence.fields.stored import load
-from whence.runs.files import Corrupt
-from whence.runs.spec import load_run_spec
-from whence.runs.store import Store
+from whence.store.files import Corrupt
+from whence.store.runs import Store
+from whence.training.config import load_run_spec
 
 
 @dataclass(frozen=True)

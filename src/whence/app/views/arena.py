@@ -17,7 +17,7 @@ from whence.arena.comparison import ARENA
 from whence.arena.config import ArenaConfig
 from whence.arena.run import Run
 from whence.experiments.table import Row, Table
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 NEW, RESULTS = "New", "Results"
 

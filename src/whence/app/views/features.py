@@ -21,7 +21,7 @@ from whence.features.config import ALL, BASELINE, PRESETS, FeaturesConfig
 from whence.features.parts import DATA
 from whence.features.run import Run
 from whence.features.scores_page import strictness_section
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 NEW, RESULTS, LOOK, COLLECT = "Compare", "Results", "Look", "Collect"
 STORED = "stored"

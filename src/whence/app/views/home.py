@@ -6,9 +6,9 @@ from collections import Counter
 
 import streamlit as st
 
-from whence.app.jobs import jobs
 from whence.app.navigation import ASKED, PAGES, link
 from whence.app.parts import empty, live, markup, plain, the_store
+from whence.experiments.jobs import jobs
 from whence.report.badges import badge
 
 LATELY = 6

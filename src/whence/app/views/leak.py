@@ -14,7 +14,7 @@ from whence.leak.comparison import LEAK
 from whence.leak.config import LeakConfig
 from whence.leak.data import DATA
 from whence.leak.run import Run
-from whence.runs.store import Store
+from whence.store.runs import Store
 
 NEW_AUDIT, AUDITS, NEW_CURES, CURES = "New audit", "Audits", "Compare cures", "Cures compared"
 VIEWS = {NEW_AUDIT: "model", AUDITS: "audit", NEW_CURES: "", CURES: "comparison"}

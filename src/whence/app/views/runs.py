@@ -12,19 +12,19 @@ from typing import Any
 import streamlit as st
 
 from whence.app.address import query
-from whence.app.jobs import ALIVE, Job, jobs, submit
 from whence.app.navigation import ASKED, PAGES
 from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, ready_to_draw, terminal, the_store
 from whence.app.progress import controls
 from whence.cli.output import duration
 from whence.experiments.export import browser, picture_of
+from whence.experiments.jobs import ALIVE, Job, jobs, submit
+from whence.formatting import labelled, scored
 from whence.report.badges import badge
 from whence.report.runs import MOST, Beside, beside, curves, runs_page, scores, side_by_side
-from whence.runs.exported import as_csv, evaluated
-from whence.runs.files import digest
-from whence.runs.headline import labelled, scored
-from whence.runs.store import Busy, Store
-from whence.runs.verify import problems_of
+from whence.store.exported import as_csv, evaluated
+from whence.store.files import digest
+from whence.store.runs import Busy, Store
+from whence.store.verify import problems_of
 
 Row = dict[str, Any]
 EVERY_SECONDS = 5.0

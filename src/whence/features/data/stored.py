@@ -15,7 +15,7 @@ from whence.errors import UserError
 from whence.features.activations import CONTENT, Activations, Split
 from whence.features.data.base import Data, States
 from whence.features.sinks import sinks
-from whence.runs.files import canonical, digest
+from whence.store.files import canonical, digest
 
 PART = 8192
 """States looked at together."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.fields.data.base import SPLITS, Crops, Split, sixths
 from whence.recordings import read_npy
-from whence.runs.files import file_digest
+from whence.store.files import file_digest
 
 KINDS = {1: "points", 2: "height, width", 3: "depth, height, width"}
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from whence.errors import UserError
 from whence.fields.data.base import Pictures, Split, sixths
 from whence.fields.pictures import found_in
-from whence.runs.files import digest, file_digest
+from whence.store.files import digest, file_digest
 
 
 class Folder(Pictures):

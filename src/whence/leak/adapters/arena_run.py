@@ -10,10 +10,10 @@ from whence.leak.adapters.mean_token import MEAN_TOKEN, with_mean_token
 from whence.leak.subject import Subject
 from whence.models.init import initialise
 from whence.models.taps import blocks
-from whence.runs.checkpoint import weights_of
-from whence.runs.spec import RunSpec
-from whence.runs.store import RunFolder
-from whence.runs.streams import Streams
+from whence.store.runs import RunFolder
+from whence.training.checkpoint import weights_of
+from whence.training.config import RunSpec
+from whence.training.streams import Streams
 
 ROWS = 64
 

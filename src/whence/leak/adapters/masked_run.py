@@ -8,9 +8,9 @@ import torch
 
 from whence.leak.run import Run
 from whence.leak.subject import Subject
-from whence.runs.checkpoint import weights_of
-from whence.runs.store import RunFolder
-from whence.runs.streams import Streams
+from whence.store.runs import RunFolder
+from whence.training.checkpoint import weights_of
+from whence.training.streams import Streams
 
 
 def masked_subject(run: Run, folder: RunFolder | None = None, seed: int | None = None) -> Subject:

@@ -12,7 +12,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.leak.data.base import Data, Split, cut_in_time, standardised
 from whence.recordings import read_npy
-from whence.runs.files import file_digest
+from whence.store.files import file_digest
 
 
 class File(Data):

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.leak.data.base import Data, Split
-from whence.seeds import derive
+from whence.random import derive
 
 
 class Planted(Data):

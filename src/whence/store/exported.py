@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from whence.runs.files import Corrupt, flat
-from whence.runs.store import Store
+from whence.store.files import Corrupt, flat
+from whence.store.runs import Store
 
 
 def evaluated(store: Store, runs: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Exception]]:

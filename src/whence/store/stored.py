@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from whence.errors import UserError
-from whence.runs.files import Corrupt
-from whence.runs.spec import RunSpec, load_run_spec
-from whence.runs.store import RunFolder, Store
+from whence.store.files import Corrupt
+from whence.store.runs import RunFolder, Store
+from whence.training.config import RunSpec, load_run_spec
 
 
 @contextmanager

@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 
-from whence.runs.execute import Conditions, Event, cores
-from whence.runs.spec import RunSpec
-from whence.runs.store import Store
-from whence.runs.worker import GRACE_SECONDS
+from whence.execution.execute import Conditions, Event, cores
+from whence.execution.worker import GRACE_SECONDS
+from whence.store.runs import Store
+from whence.training.config import RunSpec
 
 Inbox = SimpleQueue[tuple[int, Event | None]]
 CTRL_C = -1
@@ -46,7 +46,7 @@ class _Worker:
         self.number, self.run = number, ""
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "whence.runs.worker"],
+            [sys.executable, "-P", "-m", "whence.execution.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

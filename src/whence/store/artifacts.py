@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import whence
-from whence.runs.files import Corrupt, canonical, digest, read_sealed, write_sealed
-from whence.runs.spec import FORMAT
-from whence.runs.store import Store
+from whence.store.files import Corrupt, canonical, digest, read_sealed, write_sealed
+from whence.store.runs import Store
+from whence.training.config import FORMAT
 
 NAME = re.compile(r"([a-z_]+)-([0-9a-f]{12})\.json")
 

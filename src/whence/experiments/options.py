@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from whence.config import Spec
 from whence.registry import Choice
-from whence.spec import Spec
 
 NONE = "none"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from whence.runs.muon import muon, orthogonal
+from whence.training.optim import muon, orthogonal
 
 
 def model() -> nn.Module:

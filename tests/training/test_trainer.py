@@ -11,12 +11,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from whence.runs.execute import Conditions, execute
-from whence.runs.loop import make_optimizer
-from whence.runs.spec import Job, RunSpec, Training
-from whence.runs.store import Store
-from whence.runs.streams import Streams, generator
-from whence.seeds import derive
+from whence.execution.execute import Conditions, execute
+from whence.random import derive
+from whence.store.runs import Store
+from whence.training.config import Job, RunSpec, Training
+from whence.training.streams import Streams, generator
+from whence.training.trainer import make_optimizer
 
 ONE = Conditions(threads=1, checkpoint_seconds=1e9)
 
@@ -110,7 +110,7 @@ def test_a_full_disk_in_mid_run_is_a_failed_run(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("whence.runs.checkpoint.save_weights", full)
+    monkeypatch.setattr("whence.training.checkpoint.save_weights", full)
     status = execute(tiny(training={"steps": 5}), Store(tmp_path), ONE)
     assert status["state"] == "failed"
     assert "No space left" in status["error"]["message"]

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from whence.runs import checkpoint
-from whence.runs.files import (
+from whence.store.files import (
     Corrupt,
     check_addressed,
     file_digest,
     read_chained,
     read_sealed,
 )
-from whence.runs.spec import run_id
-from whence.runs.store import RunFolder, Store
+from whence.store.runs import RunFolder, Store
+from whence.training import checkpoint
+from whence.training.config import run_id
 
 
 def problems_of(run: RunFolder) -> list[str]:

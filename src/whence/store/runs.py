@@ -9,7 +9,7 @@
                   lock                 empty    held by the one process that may write
 <store>/damaged/                       what was found corrupt and replaced, kept for inspection
 <store>/reports/                       pages, named by their checksum
-<store>/jobs/                          what the app has started (whence.app.jobs)
+<store>/jobs/                          what the app has started (whence.experiments.jobs)
 <store>/index.json                     sealed   a cache of all statuses; delete it at will
 <store>/paces.json                     sealed   how many steps fitted into the minutes that runs were asked for in
 """
@@ -29,8 +29,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.errors import UserError, nearest
-from whence.runs.files import TEMPORARY, Corrupt, file_digest, read_chained, read_sealed, write_atomically, write_sealed
-from whence.runs.spec import FORMAT
+from whence.store.files import (
+    TEMPORARY,
+    Corrupt,
+    file_digest,
+    read_chained,
+    read_sealed,
+    write_atomically,
+    write_sealed,
+)
+from whence.training.config import FORMAT
 
 State = Literal["running", "finished", "failed", "interrupted", "corrupt"]
 ID = re.compile(r"[0-9a-f]{12}")
@@ -44,7 +52,7 @@ class Busy(Exception):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run's directory, for reading. Only `whence.runs.execute` writes."""
+    """One run's directory, for reading. Only `whence.execution.execute` writes."""
 
     path: Path
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from whence.seeds import derive
+from whence.random import derive
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from whence.config import Spec
 from whence.errors import UserError
-from whence.runs.files import canonical, digest
-from whence.spec import Spec
+from whence.store.files import canonical, digest
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from whence.runs.streams import Streams
+    from whence.training.streams import Streams
 
 
 FORMAT = 2

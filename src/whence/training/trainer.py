@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from whence.encodings.base import Encoding
-from whence.runs.spec import Job, Training
-from whence.runs.streams import Streams, generator
-from whence.seeds import derive
+from whence.random import derive
+from whence.training.config import Job, Training
+from whence.training.streams import Streams, generator
 
 LOGGED_LOSSES = 200
 """Training losses kept per run, evenly spaced: enough for a curve, not a file that grows with the steps."""

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.errors import UserError
-from whence.runs.files import Corrupt, canonical, digest, read_document, read_sealed, write_sealed
-from whence.runs.store import ID, RunFolder, Store
+from whence.store.files import Corrupt, canonical, digest, read_document, read_sealed, write_sealed
+from whence.store.runs import ID, RunFolder, Store
 
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
 COMMANDS = {

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from whence.runs.execute import Conditions, Event, execute
-from whence.runs.spec import load_run_spec
-from whence.runs.store import Store
-from whence.runs.verify import problems_of, verify_store
+from whence.execution.execute import Conditions, Event, execute
+from whence.store.runs import Store
+from whence.store.verify import problems_of, verify_store
+from whence.training.config import load_run_spec
 
 EVERY_STEP = Conditions(threads=1, checkpoint_seconds=0.0)
 
@@ -32,7 +32,7 @@ def train_here(document: dict[str, Any], root: str, conditions: Conditions) -> N
 def forks() -> Any:
     """Children forked from a clean server that has imported torch: real processes that start in a moment."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["whence.runs.execute", "whence.arena.run", __name__])
+    context.set_forkserver_preload(["whence.execution.execute", "whence.arena.run", __name__])
     return context
 
 
@@ -290,7 +290,7 @@ def test_readers_never_keep_a_writer_out(resting: dict[str, Any], tmp_path: Path
 
 def test_a_large_model_can_resume(resting: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit on documents is not a limit on checkpoints."""
-    monkeypatch.setattr("whence.runs.files.LARGEST_DOCUMENT", 20_000)
+    monkeypatch.setattr("whence.store.files.LARGEST_DOCUMENT", 20_000)
     store = Store(tmp_path / "store")
     shutil.copytree(resting["interrupted"].root, store.root)
     events: list[Event] = []

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from whence.errors import UserError
-from whence.runs.execute import Conditions, execute
-from whence.runs.store import Busy, Store
+from whence.execution.execute import Conditions, execute
+from whence.store.runs import Busy, Store
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 import whence
-from whence.device import Device, resolve_device
-from whence.runs import checkpoint
-from whence.runs.files import TEMPORARY, ChainWriter, Corrupt, file_digest, read_chained, read_sealed, write_sealed
-from whence.runs.loop import Listener, NonFinite, Progress, make_optimizer, train
-from whence.runs.spec import FORMAT, Job, RunSpec
-from whence.runs.store import RunFolder, Store
-from whence.runs.streams import Streams, ambient_kept
-from whence.runs.verify import problems_of
+from whence.store.files import TEMPORARY, ChainWriter, Corrupt, file_digest, read_chained, read_sealed, write_sealed
+from whence.store.runs import RunFolder, Store
+from whence.store.verify import problems_of
+from whence.system import Device, resolve_device
+from whence.training import checkpoint
+from whence.training.config import FORMAT, Job, RunSpec
+from whence.training.streams import Streams, ambient_kept
+from whence.training.trainer import Listener, NonFinite, Progress, make_optimizer, train
 
 Event = dict[str, Any]
 

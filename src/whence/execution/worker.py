@@ -27,9 +27,9 @@ def main() -> None:
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # only now: torch takes seconds to import, and a stop may come meanwhile
-    from whence.runs.execute import Conditions, execute
-    from whence.runs.spec import load_run_spec
-    from whence.runs.store import Busy, Store
+    from whence.execution.execute import Conditions, execute
+    from whence.store.runs import Busy, Store
+    from whence.training.config import load_run_spec
 
     threading.Thread(target=_leave_in_the_end, args=(stop,), daemon=True).start()
     orders: queue.Queue[dict[str, Any] | None] = queue.Queue()

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import TINY_FLAGS
-from whence.runs.engines.local import run_all, share
-from whence.runs.execute import Conditions, Event, execute
-from whence.runs.store import Busy, Store
-from whence.runs.verify import verify_store
+from whence.execution.engines.local import run_all, share
+from whence.execution.execute import Conditions, Event, execute
+from whence.store.runs import Busy, Store
+from whence.store.verify import verify_store
 
 
 def test_one_failing_run_does_not_stop_the_rest(tiny: Callable[..., Any], tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
 def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path: Path) -> None:
     """Its parent is gone and its evaluation takes minutes: it leaves after the grace period all the same."""
     slow = tiny(lengths={"test_sequences": 100_000, "test_lengths": [64]}, training={"steps": 1, "evaluations": 1})
-    code = "import whence.runs.worker as w; w.GRACE_SECONDS = 0.5; w.main()"
+    code = "import whence.execution.worker as w; w.GRACE_SECONDS = 0.5; w.main()"
     worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert worker.stdin is not None
     order = {"spec": slow.document(), "store": str(tmp_path), "conditions": {"threads": 1}}
@@ -163,7 +163,7 @@ def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path:
 
 
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whence.runs.engines.local.cores", lambda: 8)
+    monkeypatch.setattr("whence.execution.engines.local.cores", lambda: 8)
     assert share(100) == (8, 1)
     assert share(3) == (3, 2)
     assert share(1) == (1, 8)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whence.runs.files import (
+from whence.store.files import (
     ChainWriter,
     Corrupt,
     addressed_name,

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from whence.runs.files import (
+from whence.store.files import (
     LARGEST_DOCUMENT,
     Corrupt,
     addressed_name,
@@ -21,7 +21,7 @@ from whence.runs.files import (
     file_digest,
     write_atomically,
 )
-from whence.runs.store import RunFolder
+from whence.store.runs import RunFolder
 
 NAME = re.compile(r"checkpoint-(\d{9})-[0-9a-f]{16}\.safetensors")
 KEPT = 2  # if the newest turns out damaged, the one before is still there

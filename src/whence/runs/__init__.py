@@ -1,1 +1,0 @@
-"""Runs: a frozen spec goes in, a directory of checked files comes out."""
