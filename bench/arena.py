@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from record import record
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.execution.engines.local import run_all
 from whence.execution.execute import Conditions, cores
 from whence.store.runs import Store
@@ -57,7 +57,7 @@ def defaults() -> dict[str, object]:
 def workers() -> dict[str, object]:
     """Equal runs by one worker with one thread and by two, from starting the processes to the last result."""
     training = {"steps": 100, "evaluations": 2}
-    specs = [Run.read({"task": "k_back_recall", "training": training, "seed": seed}) for seed in range(16)]
+    specs = [ArenaRun.read({"task": "k_back_recall", "training": training, "seed": seed}) for seed in range(16)]
     per_minute = {}
     for count in (1, 2, 1, 2):
         with tempfile.TemporaryDirectory() as folder:

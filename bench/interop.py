@@ -26,7 +26,7 @@ from torch import Tensor
 
 from scan_times import verdict
 from whence.features.dictionary import Dictionary
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.saelens import export, imported
 from whence.models.init import initialise
 from whence.training.streams import generator
@@ -52,8 +52,8 @@ def states(part: int) -> Tensor:
     return varying + 10 * varying.norm(dim=1).mean() * torch.nn.functional.normalize(mean, dim=0)
 
 
-def trained(model: dict[str, Any]) -> tuple[Any, Run]:
-    run = Run.read({"data": f"planted:width={WIDTH}", "model": {"size": SIZE, **model}})
+def trained(model: dict[str, Any]) -> tuple[Any, FeaturesRun]:
+    run = FeaturesRun.read({"data": f"planted:width={WIDTH}", "model": {"size": SIZE, **model}})
     made = run.build_model("cpu")
     initialise(made, 0)
     made.fit([(states(part), ANYWHERE) for part in range(4)])

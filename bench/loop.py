@@ -20,9 +20,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from x_transformers import Decoder, TransformerWrapper
 
 from record import record
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.models.sequence import count_parameters
-from whence.training.config import Training
+from whence.training.config import TrainingConfig
 from whence.training.streams import Streams, generator
 from whence.training.trainer import Listener, Progress, make_optimizer, train
 
@@ -31,7 +31,7 @@ BATCH, LENGTH, SYMBOLS, CHUNK = 64, 64, 16, 5
 
 def ours(dropout: float) -> tuple[Callable[[], float], int, float]:
     """A function that trains a chunk with the real loop and returns seconds per step; parameters; FLOP per step."""
-    spec = Run.read(
+    spec = ArenaRun.read(
         {
             "task": f"k_back_recall:symbols={SYMBOLS}",
             "model": {"d_model": 128, "heads": 4, "layers": 2, "dropout": dropout, "encoding": "rope"},
@@ -46,7 +46,7 @@ def ours(dropout: float) -> tuple[Callable[[], float], int, float]:
 
     def chunk() -> float:
         before = at.seconds
-        train(job, Training(steps=at.step + CHUNK, evaluations=1), streams, optimizer, at, quiet)
+        train(job, TrainingConfig(steps=at.step + CHUNK, evaluations=1), streams, optimizer, at, quiet)
         return (at.seconds - before) / CHUNK
 
     with FlopCounterMode(display=False) as counter:
@@ -68,7 +68,7 @@ def peer(dropout: float, flash: bool) -> tuple[Callable[[], float], int]:
     )
     model = TransformerWrapper(num_tokens=SYMBOLS, max_seq_len=LENGTH, use_abs_pos_emb=False, attn_layers=layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, fused=True)
-    task = Run.read({"task": f"k_back_recall:symbols={SYMBOLS}"}).task.build()
+    task = ArenaRun.read({"task": f"k_back_recall:symbols={SYMBOLS}"}).task.build()
     draw = generator(0)
 
     def chunk() -> float:

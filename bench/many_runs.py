@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.execution.execute import Conditions, execute
 from whence.store.files import read_sealed, write_sealed
 from whence.store.runs import Store
@@ -17,11 +17,11 @@ DOCUMENT = {
 
 
 def fill(store: Store, count: int) -> None:
-    first = Run.read(DOCUMENT)
+    first = ArenaRun.read(DOCUMENT)
     execute(first, store, Conditions(threads=1))
     status = read_sealed(store.folder(first.id).path / "status.json")
     for seed in range(1, count):
-        run = Run.read({**DOCUMENT, "seed": seed})
+        run = ArenaRun.read({**DOCUMENT, "seed": seed})
         folder = store.runs / run.id
         folder.mkdir()
         body = {"format": 1, "spec": run.document(), "streams": {}}

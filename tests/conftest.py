@@ -71,9 +71,9 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def tiny() -> Callable[..., Any]:
     """`tiny(seed=3, training={"steps": 5})`: a run spec, small unless told otherwise."""
-    from whence.arena.run import Run
+    from whence.arena.run import ArenaRun
 
-    return lambda **changes: Run.read(merged(TINY, changes))
+    return lambda **changes: ArenaRun.read(merged(TINY, changes))
 
 
 @pytest.fixture

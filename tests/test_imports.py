@@ -1,4 +1,4 @@
-"""Data flows one way, and so do imports (DESIGN: kernels, encodings, tasks ← mixers, models ← training, store ← execution ← … ← cli)."""
+"""Imports go one way: kernels, encodings, tasks ← mixers, models ← training, store ← execution ← … ← cli, app."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from whence.errors import from_validation
 
 
-class Spec(BaseModel):
+class Config(BaseModel):
     """A mistyped field is an error, not an extra."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.app.browse import App
 from whence.execution.execute import Conditions, execute
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 
 TINY: dict[str, Any] = {
     "data": "photos:factor=2",
@@ -19,9 +19,9 @@ TINY: dict[str, Any] = {
 }
 
 
-def trained(app: App) -> Run:
+def trained(app: App) -> FieldsRun:
     """As a run that was trained in a terminal is: without a job of the app."""
-    run = Run.read(TINY)
+    run = FieldsRun.read(TINY)
     status = execute(run, app.store, Conditions(threads=1, device="cpu"))
     assert status["state"] == "finished"
     return run

@@ -11,11 +11,11 @@ from playwright.sync_api import Browser, Locator, expect
 
 from tests.app.browse import App, Visitor, until
 from tests.app.fields import saved, trained, waves
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 
 
 @pytest.fixture(scope="module")
-def run(app: App) -> Run:
+def run(app: App) -> FieldsRun:
     return trained(app)
 
 
@@ -29,7 +29,7 @@ def test_without_a_run_the_page_says_what_to_do(visitor: Visitor) -> None:
     assert visitor.page.locator('input[type="file"]').count() == 0
 
 
-def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor, run: Run) -> None:
+def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor, run: FieldsRun) -> None:
     page = visitor.page
     visitor.open("fields?size=64")
     visitor.sees("This run was not trained on it.")
@@ -72,7 +72,7 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
 
 
 @pytest.mark.slow
-def test_an_address_leads_back_to_what_was_shown(visitor: Visitor, run: Run) -> None:
+def test_an_address_leads_back_to_what_was_shown(visitor: Visitor, run: FieldsRun) -> None:
     visitor.open(f"fields?run={run.id}&picture=rocket&given=quartered&output=field&size=96")
     visitor.sees(re.compile("→ 96×64 points, field"))
     expect(visitor.page.get_by_role("radio", name="quartered")).to_be_checked()
@@ -88,7 +88,7 @@ TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>",
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run", "picture", "given", "output", "size", "view"])
-def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: Run, name: str) -> None:
+def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: FieldsRun, name: str) -> None:
     visitor.open("fields")  # the index of the store is written now
     before = sorted(app.store.root.parent.rglob("*"))
     for value in TAMPERED[: None if name == "run" else 2]:
@@ -100,7 +100,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: Run, 
 
 
 @pytest.mark.slow
-def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: Run) -> None:
+def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: FieldsRun) -> None:
     visitor.open("fields?view=Train&part=Results&training=../../x")
     visitor.sees(re.compile("The address asks for training"))
     visitor.sees("Quality by scale")
@@ -150,7 +150,7 @@ def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> N
 
 
 @pytest.mark.slow
-def test_what_a_finished_run_came_to(visitor: Visitor, run: Run) -> None:
+def test_what_a_finished_run_came_to(visitor: Visitor, run: FieldsRun) -> None:
     visitor.open(f"fields?view=Train&part=Results&training={run.id}")
     visitor.sees(re.compile("Step 3 of 3: field"))
     visitor.sees(re.compile("×2: the render reaches"))
@@ -187,7 +187,7 @@ def drag_by_finger(visitor: Visitor, x: float, y: float, by: float) -> None:
 
 
 @pytest.mark.slow
-def test_on_a_telephone(browser: Browser, app: App, run: Run) -> None:
+def test_on_a_telephone(browser: Browser, app: App, run: FieldsRun) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
     for path in ("fields?size=64", f"fields?view=Train&part=Results&training={run.id}", "fields?view=Ablations"):
         small.open(path)

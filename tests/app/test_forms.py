@@ -11,34 +11,34 @@ from whence.app.views.arena import SWEEP
 from whence.arena.comparison import PRESETS as ARENA
 from whence.arena.config import ArenaConfig
 from whence.cli.options import Engine, parse
-from whence.config import Spec
+from whence.config import Config
 from whence.encodings import ENCODINGS
 from whence.experiments.options import command, leaves, variants
 from whence.features.config import FeaturesConfig
-from whence.features.run import Run as FeatureRun
+from whence.features.run import FeaturesRun
 from whence.fields.config import FieldsConfig
-from whence.fields.run import Run as FieldRun
+from whence.fields.run import FieldsRun
 from whence.leak.config import LeakConfig
 from whence.store.runs import Store
 from whence.tasks import TASKS
 
-SPECS: list[type[Spec]] = [ArenaConfig, LeakConfig, FeaturesConfig, FeatureRun, FieldsConfig, FieldRun]
+SPECS: list[type[Config]] = [ArenaConfig, LeakConfig, FeaturesConfig, FeaturesRun, FieldsConfig, FieldsRun]
 
 
-def read_back(spec_class: type[Spec], document: dict[str, Any]) -> Spec:
+def read_back(spec_class: type[Config], document: dict[str, Any]) -> Config:
     line = shlex.split(command(["x"], spec_class, document))
     assert line[:2] == ["whence", "x"]
     return parse(spec_class, Engine, line[2:], prog="x", description="x")[0]
 
 
 @pytest.mark.parametrize("spec_class", SPECS)
-def test_a_command_without_changes_has_no_flags(spec_class: type[Spec]) -> None:
+def test_a_command_without_changes_has_no_flags(spec_class: type[Config]) -> None:
     assert command(["x"], spec_class, {}) == "whence x"
     assert read_back(spec_class, {}) == spec_class()
 
 
 @pytest.mark.parametrize("spec_class", SPECS)
-def test_every_field_reaches_the_command_line(spec_class: type[Spec]) -> None:
+def test_every_field_reaches_the_command_line(spec_class: type[Config]) -> None:
     """One field after the other, with a value that is not its default where one is easily found."""
     tried = 0
     for leaf in leaves(spec_class()):

@@ -14,7 +14,7 @@ import pytest
 from tests.app.browse import until
 from whence.errors import UserError
 from whence.experiments.jobs import ALIVE, Job, job_about, jobs, submit
-from whence.store.files import Corrupt, write_sealed
+from whence.store.files import CorruptFileError, write_sealed
 from whence.store.runs import Store
 
 ENDLESS = {
@@ -120,7 +120,7 @@ def test_folders_that_lead_elsewhere_are_not_entered(store: Store, tmp_path: Pat
     with pytest.raises(UserError, match="leads out of the store"):
         listing(store)
     assert jobs(store) == []
-    with pytest.raises(Corrupt):
+    with pytest.raises(CorruptFileError):
         job.start()
     assert list(there.iterdir()) == []
 

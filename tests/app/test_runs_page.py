@@ -15,16 +15,16 @@ from playwright.sync_api import expect
 
 from tests.app.browse import App, Visitor, until
 from tests.conftest import TINY, merged
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.execution.execute import Conditions, execute
 
 
-def tiny(**changes: Any) -> Run:
-    return Run.read(merged(TINY, {"training": {"steps": 6, "evaluations": 3}, **changes}))
+def tiny(**changes: Any) -> ArenaRun:
+    return ArenaRun.read(merged(TINY, {"training": {"steps": 6, "evaluations": 3}, **changes}))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def runs(app: App) -> dict[str, Run]:
+def runs(app: App) -> dict[str, ArenaRun]:
     """Two that differ in their encoding, one that was interrupted, one of which a file was damaged."""
     found = {
         "rope": tiny(),
@@ -51,7 +51,7 @@ def find(visitor: Visitor, words: str, count: str) -> None:
     visitor.sees(f"Export all {count}")
 
 
-def test_found_put_side_by_side_and_taken_along(visitor: Visitor, runs: dict[str, Run]) -> None:
+def test_found_put_side_by_side_and_taken_along(visitor: Visitor, runs: dict[str, ArenaRun]) -> None:
     visitor.open("runs")
     visitor.sees("Export all 4 runs")
     find(visitor, "alibi", "1 run")
@@ -76,7 +76,9 @@ def test_found_put_side_by_side_and_taken_along(visitor: Visitor, runs: dict[str
     assert taken(visitor, "PNG").startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_one_by_its_address_and_whether_every_byte_is_there(visitor: Visitor, app: App, runs: dict[str, Run]) -> None:
+def test_one_by_its_address_and_whether_every_byte_is_there(
+    visitor: Visitor, app: App, runs: dict[str, ArenaRun]
+) -> None:
     visitor.open(f"runs?run={runs['rope'].id}")
     visitor.sees("Score over steps")
     visitor.press("Verify")
@@ -99,7 +101,7 @@ def test_a_tampered_address_gets_a_message(visitor: Visitor, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_one_goes_on(visitor: Visitor, app: App, runs: dict[str, Run]) -> None:
+def test_an_interrupted_one_goes_on(visitor: Visitor, app: App, runs: dict[str, ArenaRun]) -> None:
     visitor.open(f"runs?run={runs['interrupted'].id}")
     visitor.page.get_by_role("button", name="Resume 1").click()
     visitor.sees("1 run will go on")
@@ -107,7 +109,7 @@ def test_an_interrupted_one_goes_on(visitor: Visitor, app: App, runs: dict[str, 
 
 
 def test_deleted_only_after_being_asked_and_never_while_written(
-    visitor: Visitor, app: App, runs: dict[str, Run]
+    visitor: Visitor, app: App, runs: dict[str, ArenaRun]
 ) -> None:
     doomed, others = runs["none"], {run.id for name, run in runs.items() if name != "none"}
     visitor.open(f"runs?run={doomed.id}")

@@ -10,7 +10,7 @@ from tests.conftest import TINY, merged
 from whence import stats
 from whence.arena.comparison import ARENA, Arena, ArenaTable, tables_of_runs
 from whence.arena.config import ArenaConfig
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.arena.score import PARTS, Score, judge
 from whence.arena.tally import pool
 from whence.experiments import table as experiments_table
@@ -37,32 +37,34 @@ def spec(*encodings: str, **changes: Any) -> ArenaConfig:
     return ArenaConfig.read(merged(usual, changes))
 
 
-def planned(comparison: ArenaConfig, store: Store | None = None) -> list[Run]:
+def planned(comparison: ArenaConfig, store: Store | None = None) -> list[ArenaRun]:
     """Every run, those of tuning first."""
     place = store or Store("nowhere")
     return [*comparison.tuning_runs(), *runs_of(plan_comparison(ARENA, comparison, place))]
 
 
-def tabulate(runs: Sequence[Run], store: Store, ends: Mapping[str, str] = {}, **options: Any) -> list[Table[Run]]:
+def tabulate(
+    runs: Sequence[ArenaRun], store: Store, ends: Mapping[str, str] = {}, **options: Any
+) -> list[Table[ArenaRun]]:
     """Tables of these runs, all pairs compared."""
     return experiments_table.tabulate(ARENA, list(tables_of_runs(runs)), store, ends, **options)
 
 
-def tables_of(comparison: ArenaConfig, store: Store) -> list[Table[Run]]:
+def tables_of(comparison: ArenaConfig, store: Store) -> list[Table[ArenaRun]]:
     return tables_of_comparison(ARENA, comparison, store)
 
 
-def reported(comparison: ArenaConfig, store: Store) -> list[Run]:
+def reported(comparison: ArenaConfig, store: Store) -> list[ArenaRun]:
     """The runs of its tables, with what tuning chose."""
     return runs_of(plan_comparison(ARENA, comparison, store))
 
 
-def one(tables: list[Table[Run]]) -> Table[Run]:
+def one(tables: list[Table[ArenaRun]]) -> Table[ArenaRun]:
     (table,) = tables
     return table
 
 
-def pair_of(table: Table[Run], part: str, a: str, b: str) -> stats.Comparison:
+def pair_of(table: Table[ArenaRun], part: str, a: str, b: str) -> stats.Comparison:
     """The comparison of two encodings."""
     (found,) = [c for c in table.pairs(part) if (c.a, c.b) == (a, b)]
     return found
@@ -89,7 +91,7 @@ def counts(accuracy: float, sequences: int = 200, each: int = 7, exact: float = 
 
 
 def metrics(
-    run: Run,
+    run: ArenaRun,
     within: float,
     beyond: float | None = None,
     validation: float | None = None,
@@ -109,7 +111,7 @@ def metrics(
     return {"headline": headline, **parts, "lengths": {str(run.train_length): inside, **outside}}
 
 
-def finish(store: Store, run: Run, *scores: Any, **more: Any) -> None:
+def finish(store: Store, run: ArenaRun, *scores: Any, **more: Any) -> None:
     """The run as if it had been trained: `finish(store, run, within, beyond, validation=…, exact=…)`."""
     found = metrics(run, *scores, **more)
     folder = store.folder(run.id).path
@@ -123,7 +125,7 @@ def finish(store: Store, run: Run, *scores: Any, **more: Any) -> None:
     records.close()
 
 
-def fail(store: Store, run: Run, message: str) -> None:
+def fail(store: Store, run: ArenaRun, message: str) -> None:
     folder = store.folder(run.id).path
     folder.mkdir(parents=True)
     write_sealed(folder / "spec.json", {"spec": run.document(), "versions": run.versions()}, durable=False)
@@ -131,7 +133,7 @@ def fail(store: Store, run: Run, message: str) -> None:
     write_sealed(folder / "status.json", status, durable=False)
 
 
-def finish_all(store: Store, runs: Sequence[Run], by_encoding: Mapping[str, Sequence[Any]]) -> None:
+def finish_all(store: Store, runs: Sequence[ArenaRun], by_encoding: Mapping[str, Sequence[Any]]) -> None:
     """By encoding, for every seed in turn: within, or (within, beyond)."""
     for run in runs:
         scores = by_encoding[run.model.contender][run.seed - runs[0].seed]
@@ -147,7 +149,7 @@ def row(
     effective: float = 500,
     seeds: Sequence[int] | None = None,
     failed: int = 0,
-) -> Row[Run]:
+) -> Row[ArenaRun]:
     """A row of a table without any files behind it."""
     numbers = list(range(len(within or ())) if seeds is None else seeds)
     cells = {
@@ -155,21 +157,23 @@ def row(
         for part, values in (("id", within), ("ood", beyond))
         if values is not None
     }
-    runs = [Run.read(merged(TINY, {"seed": s, "model": {"encoding": encoding}})) for s in numbers]
+    runs = [ArenaRun.read(merged(TINY, {"seed": s, "model": {"encoding": encoding}})) for s in numbers]
     finished = [
         RunResult(run, "finished", metrics=metrics(run, value), seconds=1.0, tokens=10)
         for run, value in zip(runs, within or (), strict=True)
     ]
-    lost = [Run.read(merged(TINY, {"seed": 1000 + i, "model": {"encoding": encoding}})) for i in range(failed)]
+    lost = [ArenaRun.read(merged(TINY, {"seed": 1000 + i, "model": {"encoding": encoding}})) for i in range(failed)]
     broken = [RunResult(run, "failed", "it <b>broke</b>", diverged=True) for run in lost]
     return Row(encoding, (*finished, *broken), cells)
 
 
-def table_of(rows: Sequence[Row[Run]], design: stats.TestDesign = "fixed") -> Table[Run]:
+def table_of(rows: Sequence[Row[ArenaRun]], design: stats.TestDesign = "fixed") -> Table[ArenaRun]:
     """A table of rows without any files behind them, all pairs compared."""
 
     class Made(Arena):
-        def rows(self, planned: PlannedTable[Run], found: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
+        def rows(
+            self, planned: PlannedTable[ArenaRun], found: Sequence[Row[ArenaRun]], store: Store
+        ) -> list[Row[ArenaRun]]:
             return judge(rows)
 
     variants = {row.name: [result.run for result in row.results] for row in rows}

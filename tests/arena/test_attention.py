@@ -9,17 +9,17 @@ import torch
 
 from tests.arena.made import one, planned, spec, tabulate
 from whence.arena.attention import LONGEST_MAP, attention_maps, load_model, maps_of
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.execution.execute import Conditions, execute
-from whence.store.files import Corrupt
+from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
 from whence.training.streams import Streams
 
-Tiny = Callable[..., Run]
+Tiny = Callable[..., ArenaRun]
 SHORT = {"steps": 2, "evaluations": 1}
 
 
-def trained(run: Run, store: Store) -> RunFolder:
+def trained(run: ArenaRun, store: Store) -> RunFolder:
     assert execute(run, store, Conditions(threads=1))["state"] == "finished"
     return store.folder(run.id)
 
@@ -101,7 +101,7 @@ def test_damaged_weights_are_refused_and_the_other_maps_stay(store: Store) -> No
     data = bytearray(weights.read_bytes())
     data[-3] ^= 1
     weights.write_bytes(bytes(data))
-    with pytest.raises(Corrupt, match="checksum"):
+    with pytest.raises(CorruptFileError, match="checksum"):
         load_model(plan[0], store.folder(plan[0].id))
     store.folder(plan[1].id).weights.unlink()
     assert set(maps_of(one(tabulate(plan, store)), store)) == {"t5"}

@@ -13,7 +13,7 @@ from tests.arena.made import planned as planned_by
 from whence.arena.claims import CLAIMS, Judgement, judge
 from whence.arena.comparison import PRESETS
 from whence.arena.config import ArenaConfig
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.experiments.saved import read_config
 from whence.store.runs import Store
 
@@ -23,12 +23,12 @@ WIGGLE = [0.0, 0.003, 0.001, 0.004, 0.002, 0.005, 0.003]
 
 
 @functools.cache
-def planned(name: str) -> list[Run]:
+def planned(name: str) -> list[ArenaRun]:
     """No claim needs tuning, or seeds that begin elsewhere than at 0."""
     return planned_by(read_config(PRESETS.path(name), ArenaConfig))
 
 
-def judged(name: str, store: Store, scores: Callable[[Run], Any], seeds: int | None = None) -> Judgement:
+def judged(name: str, store: Store, scores: Callable[[ArenaRun], Any], seeds: int | None = None) -> Judgement:
     """As if its preset had been run and every run had ended with these scores: (within, beyond), or with `exact`."""
     plan = [run for run in planned(name) if seeds is None or run.seed < seeds]
     for run in plan:
@@ -75,7 +75,7 @@ def test_fewer_than_six_seeds_judge_nothing(name: str, store: Store) -> None:
     assert (found.outcome, found.reason) == (UNDECIDABLE, "5 seeds; 6 are needed")
 
 
-def order(causal: float, both: float) -> Callable[[Run], Scores]:
+def order(causal: float, both: float) -> Callable[[ArenaRun], Scores]:
     return lambda run: (causal if run.model.attention == "causal" else both, 0.5)
 
 
@@ -92,8 +92,8 @@ def test_order_without_encoding(scores: Any, outcome: str, store: Store) -> None
     assert judged("claim_order_without_encoding", store, scores).outcome == outcome
 
 
-def copying(held: float, fell: float, mastered: str = "all") -> Callable[[Run], Any]:
-    def scores(run: Run) -> Any:
+def copying(held: float, fell: float, mastered: str = "all") -> Callable[[ArenaRun], Any]:
+    def scores(run: ArenaRun) -> Any:
         name = run.model.contender
         within = 1.0 if mastered == "all" or name in mastered.split() else 0.9
         return within, 0.6, held if name in ("none", "t5") else fell
@@ -132,8 +132,8 @@ def test_staying_at_chance(name: str, scores: Any, outcome: str, store: Store) -
     assert judged(name, store, scores).outcome == outcome
 
 
-def randomised(plain: Scores, changed: Scores) -> Callable[[Run], Scores]:
-    def scores(run: Run) -> Scores:
+def randomised(plain: Scores, changed: Scores) -> Callable[[ArenaRun], Scores]:
+    def scores(run: ArenaRun) -> Scores:
         within, beyond = changed if run.model.positions else plain
         return within, beyond - (0.03 if run.model.encoding.name == "sinusoidal" and not run.model.positions else 0)
 
@@ -154,10 +154,10 @@ def test_randomised_positions(scores: Any, outcome: str, store: Store) -> None:
     assert judged("claim_even_pairs", store, scores).outcome == outcome
 
 
-def recall(few: Scores, many: Scores) -> Callable[[Run], Scores]:
+def recall(few: Scores, many: Scores) -> Callable[[ArenaRun], Scores]:
     """(attention, state) at few pairs and at many."""
 
-    def scores(run: Run) -> Scores:
+    def scores(run: ArenaRun) -> Scores:
         pair = few if run.train_length == 2 else many
         noise = 0.02 * (run.seed % 3) if run.model.mixer.name == "mamba" and run.train_length == 8 else 0.0
         return pair[run.model.mixer.name != "attention"] - noise, 0.0
@@ -177,7 +177,7 @@ def test_recall_needs_state(scores: Any, outcome: str, store: Store) -> None:
 
 
 def test_a_gap_that_does_not_grow_is_left_open(store: Store) -> None:
-    def scores(run: Run) -> Scores:
+    def scores(run: ArenaRun) -> Scores:
         sign = 1 if run.seed % 2 else -1
         state = run.model.mixer.name != "attention"
         return 0.9 - 0.1 * state + (0.05 * sign if state and run.train_length == 8 else 0), 0.0

@@ -11,33 +11,33 @@ import pytest
 import torch
 
 from tests.conftest import TINY, merged
-from whence.arena.run import Run, answers, evaluation_batches
+from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.arena.tally import pool
 from whence.errors import UserError
 from whence.execution.execute import Conditions, execute
 from whence.store.runs import Store
-from whence.training.config import load_run_spec
+from whence.training.config import load_run_config
 from whence.training.streams import Streams, generator
 
-Tiny = Callable[..., Run]
+Tiny = Callable[..., ArenaRun]
 
 
 def test_a_task_fills_in_its_own_lengths_and_they_are_stored() -> None:
     for task, train, beyond in (("copy", 16, (32, 64)), ("k_back_recall", 32, (64, 128)), ("own_position", 32, ())):
-        run = Run.read({"task": task})
+        run = ArenaRun.read({"task": task})
         assert (run.train_length, run.test_lengths) == (train, beyond)
         stored = json.loads(json.dumps(run.document()))
         assert stored["lengths"]["train_length"] == train
         assert stored["lengths"]["test_lengths"] == list(beyond)
-        again = load_run_spec(stored)
+        again = load_run_config(stored)
         assert again == run
         assert again.id == run.id
-    assert Run.read({"task": "copy", "lengths": {"train_length": 10}}).test_lengths == (20, 40)
+    assert ArenaRun.read({"task": "copy", "lengths": {"train_length": 10}}).test_lengths == (20, 40)
 
 
 def test_lengths_that_are_spelled_out_make_the_same_run() -> None:
-    plain = Run.read({"task": "copy"})
-    told = Run.read({"task": "copy", "lengths": {"train_length": 16, "test_lengths": [32, 64]}})
+    plain = ArenaRun.read({"task": "copy"})
+    told = ArenaRun.read({"task": "copy", "lengths": {"train_length": 16, "test_lengths": [32, 64]}})
     assert told.id == plain.id
 
 
@@ -45,7 +45,7 @@ def test_lengths_that_are_spelled_out_make_the_same_run() -> None:
 def test_zero_means_nothing_beyond_training(tiny: Tiny, nothing: Any) -> None:
     run = tiny(lengths={"test_lengths": nothing})
     assert run.test_lengths == ()
-    assert load_run_spec(run.document()).id == run.id
+    assert load_run_config(run.document()).id == run.id
     job = run.job()
     job.setup(Streams.of(0), torch.device("cpu"))
     found = job.evaluate(Streams.of(0))
@@ -126,7 +126,7 @@ TASKS = {
 }
 
 
-def plain_count(run: Run, model: torch.nn.Module, purpose: str, length: int) -> dict[str, Any]:
+def plain_count(run: ArenaRun, model: torch.nn.Module, purpose: str, length: int) -> dict[str, Any]:
     """The same evaluation, one answer at a time; what is right is worked out from the inputs."""
     task = run.task.build()
     tokens = task.tokens(length)
@@ -197,7 +197,7 @@ def test_pooled_losses_are_weighted_by_answers() -> None:
     assert (pooled["total"], pooled["loss"]) == (4, 1.0)
 
 
-def inputs(run: Run, purpose: str, length: int) -> torch.Tensor:
+def inputs(run: ArenaRun, purpose: str, length: int) -> torch.Tensor:
     return torch.cat([batch.inputs for batch in evaluation_batches(run, Streams.of(run.seed), purpose, length)])
 
 
@@ -251,7 +251,7 @@ def test_evaluations_during_training_take_fewer_sequences(tiny: Tiny) -> None:
 
 def test_equal_seeds_train_on_equal_data(tiny: Tiny) -> None:
     """Paired: for one seed every encoding is shown the same batches and starts from the same weights."""
-    jobs = [Run.read(merged(TINY, {"model": {"encoding": e}})).job() for e in ("rope", "alibi")]
+    jobs = [ArenaRun.read(merged(TINY, {"model": {"encoding": e}})).job() for e in ("rope", "alibi")]
     seen: list[list[torch.Tensor]] = [[], []]
     for job, batches in zip(jobs, seen, strict=True):
         job.setup(Streams.of(0), torch.device("cpu"))

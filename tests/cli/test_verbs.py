@@ -142,11 +142,11 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
 
 def test_one_run_interrupted_and_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     from tests.conftest import TINY
-    from whence.arena.run import Run
+    from whence.arena.run import ArenaRun
     from whence.execution.execute import Conditions, execute
     from whence.store.runs import Store
 
-    spec = Run.read(TINY)
+    spec = ArenaRun.read(TINY)
     count: list[int] = []
     execute(spec, Store(), Conditions(threads=1), should_stop=lambda: count.append(0) or len(count) > 9)
     assert document(["runs", "list", "--state", "interrupted"], capsys)[0]["step"] == 9
@@ -209,10 +209,10 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 def test_a_run_that_another_process_is_running(capsys: pytest.CaptureFixture[str]) -> None:
     from tests.conftest import TINY
-    from whence.arena.run import Run
+    from whence.arena.run import ArenaRun
     from whence.store.runs import Store
 
-    document_of = Run.read(TINY)
+    document_of = ArenaRun.read(TINY)
     folder = Store().folder(document_of.id)
     folder.path.mkdir(parents=True)
     Path("run.json").write_text(json.dumps({k: v for k, v in document_of.document().items() if k != "kind"}))

@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import TINY_FLAGS
 from whence.execution.engines.local import run_all, share
 from whence.execution.execute import Conditions, Event, execute
-from whence.store.runs import Busy, Store
+from whence.store.runs import RunLockedError, Store
 from whence.store.verify import verify_store
 
 
@@ -76,7 +76,7 @@ def test_two_processes_never_write_one_run(tiny: Callable[..., Any], tmp_path: P
     spec, store = tiny(), Store(tmp_path)
     store.folder(spec.id).path.mkdir(parents=True)
     with store.folder(spec.id).lock():
-        with pytest.raises(Busy):
+        with pytest.raises(RunLockedError):
             execute(spec, store)
         assert run_all([spec], store).ends == {spec.id: "busy"}
     assert not store.folder(spec.id).is_locked()

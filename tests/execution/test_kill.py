@@ -19,13 +19,13 @@ import pytest
 from whence.execution.execute import Conditions, Event, execute
 from whence.store.runs import Store
 from whence.store.verify import problems_of, verify_store
-from whence.training.config import load_run_spec
+from whence.training.config import load_run_config
 
 EVERY_STEP = Conditions(threads=1, checkpoint_seconds=0.0)
 
 
 def train_here(document: dict[str, Any], root: str, conditions: Conditions) -> None:
-    execute(load_run_spec(document), Store(root), conditions)
+    execute(load_run_config(document), Store(root), conditions)
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +118,9 @@ def temporary_checkpoints(folder: Path) -> list[Path]:
 def resting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A finished run, and the same run stopped in the middle."""
     from tests.conftest import TINY
-    from whence.arena.run import Run
+    from whence.arena.run import ArenaRun
 
-    spec = Run.read(TINY)
+    spec = ArenaRun.read(TINY)
     finished, interrupted = Store(tmp_path_factory.mktemp("finished")), Store(tmp_path_factory.mktemp("interrupted"))
     execute(spec, finished, EVERY_STEP)
     seen: list[int] = []

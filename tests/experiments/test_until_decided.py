@@ -11,7 +11,7 @@ from tests.calls import document
 from tests.conftest import TINY_FLAGS
 from whence.arena.comparison import ARENA
 from whence.arena.config import ArenaConfig
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.cli import run
 from whence.execution.engines.local import Outcome
 from whence.experiments import comparison as comparisons
@@ -21,7 +21,7 @@ from whence.store.runs import Store
 CLEAR, CLOSE = [0.9 + s / 1000 for s in range(9)], [0.9 + (-1) ** s / 20 for s in range(9)]
 
 
-def added(comparison: ArenaConfig, store: Store) -> list[Run]:
+def added(comparison: ArenaConfig, store: Store) -> list[ArenaRun]:
     return more_runs(ARENA, comparison.model_copy(update={"until_decided": True}), store, {})
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.features.autoencoder import Autoencoder, AutoencoderSpec
 from whence.features.parts import CENTRES, ENCODERS, LOSSES, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.models.init import initialise
 
 WIDTH, SIZE, CONTEXT, N = 8, 48, 12, 64
@@ -224,7 +224,7 @@ def test_the_losses_by_hand() -> None:
     weights = (1 + 2 * positions / (CONTEXT - 1)) / 2
     torch.testing.assert_close(model.eval().loss(states, positions), (errors * weights).mean())
     with pytest.raises(UserError, match="scale_targets"):
-        Run.read({"model": {"losses": ["scale_targets"]}}).check()
+        FeaturesRun.read({"model": {"losses": ["scale_targets"]}}).check()
 
 
 def test_schedules_begin_and_end_where_they_say() -> None:

@@ -23,7 +23,7 @@ from whence.models.pretrained import default_text, pretrained
 from whence.models.taps import taps
 from whence.store.runs import Store
 from whence.training.checkpoint import weights_of
-from whence.training.config import load_run_spec
+from whence.training.config import load_run_config
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_states_of_a_run_of_the_arena(tmp_path: Path, capsys: pytest.CaptureFixt
     assert facts["states"] >= 700
     found = Activations.open(Store(tmp_path), facts["name"])
     assert found.flags.tolist() == [FIRST] + [CONTENT] * 11
-    model = load_run_spec(Store(tmp_path).folder(trained).spec_document()).build_model("cpu").eval()  # type: ignore[attr-defined]
+    model = load_run_config(Store(tmp_path).folder(trained).spec_document()).build_model("cpu").eval()  # type: ignore[attr-defined]
     model.load_state_dict(weights_of(Store(tmp_path).folder(trained)))
     with torch.no_grad(), taps(model, "blocks.1") as seen:
         model(found.tokens[:4].long(), torch.arange(12)[None])

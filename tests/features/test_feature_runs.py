@@ -19,7 +19,7 @@ from whence.execution.execute import Conditions, execute
 from whence.features.config import PRESETS, FeaturesConfig
 from whence.features.data.planted import Planted
 from whence.features.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.stored import load
 from whence.store.runs import Store
 from whence.training.streams import generator
@@ -189,7 +189,7 @@ def test_every_choice_can_be_run(part: str) -> None:
     registries = {"position_schedule": SCHEDULES, "sparsity": SPARSITY, "norm": NORMS, "mask": MASKS, "start": STARTS}
     registry = {**registries, "centre": CENTRES, "encoder": ENCODERS}[part]
     for name in registry.names():
-        assert Run.read({"data": SMALL["data"], "model": {"size": 64, part: name}}).check() > 0
+        assert FeaturesRun.read({"data": SMALL["data"], "model": {"size": 64, part: name}}).check() > 0
 
 
 @pytest.mark.parametrize("sparsity", SPARSITY.names())
@@ -205,5 +205,5 @@ def test_the_number_of_active_features_is_the_one_asked_for(sparsity: str, tmp_p
 
 
 def test_runs_are_read_back(tmp_path: Path) -> None:
-    run = Run.read({"data": SMALL["data"], "model": {"size": 64, "mask": "gaussian", "losses": ["info_nce"]}})
-    assert Run.read(json.loads(json.dumps(run.model_dump(mode="json")))) == run
+    run = FeaturesRun.read({"data": SMALL["data"], "model": {"size": 64, "mask": "gaussian", "losses": ["info_nce"]}})
+    assert FeaturesRun.read(json.loads(json.dumps(run.model_dump(mode="json")))) == run

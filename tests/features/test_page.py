@@ -15,7 +15,7 @@ from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
 from whence.features.comparison import FEATURES, MEASURES
 from whence.features.page import run_page, seen
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.scores_page import STRICT, final_losses, score_figures
 from whence.features.view import Context, View
 from whence.store.runs import Store
@@ -43,7 +43,7 @@ def found() -> View:
 
 
 def test_text_of_documents_is_never_taken_for_the_page(found: View) -> None:
-    page = run_page(Run(), found, RECORDS, "whence features show 1").decode()
+    page = run_page(FeaturesRun(), found, RECORDS, "whence features show 1").decode()
     assert "<script>document.title" not in page
     assert "<b>token" not in page
     assert "&lt;script&gt;document.title=&#x27;taken&#x27;&lt;/script&gt; &amp; so" in page
@@ -59,14 +59,14 @@ def test_what_is_found_is_said_in_words(found: View) -> None:
 
 def test_a_browser_draws_the_maps_and_the_first_feature(found: View, browse: Callable[[bytes], str]) -> None:
     watch = b"<head><script>window.onerror = e => { document.title = 'broken: ' + e }</script>"
-    page = run_page(Run(), found, RECORDS, "again").replace(b"<head>", watch, 1)
+    page = run_page(FeaturesRun(), found, RECORDS, "again").replace(b"<head>", watch, 1)
     shown = browse(page)
     assert "<title>whence features: " in shown
     assert "Feature 3: peak at position 5, fidelity 0.970" in shown
     assert shown.count('<div class="contexts" data-feature="3">') == 1, "no longer hidden"
     assert shown.count("<svg") >= 3, "profile, histogram, learning curve"
     bare = replace(found, assigned=None, used=found.lifted, contexts={}, note="There is no <text>.")
-    shown = browse(run_page(Run(), bare, RECORDS, "again").replace(b"<head>", watch, 1))
+    shown = browse(run_page(FeaturesRun(), bare, RECORDS, "again").replace(b"<head>", watch, 1))
     assert "<title>whence features: " in shown
     assert shown.count("<canvas data-table") == 1
     assert "There is no &lt;text&gt;." in shown
@@ -88,23 +88,23 @@ def metrics(fvu: float) -> dict[str, Any]:
     }
 
 
-def result(seed: int, fvu: float, records: Sequence[dict[str, Any]] = RECORDS) -> RunResult[Run]:
+def result(seed: int, fvu: float, records: Sequence[dict[str, Any]] = RECORDS) -> RunResult[FeaturesRun]:
     return RunResult(_run(seed), "finished", metrics=metrics(fvu), records=records)
 
 
-def failure(seed: int, reason: str) -> RunResult[Run]:
+def failure(seed: int, reason: str) -> RunResult[FeaturesRun]:
     return RunResult(_run(seed), "failed", reason)
 
 
-def _run(seed: int) -> Run:
-    return Run.read({"data": "planted", "model": {"size": 64, "sparsity": "topk:k=8"}, "seed": seed})
+def _run(seed: int) -> FeaturesRun:
+    return FeaturesRun.read({"data": "planted", "model": {"size": 64, "sparsity": "topk:k=8"}, "seed": seed})
 
 
-def table_of(*rows: Row[Run]) -> Table[Run]:
+def table_of(*rows: Row[FeaturesRun]) -> Table[FeaturesRun]:
     return untested(FEATURES, "planted, 64 features", rows)
 
 
-def compared(*names: str) -> Table[Run]:
+def compared(*names: str) -> Table[FeaturesRun]:
     """Every preset on seeds of its own, so that no two rows share a run."""
     rows = []
     for place, name in enumerate(names):
@@ -114,7 +114,7 @@ def compared(*names: str) -> Table[Run]:
     return table_of(*rows)
 
 
-def page_of(table: Table[Run], command: str = "again") -> str:
+def page_of(table: Table[FeaturesRun], command: str = "again") -> str:
     return comparison_page(FEATURES, [table], {"seeds": 2}, command, Store("nowhere")).decode()
 
 

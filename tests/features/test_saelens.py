@@ -17,7 +17,7 @@ from whence.execution.execute import Conditions, execute
 from whence.features.activations import flags_of, shard_path
 from whence.features.autoencoder import Autoencoder
 from whence.features.measures import measure
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.saelens import ANY, CONFIG, WEIGHTS, export, imported
 from whence.features.stored import load
 from whence.models.init import initialise
@@ -36,9 +36,9 @@ def states(n: int = 300, seed: int = 0) -> tuple[Tensor, Tensor]:
     return 20 + 3 * torch.randn(n, WIDTH, generator=drawn) + positions[:, None], positions
 
 
-def trained(**parts: Any) -> tuple[Autoencoder, Run]:
+def trained(**parts: Any) -> tuple[Autoencoder, FeaturesRun]:
     """A few steps: no bias is 0 any more."""
-    run = Run.read({"data": DATA, "model": {"size": SIZE, **parts}})
+    run = FeaturesRun.read({"data": DATA, "model": {"size": SIZE, **parts}})
     model = run.build_model("cpu")
     initialise(model, 0)
     model.fit([states()])
@@ -81,7 +81,7 @@ def test_a_batch_topk_keeps_what_just_reaches_its_threshold(tmp_path: Path) -> N
 
 def test_what_is_known_of_the_states_is_told(tmp_path: Path) -> None:
     store = collection(tmp_path)
-    run = Run.read({"data": str(store.root / "activations" / "some"), "model": {"size": SIZE}})
+    run = FeaturesRun.read({"data": str(store.root / "activations" / "some"), "model": {"size": SIZE}})
     model = run.build_model("cpu")
     initialise(model, 0)
     export(model, run, tmp_path / "out", hook="blocks.2.hook_resid_post")
@@ -227,7 +227,7 @@ def collection(root: Path) -> Store:
 def test_a_run_and_its_export_measure_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, where = collection(tmp_path / "store"), ["--store", str(tmp_path / "store")]
     training = {"steps": 30, "batch_size": 64, "evaluations": 1}
-    spec = Run.read({"data": DATA, "model": {"size": SIZE}, "training": training})
+    spec = FeaturesRun.read({"data": DATA, "model": {"size": SIZE}, "training": training})
     assert execute(spec, store, Conditions(threads=1, device="cpu"))["state"] == "finished"
     run = spec.id
     folder = str(tmp_path / "sae")

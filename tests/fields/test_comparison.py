@@ -8,18 +8,17 @@ from tests.tables import traces, untested
 from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
-from whence.fields.comparison import COST, FIELDS, cost_request
+from whence.fields.comparison import COST, FIELDS, Cost, cost_request
 from whence.fields.config import FieldsConfig
-from whence.fields.run import Run
-from whence.store.artifacts import save_artifact
+from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 
 DATA = "photos:size=16,factor=2"
 
 
-def result(seed: int, psnr: float) -> RunResult[Run]:
+def result(seed: int, psnr: float) -> RunResult[FieldsRun]:
     """On test data as named, 1 dB better on validation data, 2 dB worse at the doubled scale."""
-    run = Run.read({"data": DATA, "model": {"d_model": 16, "layers": 1, "lps": 16}, "seed": seed})
+    run = FieldsRun.read({"data": DATA, "model": {"d_model": 16, "layers": 1, "lps": 16}, "seed": seed})
 
     def scales(value: float) -> dict[str, object]:
         return {"scales": {scale: {"field": {"psnr": value - 2 * (scale == "2")}} for scale in ("1", "2")}}
@@ -27,7 +26,7 @@ def result(seed: int, psnr: float) -> RunResult[Run]:
     return RunResult(run, "finished", metrics={"test": scales(psnr), "validation": scales(psnr + 1)})
 
 
-def made() -> Table[Run]:
+def made() -> Table[FieldsRun]:
     failed = RunResult(result(2, 0.0).run, "failed", "a non-finite number")
     good = Row("M=64", tuple(result(seed, 20.0 + seed) for seed in range(3)))
     return untested(FIELDS, "lps", [good, Row("M=16", (result(0, 17.0), result(1, 19.0), failed))])
@@ -50,7 +49,7 @@ def test_costs_are_those_that_the_store_holds(store: Store) -> None:
     request = cost_request(row.results[0].run)
     (before,) = FIELDS.rows(made().planned, [row], store)
     assert before.cell("encode").text == "–"
-    save_artifact(COST, request, {"encode": 2.04, "decode": 1.5, "memory": 0.25}, store)
+    COST.save(request, Cost(encode=2.04, decode=1.5, memory=0.25), store)
     (after,) = FIELDS.rows(made().planned, [row], store)
     assert [after.cell(name).text for name in ("encode", "decode")] == ["2.0", "1.5"]
 

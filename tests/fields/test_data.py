@@ -16,7 +16,7 @@ from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS, sixths
 from whence.fields.data.emoji import PLACES
 from whence.fields.pictures import write
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 from whence.training.streams import generator
 
@@ -83,7 +83,7 @@ def test_an_emoji_is_drawn_over_white_as_pillow_draws_it() -> None:
 def test_arrays_of_ones_own(tmp_path: Path, axes: int, channels: int, shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).normal(3, 7, shape)
     np.save(tmp_path / "mine.npy", values)
-    run = Run.read({**TINY, "data": f"{tmp_path / 'mine.npy'}:axes={axes},channels={channels},size=8,factor=2"})
+    run = FieldsRun.read({**TINY, "data": f"{tmp_path / 'mine.npy'}:axes={axes},channels={channels},size=8,factor=2"})
     run.check()
     data = run.data.build()
     drawn = data.draw(generator(0), 3, "test")
@@ -108,7 +108,7 @@ def test_numbers_that_cannot_be_used(tmp_path: Path) -> None:
     def refuse(values: np.ndarray, words: str, options: str = "") -> None:
         np.save(path, values)
         with pytest.raises(UserError, match=words):
-            Run.read({"data": f"{path}:size=8,factor=2{options}"}).check()
+            FieldsRun.read({"data": f"{path}:size=8,factor=2{options}"}).check()
 
     fine = np.random.default_rng(0).random((9, 40))
     broken = fine.copy()
@@ -123,18 +123,18 @@ def test_numbers_that_cannot_be_used(tmp_path: Path) -> None:
     refuse(np.array([["a"] * 40] * 9), "numbers")
     path.write_bytes(b"\x93NUMPY broken")
     with pytest.raises(UserError, match="cannot be read"):
-        Run.read({"data": str(path)})
+        FieldsRun.read({"data": str(path)})
     with pytest.raises(UserError, match="not a file"):
-        Run.read({"data": str(tmp_path / "missing.npy")})
+        FieldsRun.read({"data": str(tmp_path / "missing.npy")})
 
 
 def test_changed_files_are_other_data(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "mine", 6)
     asked = {**TINY, "data": f"folder:path={folder},size=16,factor=2"}
-    before = Run.read(asked)
-    assert Run.read(asked).id == before.id
+    before = FieldsRun.read(asked)
+    assert FieldsRun.read(asked).id == before.id
     write(folder / "p0.png", torch.rand(3, 44, 40))
-    after = Run.read(asked)
+    after = FieldsRun.read(asked)
     assert after.id != before.id
     with pytest.raises(UserError, match="changed"):
         before.check()
@@ -158,7 +158,7 @@ def test_skin_tones_stay_together() -> None:
 def test_a_long_picture_has_at_least_one_size(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "mine", 3)
     write(folder / "p0.png", torch.rand(3, 33, 1700))
-    run = Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
+    run = FieldsRun.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
     run.check()
     assert run.data.build().draw(generator(0), 2, "train").shape == (2, 3, 32, 32)
 
@@ -166,20 +166,20 @@ def test_a_long_picture_has_at_least_one_size(tmp_path: Path) -> None:
 def test_one_spelling_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", np.random.default_rng(0).random((9, 40)))
-    spelled = [Run.read({"data": f"{name}:size=8,factor=2"}) for name in ("a.npy", "./a.npy")]
+    spelled = [FieldsRun.read({"data": f"{name}:size=8,factor=2"}) for name in ("a.npy", "./a.npy")]
     assert spelled[0].id == spelled[1].id
     with pytest.raises(UserError, match="not a folder"):
-        Run.read({"data": "folder"})
+        FieldsRun.read({"data": "folder"})
 
 
 def test_a_picture_that_is_too_small_is_refused_before_any_work(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "mine", 6)
     write(folder / "p1.png", torch.rand(3, 40, 20))
     with pytest.raises(UserError, match=r"p1.png is 20×40"):
-        Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"}).check()
+        FieldsRun.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"}).check()
     (folder / "p1.png").write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"p1.png"):
-        Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"}).check()
+        FieldsRun.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"}).check()
 
 
 def test_a_trained_model_outlives_its_folder(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_trained_model_outlives_its_folder(tmp_path: Path) -> None:
     from whence.fields.stored import load
 
     folder = folder_of(tmp_path / "mine", 6)
-    run = Run.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
+    run = FieldsRun.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
     store = Store(tmp_path / "store")
     store.prepare()
     assert execute(run, store, Conditions(threads=1, device="cpu"))["state"] == "finished"

@@ -15,7 +15,7 @@ from whence.execution.execute import Conditions, execute
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS
 from whence.fields.pictures import write
-from whence.fields.run import Run, diversity
+from whence.fields.run import FieldsRun, diversity
 from whence.fields.stored import load
 from whence.fields.tiles import decode
 from whence.store.runs import Store
@@ -72,7 +72,7 @@ def folder_of(path: Path, count: int, side: int = 40) -> Path:
 
 
 def test_a_folder_of_ones_own(tmp_path: Path) -> None:
-    run = Run.read({"data": str(folder_of(tmp_path / "mine", 7)), "training": {"steps": 3}})
+    run = FieldsRun.read({"data": str(folder_of(tmp_path / "mine", 7)), "training": {"steps": 3}})
     assert run.data.name == "folder"
     data = DATA.choose(f"folder:path={tmp_path / 'mine'},size=16,factor=2").build()
     names = {split: [path.name for path in data.files(split)] for split in SPLITS}
@@ -88,8 +88,8 @@ def test_folders_that_cannot_be_used(tmp_path: Path, count: int, side: int, word
         DATA.choose(f"folder:path={path},size=16,factor=2").build().draw(generator(0), 1, "train")
 
 
-def trained(tmp_path: Path, **changes: Any) -> tuple[Run, Store, dict[str, Any]]:
-    run = Run.read({**TINY, **changes})
+def trained(tmp_path: Path, **changes: Any) -> tuple[FieldsRun, Store, dict[str, Any]]:
+    run = FieldsRun.read({**TINY, **changes})
     run.check()
     store = Store(tmp_path)
     store.prepare()
@@ -106,7 +106,7 @@ def test_a_run_from_spec_to_picture(tmp_path: Path) -> None:
     model, again = load(store, run.id[:6])
     assert again == run
     assert again.training.points == 32, "what only fields have is kept, and part of a run's id"
-    assert Run.read({**TINY, "training": {**TINY["training"], "points": 33}}).id != run.id
+    assert FieldsRun.read({**TINY, "training": {**TINY["training"], "points": 33}}).id != run.id
     job = run.job()
     x = job.data.at(job.data.draw(generator("x"), 3, "test"), (16, 16))
     with torch.no_grad():
@@ -157,7 +157,7 @@ def test_training_learns(tmp_path: Path) -> None:
 
 
 def test_diversity_by_hand() -> None:
-    model = Run.read(TINY).build_model("cpu")
+    model = FieldsRun.read(TINY).build_model("cpu")
     with torch.no_grad():
         encoded = model.encode(torch.rand(2, 3, 16, 16))
     found = diversity(encoded)

@@ -22,7 +22,7 @@ from whence.leak.data.planted import Planted
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
 from whence.leak.subject import Subject
-from whence.training.streams import ambient_kept
+from whence.training.streams import preserve_rng_state
 
 TOKENS, FEATURES, ROWS = 24, 3, 32
 
@@ -161,7 +161,7 @@ class Convolved(nn.Module):
 
 
 def _seeded(seed: int, build: Callable[[], Subject]) -> Subject:
-    with ambient_kept():
+    with preserve_rng_state():
         torch.manual_seed(seed)
         return build()
 

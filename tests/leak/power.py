@@ -25,7 +25,7 @@ from whence.leak.auditing import sample_of
 from whence.leak.look import deciding
 from whence.leak.subject import Subject
 from whence.leak.verdict import Leak, leaks
-from whence.training.streams import ambient_kept
+from whence.training.streams import preserve_rng_state
 
 DRAWS = 24
 
@@ -78,7 +78,7 @@ def verdicts(setting: Setting, share: float, draws: int) -> list[Leak]:
 
 def verdict(subject: Subject, ratios: Sequence[float], seed: int) -> Leak:
     """As an audit gives it, without the measures that do not decide it."""
-    with ambient_kept():
+    with preserve_rng_state():
         torch.manual_seed(seed)
         targets = subject.targets()
         samples = {ratio: partial(sample_of, subject, targets, ratio, seed) for ratio in ratios}

@@ -12,7 +12,7 @@ from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
 from whence.leak.comparison import LEAK, SHOWN, cost
 from whence.leak.config import LeakConfig
-from whence.leak.run import Run
+from whence.leak.run import LeakRun
 from whence.store.runs import Store
 
 
@@ -34,20 +34,20 @@ def measures(
     }
 
 
-def finished(seed: int, found: dict[str, Any]) -> RunResult[Run]:
-    return RunResult(Run(seed=seed), "finished", metrics={"ratios": dict.fromkeys(SHOWN, found)})
+def finished(seed: int, found: dict[str, Any]) -> RunResult[LeakRun]:
+    return RunResult(LeakRun(seed=seed), "finished", metrics={"ratios": dict.fromkeys(SHOWN, found)})
 
 
-def row(name: str, **numbers: Any) -> Row[Run]:
+def row(name: str, **numbers: Any) -> Row[LeakRun]:
     """One mitigation over six seeds."""
     return Row(name, tuple(finished(seed, measures(**numbers)) for seed in range(6)))
 
 
-def table(*rows: Row[Run]) -> Table[Run]:
+def table(*rows: Row[LeakRun]) -> Table[LeakRun]:
     return untested(LEAK, "made up", rows)
 
 
-def verdict(one: Row[Run]) -> str:
+def verdict(one: Row[LeakRun]) -> str:
     return table(one).rows[0].cell("verdict").verdict
 
 
@@ -79,7 +79,7 @@ CLEAN = row("none")
         ),
     ],
 )
-def test_words(reference: Row[Run], cured: Row[Run], expected: str, words: str) -> None:
+def test_words(reference: Row[LeakRun], cured: Row[LeakRun], expected: str, words: str) -> None:
     assert verdict(cured) == expected
     assert words in table(reference, cured).findings[1]
 
@@ -99,7 +99,7 @@ def test_costs_are_factors_over_paired_seeds() -> None:
 
 
 def test_without_a_reference_each_is_described_by_itself() -> None:
-    nothing = Row("none", (RunResult(Run(), "failed", "a non-finite number"),))
+    nothing = Row("none", (RunResult(LeakRun(), "failed", "a non-finite number"),))
     findings = " ".join(table(nothing, row("a", shift=0.3, variance=0.2, r=0.7)).findings)
     assert "a: at mask ratio 1, predictions vary between positions by 20.0 %" in findings
     assert "No run of none has finished" in findings
@@ -120,7 +120,7 @@ def test_nothing_is_called_good_or_bad_of_a_model_that_reconstructs_nothing() ->
 
 
 def test_figures_and_the_table_give_a_mitigation_the_same_colour() -> None:
-    made = table(Row("failed", (RunResult(Run(), "failed", "gone"),)), LEAKY, row("a"))
+    made = table(Row("failed", (RunResult(LeakRun(), "failed", "gone"),)), LEAKY, row("a"))
     for figure in LEAK.figures(made).values():
         lines = {trace.name: trace.line.color for trace in traces(figure) if trace.mode == "lines"}
         assert lines == {name: LEAK.style(made, name)["color"] for name in ("none", "a")}

@@ -10,7 +10,7 @@ import torch
 
 from whence.errors import UserError
 from whence.leak.data import DATA
-from whence.leak.run import Run
+from whence.leak.run import LeakRun
 from whence.training.streams import generator
 
 
@@ -57,19 +57,19 @@ def test_options_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.npy"
     np.save(path, np.random.default_rng(0).normal(size=(900, 3)))
     for text in (f"{path}:steps=32", f"file:path={path},steps=32", f"file:steps=32,path={path}"):
-        assert Run.read({"data": text}).data.build().steps == 32
+        assert LeakRun.read({"data": text}).data.build().steps == 32
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.npy"
     np.save(path, np.random.default_rng(0).normal(size=(900, 3)))
-    run = Run.read({"data": str(path)})
+    run = LeakRun.read({"data": str(path)})
     assert run.data.options()["checksum"]
     assert run.data.build().channels == 3
     np.save(path, np.random.default_rng(1).normal(size=(900, 3)))
     with pytest.raises(UserError, match="has changed"):
         run.data.build()
-    assert Run.read({"data": str(path)}).id != run.id
+    assert LeakRun.read({"data": str(path)}).id != run.id
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_bad_files_are_named(values: np.ndarray, words: str, tmp_path: Path) -> 
     path = tmp_path / "mine.npy"
     np.save(path, values)
     with pytest.raises(UserError, match=words):
-        Run.read({"data": str(path)})
+        LeakRun.read({"data": str(path)})
 
 
 def test_a_file_is_never_executed(tmp_path: Path) -> None:
     path = tmp_path / "evil.npy"
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(UserError, match="cannot be read"):
-        Run.read({"data": str(path)})
+        LeakRun.read({"data": str(path)})
     (tmp_path / "torn.npy").write_bytes(b"\x93NUMPY")
     with pytest.raises(UserError, match="cannot be read"):
-        Run.read({"data": str(tmp_path / "torn.npy")})
+        LeakRun.read({"data": str(tmp_path / "torn.npy")})

@@ -12,8 +12,8 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.leak.cures import CURES
 from whence.leak.masks import draw
-from whence.leak.run import LeakJob, Run
-from whence.training.config import Training
+from whence.leak.run import LeakJob, LeakRun
+from whence.training.config import TrainingConfig
 from whence.training.streams import Streams, generator
 
 BACKBONES = ("transformer", "mamba", "bimamba")
@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {"data": "planted:steps=48,channels=2", "training": {"st
 
 
 def job_of(cures: str = "none", seed: int = 0, data: str = SMALL["data"], **model: Any) -> LeakJob:
-    run = Run.read({**SMALL, "data": data, "cures": cures, "seed": seed, "model": {"d_model": 16, **model}})
+    run = LeakRun.read({**SMALL, "data": data, "cures": cures, "seed": seed, "model": {"d_model": 16, **model}})
     run.check()
     job = run.job()
     job.setup(Streams.of(seed), torch.device("cpu"))
@@ -178,20 +178,20 @@ def test_tokens_hold_every_number_once(layout: str) -> None:
 
 def test_training_is_a_runs() -> None:
     """Defaults suit a laptop, and the training group is the loop's own."""
-    assert isinstance(Run().training, Training)
-    assert Run().cure == "none"
-    assert Run.read({"cures": "all"}).cure == "all"
-    assert Run.read({"cures": "all"}).id != Run().id
+    assert isinstance(LeakRun().training, TrainingConfig)
+    assert LeakRun().cure == "none"
+    assert LeakRun.read({"cures": "all"}).cure == "all"
+    assert LeakRun.read({"cures": "all"}).id != LeakRun().id
 
 
 def test_a_file_and_a_flag_mean_the_same() -> None:
     """A group of which a file sets one field keeps the other defaults of this instrument."""
     from whence.leak.config import LeakConfig
 
-    assert Run.read({"training": {"steps": 7}}).training.batch_size == Run().training.batch_size == 32
+    assert LeakRun.read({"training": {"steps": 7}}).training.batch_size == LeakRun().training.batch_size == 32
     plan = LeakConfig.read({"training": {"steps": 7}, "data": "planted", "seeds": 1}).runs()
     assert {run.training.batch_size for runs in plan.values() for run in runs} == {32}
-    assert plan["none"][0].id == Run.read({"data": "planted", "training": {"steps": 7}}).id
+    assert plan["none"][0].id == LeakRun.read({"data": "planted", "training": {"steps": 7}}).id
 
 
 def test_content_gated_refuses_absolute_positions_in_attention() -> None:

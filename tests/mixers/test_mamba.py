@@ -14,7 +14,7 @@ from torch import Tensor
 from whence.mixers.bimamba import BiMamba
 from whence.mixers.mamba import DELTA_RANGE, Mamba, Memory
 from whence.models.init import initialise
-from whence.training.config import Training
+from whence.training.config import TrainingConfig
 from whence.training.trainer import make_optimizer
 
 D_MODEL, LENGTH, BATCH = 24, 37, 2
@@ -113,7 +113,7 @@ def test_initialisation() -> None:
 def test_dynamics_do_not_decay() -> None:
     """Weight decay would pull A towards −1 and Δ's bias towards 0.69, and every channel to one time scale."""
     made = mamba()
-    decayed, kept = make_optimizer(made, Training()).param_groups
+    decayed, kept = make_optimizer(made, TrainingConfig()).param_groups
     assert {id(p) for p in kept["params"]} >= {
         id(made.A_log),
         id(made.D),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from whence.report.runs import Beside, differences, runs_page, side_by_side
+from whence.report.runs import ComparedRun, differences, runs_page, side_by_side
 
 EVIL = "</script><script>document.title='taken'</script>"
 
 
-def made(spec: dict[str, Any], said: Any = "fine") -> Beside:
+def made(spec: dict[str, Any], said: Any = "fine") -> ComparedRun:
     status = {
         "title": said,
         "seed": said,
@@ -21,7 +21,7 @@ def made(spec: dict[str, Any], said: Any = "fine") -> Beside:
         "labels": {},
     }
     evaluations = [{"step": step, "metrics": {"headline": {"id": 0.5}}} for step in (1, 2)]
-    return Beside("beefbeefbeef", status, spec, evaluations, {"color": "#000000", "dash": "solid"})
+    return ComparedRun("beefbeefbeef", status, spec, evaluations, {"color": "#000000", "dash": "solid"})
 
 
 def test_what_tells_them_apart_and_nothing_else() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from whence.store.files import (
     ChainWriter,
-    Corrupt,
+    CorruptFileError,
     addressed_name,
     check_addressed,
     read_chained,
@@ -36,11 +36,11 @@ def test_sealed_notices_every_byte(tmp_path: Path) -> None:
     for at in range(len(data)):
         for damaged in flipped(data, at):
             path.write_bytes(damaged)
-            with pytest.raises(Corrupt):
+            with pytest.raises(CorruptFileError):
                 read_sealed(path)
     for damaged in (b"", data[:-1], data + b"\n", data[1:]):
         path.write_bytes(damaged)
-        with pytest.raises(Corrupt):
+        with pytest.raises(CorruptFileError):
             read_sealed(path)
 
 
@@ -57,7 +57,7 @@ def test_chain_notices_every_byte(tmp_path: Path) -> None:
             path.write_bytes(damaged)
             try:
                 records, _, torn = read_chained(path)
-            except Corrupt:
+            except CorruptFileError:
                 continue
             assert torn  # only the very last newline can be mistaken for a killed writer
             assert at == len(data) - 1
@@ -73,7 +73,7 @@ def test_chain_notices_lines_that_moved(tmp_path: Path) -> None:
     first, second, third = path.read_bytes().splitlines(keepends=True)
     for damaged in (second + first + third, first + third, second + third, first + first + second):
         path.write_bytes(damaged)
-        with pytest.raises(Corrupt):
+        with pytest.raises(CorruptFileError):
             read_chained(path)
 
 
@@ -104,7 +104,7 @@ def test_addressed_files_are_named_by_their_content(tmp_path: Path) -> None:
     check_addressed(path)
     for at in range(len(data)):
         path.write_bytes(flipped(data, at)[0])
-        with pytest.raises(Corrupt):
+        with pytest.raises(CorruptFileError):
             check_addressed(path)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from whence.errors import UserError
 from whence.execution.execute import Conditions, execute
-from whence.store.runs import Busy, Store
+from whence.store.runs import RunLockedError, Store
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_runs_are_found_by_their_first_digits(store: Store) -> None:
 
 def test_removing(store: Store) -> None:
     victim = store.folder(store.ids()[0])
-    with victim.lock(), pytest.raises(Busy):
+    with victim.lock(), pytest.raises(RunLockedError):
         store.remove(victim)
     store.remove(victim)
     assert not victim.path.exists()

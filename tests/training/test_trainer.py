@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from whence.execution.execute import Conditions, execute
 from whence.random import derive
 from whence.store.runs import Store
-from whence.training.config import Job, RunSpec, Training
+from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.streams import Streams, generator
 from whence.training.trainer import make_optimizer
 
 ONE = Conditions(threads=1, checkpoint_seconds=1e9)
 
 
-class PoisonJob(Job):
+class PoisonJob(Trainable):
     """Regression that goes wrong where it is told to."""
 
     def __init__(self, spec: PoisonRun) -> None:
@@ -50,13 +50,13 @@ class PoisonJob(Job):
         return {"headline": {"id": value}}
 
 
-class PoisonRun(RunSpec):
+class PoisonRun(RunConfig):
     kind: ClassVar[str] = "poison"
     how: str
     at: int = 7
-    training: Training = Training(steps=20, evaluations=2, warmup=0)
+    training: TrainingConfig = TrainingConfig(steps=20, evaluations=2, warmup=0)
 
-    def job(self) -> Job:
+    def job(self) -> Trainable:
         return PoisonJob(self)
 
 
@@ -119,22 +119,22 @@ def test_a_full_disk_in_mid_run_is_a_failed_run(
 
 
 def test_schedule() -> None:
-    training = Training(steps=110, warmup=10, lr=1.0)
+    training = TrainingConfig(steps=110, warmup=10, lr=1.0)
     rates = [training.lr_at(step) for step in range(110)]
     assert rates[:10] == pytest.approx([0.1 * (i + 1) for i in range(10)])
     assert rates[10] == 1.0
     assert rates[60] == pytest.approx(0.5)
     assert rates == sorted(rates[:11]) + sorted(rates[11:], reverse=True)
     assert rates[-1] < 0.001
-    constant = Training(steps=50, warmup=0, lr=0.5, schedule="constant")
+    constant = TrainingConfig(steps=50, warmup=0, lr=0.5, schedule="constant")
     assert {constant.lr_at(step) for step in range(50)} == {0.5}
-    assert Training(steps=100, evaluations=4).evaluation_steps() == {0, 25, 50, 75, 100}
-    assert Training(steps=3, evaluations=10).evaluation_steps() == {0, 1, 2, 3}
+    assert TrainingConfig(steps=100, evaluations=4).evaluation_steps() == {0, 25, 50, 75, 100}
+    assert TrainingConfig(steps=3, evaluations=10).evaluation_steps() == {0, 1, 2, 3}
 
 
 def test_only_linear_weights_decay(tiny: Callable[..., Any]) -> None:
     model = tiny(model={"encoding": "fire"}).build_model("cpu")
-    optimizer = make_optimizer(model, Training(weight_decay=0.3))
+    optimizer = make_optimizer(model, TrainingConfig(weight_decay=0.3))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     decayed = {names[id(p)] for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
     assert decayed == {

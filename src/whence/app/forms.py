@@ -14,12 +14,12 @@ import yaml
 
 from whence.app.parts import plain, the_store
 from whence.cli.options import elsewhere
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.options import NONE, Leaf, command, leaves, variants
 from whence.experiments.saved import Presets
 
-S = TypeVar("S", bound=Spec)
+S = TypeVar("S", bound=Config)
 OWN = "no preset"
 Offered = Mapping[str, Mapping[str, str]]
 
@@ -161,7 +161,7 @@ def _key(key: str, leaf: Leaf) -> str:
     return f"{key}:{'.'.join(leaf.path)}"
 
 
-def _fill(key: str, spec: Spec) -> None:
+def _fill(key: str, spec: Config) -> None:
     for leaf in leaves(spec):
         value: Any = leaf.value
         if isinstance(value, tuple):
@@ -171,7 +171,7 @@ def _fill(key: str, spec: Spec) -> None:
         st.session_state[_key(key, leaf)] = value
 
 
-def _take_preset(key: str, spec_class: type[Spec], presets: Presets, usual: Spec) -> None:
+def _take_preset(key: str, spec_class: type[Config], presets: Presets, usual: Config) -> None:
     name = st.session_state[f"{key}:preset"]
     _fill(key, usual if name == OWN else spec_class.read(presets.read(name)))
 
@@ -192,7 +192,7 @@ def _document(known: Mapping[tuple[str, ...], Leaf], values: Mapping[tuple[str, 
 
 
 @functools.cache
-def _title(spec_class: type[Spec], path: tuple[str, ...]) -> str:
+def _title(spec_class: type[Config], path: tuple[str, ...]) -> str:
     found: Any = spec_class
     for part in path:
         found = type(found.model_fields[part].get_default())

@@ -15,7 +15,7 @@ from typing import Any
 
 from whence.experiments.jobs import Job, check
 from whence.store.files import write_atomically, write_sealed
-from whence.store.runs import Busy
+from whence.store.runs import RunLockedError
 
 stopped = threading.Event()
 
@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
             _redirect(2, folder / "err.txt")
             code = _run(job)
             write_sealed(folder / "end.json", {"code": 130 if code and stopped.is_set() else code, "time": time.time()})
-    except Busy:
+    except RunLockedError:
         return  # somebody else has just started it
 
 

@@ -14,7 +14,7 @@ import streamlit as st
 
 from whence.app.server import STORE
 from whence.errors import UserError
-from whence.store.files import Corrupt
+from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 
 UNSEEN = "unseen"
@@ -32,7 +32,7 @@ def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
             return part(*args, **kwargs)
         except UserError as error:
             st.error(plain(str(error)), icon=":material/error:")
-        except Corrupt as damage:
+        except CorruptFileError as damage:
             st.error(plain(f"A file is damaged: {damage}. 'whence runs verify' says more."), icon=":material/error:")
         except Exception:
             logging.getLogger(__name__).exception("a part of a page failed")

@@ -15,9 +15,9 @@ from whence.cli.output import duration
 from whence.experiments.jobs import ALIVE, Job
 from whence.formatting import scored
 from whence.report.badges import badge
-from whence.store.files import Corrupt
+from whence.store.files import CorruptFileError
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 SHOWN_AT_ONCE = 12
 
@@ -26,7 +26,7 @@ SHOWN_AT_ONCE = 12
 class Standing:
     """Where a planned run stands."""
 
-    run: RunSpec
+    run: RunConfig
     status: dict[str, Any]
 
     @property
@@ -44,14 +44,14 @@ class Standing:
         return self.done / seconds if seconds else 0.0
 
 
-def standings(runs: Sequence[RunSpec], store: Store) -> list[Standing]:
+def standings(runs: Sequence[RunConfig], store: Store) -> list[Standing]:
     found = []
     for run in runs:
         try:
             status = store.folder(run.id).status()
         except FileNotFoundError:
             status = {}
-        except (OSError, Corrupt) as damage:
+        except (OSError, CorruptFileError) as damage:
             status = {"state": "corrupt", "error": {"message": str(damage)}}
         found.append(Standing(run, status))
     return found

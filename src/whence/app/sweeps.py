@@ -18,7 +18,7 @@ from whence.app.address import choice
 from whence.app.forms import Offered, form
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls, is_alive, show_progress, standings
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.comparison import check_plan, plan_note, planned_runs, tables_of
 from whence.experiments.export import WRITERS, Report, browser
@@ -28,10 +28,10 @@ from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import Presets, config_path, save_config, saved_configs
 from whence.experiments.table import Table
 from whence.report.badges import badge
-from whence.store.artifacts import artifacts
+from whence.store.artifacts import artifact_paths
 from whence.store.runs import Store
 
-S = TypeVar("S", bound=Spec)
+S = TypeVar("S", bound=Config)
 EVERY_SECONDS = 2.0
 MISSING = ("not begun", "interrupted")
 
@@ -74,7 +74,7 @@ def sweep_of(
     """more: draws what the page of this instrument has beside a table and its figures."""
 
     def results(config: Any, runs: list[Any], store: Store) -> None:
-        stamp = (*(tuple(store.folder(run.id).stamp()) for run in runs), *(path.name for path in artifacts(store)))
+        stamp = (*(tuple(store.folder(run.id).stamp()) for run in runs), *(path.name for path in artifact_paths(store)))
         tables = _tables(instrument.name, config, store.root, stamp, instrument)
         for section in summary_html(instrument, tables):
             markup(section)

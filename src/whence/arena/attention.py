@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from whence.arena.run import Run, answers, evaluation_batches
+from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.experiments.table import Table
 from whence.models.taps import taps
 from whence.random import derive
-from whence.store.files import Corrupt
+from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
 from whence.tasks.base import Batch
 from whence.training.checkpoint import weights_of
-from whence.training.streams import Streams, ambient_kept
+from whence.training.streams import Streams, preserve_rng_state
 
 LONGEST_MAP = 96
 """Tokens up to which a map is drawn: beyond that nobody could read it."""
@@ -34,20 +34,20 @@ class Maps:
     """(examples, tokens)."""
 
 
-def load_model(run: Run, folder: RunFolder) -> torch.nn.Module:
+def load_model(run: ArenaRun, folder: RunFolder) -> torch.nn.Module:
     """The finished model, after a check that its file is what the run wrote."""
     model = run.build_model("cpu")
     model.load_state_dict(weights_of(folder))
     return model.eval()
 
 
-def attention_maps(run: Run, folder: RunFolder, examples: int = 3) -> Maps | None:
+def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = 3) -> Maps | None:
     """None for a model without attention, or one whose sequences are too long to look at."""
     if run.task.build().tokens(run.train_length) > LONGEST_MAP:
         return None
     streams = Streams.of(run.seed)
     batch: Batch = next(evaluation_batches(run, streams, "test", run.train_length))
-    with torch.no_grad(), ambient_kept():
+    with torch.no_grad(), preserve_rng_state():
         model = load_model(run, folder)
         torch.manual_seed(derive(streams.evaluation, "model"))  # positions that are drawn, as in an evaluation
         with taps(model, hidden=()) as seen:
@@ -62,12 +62,12 @@ def attention_maps(run: Run, folder: RunFolder, examples: int = 3) -> Maps | Non
     return Maps(weights[:, :examples], distance, batch.inputs[:examples])
 
 
-def maps_of(table: Table[Run], store: Store) -> dict[str, Maps]:
+def maps_of(table: Table[ArenaRun], store: Store) -> dict[str, Maps]:
     """Of one seed per encoding; what cannot be read is left out."""
     found: dict[str, Maps] = {}
     for row in table.rows:
         for result in row.finished[:1]:
-            with suppress(OSError, Corrupt, RuntimeError):  # gone, damaged, or of another version's model
+            with suppress(OSError, CorruptFileError, RuntimeError):  # gone, damaged, or of another version's model
                 maps = attention_maps(result.run, store.folder(result.run.id))
                 if maps is not None:
                     found[row.name] = maps

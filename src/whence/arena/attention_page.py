@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 
 from whence.arena.attention import Maps, maps_of
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.experiments.table import Table
 from whence.store.files import digest
 from whence.store.runs import Store
@@ -49,7 +49,7 @@ for (const box of document.querySelectorAll('.maps:not([data-drawn])')) {
 """
 
 
-def attention_of(table: Table[Run], store: Store) -> list[str]:
+def attention_of(table: Table[ArenaRun], store: Store) -> list[str]:
     """The section of one table, with the script that draws it."""
     section = attention_section(digest(table.title)[:8], maps_of(table, store))
     return [section, f"<script>{MAP_SCRIPT}</script>"] if section else []

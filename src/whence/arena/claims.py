@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whence import stats
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.arena.score import Part, id_score, mastered, ood_score
 from whence.experiments.table import Row, Table
 
@@ -29,15 +29,15 @@ class Claim:
     preset: str
     who: str
     says: str
-    judge: Callable[[Sequence[Table[Run]]], Judgement]
+    judge: Callable[[Sequence[Table[ArenaRun]]], Judgement]
 
 
-def _percent(row: Row[Run], part: Part = "id") -> str:
+def _percent(row: Row[ArenaRun], part: Part = "id") -> str:
     score = id_score(row) if part == "id" else ood_score(row)
     return f"{row.name} {100 * score.accuracy:.1f} %" if score else f"{row.name} not measured"
 
 
-def _missing(tables: Sequence[Table[Run]]) -> Judgement | None:
+def _missing(tables: Sequence[Table[ArenaRun]]) -> Judgement | None:
     """A verdict needs every run, and enough seeds."""
     rows = [row for table in tables for row in table.rows]
     finished, planned = sum(len(row.finished) for row in rows), sum(len(row.results) for row in rows)
@@ -53,7 +53,7 @@ def _missing(tables: Sequence[Table[Run]]) -> Judgement | None:
     return None
 
 
-def _order_without_encoding(tables: Sequence[Table[Run]]) -> Judgement:
+def _order_without_encoding(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     without = {table.planned.run.model.attention: table.rows[0] for table in tables}
     causal, both = without["causal"], without["bidirectional"]
     words = f"causal {_percent(causal)}, bidirectional {_percent(both)}"
@@ -68,7 +68,7 @@ HELD, FELL = ("none", "t5"), ("rope", "sinusoidal")
 """Encodings that copied beyond training in the paper, and encodings that did not at all."""
 
 
-def _copying(tables: Sequence[Table[Run]]) -> Judgement:
+def _copying(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     """Of those that mastered it: are more whole answers right beyond training for those that held in the paper?"""
     exact = {row.name: score.exact for row in tables[0].rows if mastered(row) and (score := ood_score(row))}
     told = ", ".join(f"{name} {100 * stats.mean(values):.1f} %" for name, values in exact.items())
@@ -92,7 +92,7 @@ NEAR, FAR = 0.25, 0.5
 """Of the way from the floor to 100 %: below the first is near chance, above the second is not."""
 
 
-def _stays_at_chance(tables: Sequence[Table[Run]]) -> Judgement:
+def _stays_at_chance(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     """Of those who mastered it within training, who is still near chance beyond it, whole interval and all?"""
     rows = [(row, score) for table in tables for row in table.rows if mastered(row) and (score := ood_score(row))]
     if not rows:
@@ -114,7 +114,7 @@ def _stays_at_chance(tables: Sequence[Table[Run]]) -> Judgement:
     return Judgement("reproduced", f"nobody gets a quarter of the way from the floor to 100 % beyond training: {told}")
 
 
-def _randomised_wins(tables: Sequence[Table[Run]]) -> Judgement:
+def _randomised_wins(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     """Randomised positions win if they are better than plain ones and hold: at least half-way to 100 %."""
     table = tables[0]
     plain = {row.name.split("+")[-1]: row for row in table.rows if "+" not in row.name}
@@ -138,9 +138,9 @@ def _randomised_wins(tables: Sequence[Table[Run]]) -> Judgement:
     return Judgement("reproduced" if "wins" in outcomes else "not decidable at this size", words)
 
 
-def _state_runs_full(tables: Sequence[Table[Run]]) -> Judgement:
+def _state_runs_full(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     """The gap between attention and a fixed state, at few pairs and at many."""
-    found: dict[int, dict[str, Row[Run]]] = {}
+    found: dict[int, dict[str, Row[ArenaRun]]] = {}
     for table in tables:
         found.setdefault(table.planned.run.train_length, {})[table.planned.run.model.mixer.name] = table.rows[0]
     few, many = min(found), max(found)
@@ -211,5 +211,5 @@ CLAIMS = {
 }
 
 
-def judge(claim: Claim, tables: Sequence[Table[Run]]) -> Judgement:
+def judge(claim: Claim, tables: Sequence[Table[ArenaRun]]) -> Judgement:
     return _missing(tables) or claim.judge(tables)

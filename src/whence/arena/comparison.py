@@ -14,7 +14,7 @@ from whence.arena.attention_page import attention_of
 from whence.arena.config import ArenaConfig
 from whence.arena.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves
 from whence.arena.findings import findings
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, judge, mastered, ood_score, score_of
 from whence.arena.tuning import Key, Trial, choose, setting_of, shared_fields, trials, tuned_values
 from whence.errors import UserError
@@ -29,7 +29,7 @@ PRESETS = Presets("whence.arena", "whence presets")
 
 
 @dataclass(frozen=True)
-class ArenaTable(PlannedTable[Run]):
+class ArenaTable(PlannedTable[ArenaRun]):
     """One task in one setting."""
 
     tuned: tuple[str, ...] = ()
@@ -41,10 +41,11 @@ class ArenaTable(PlannedTable[Run]):
         return tuned_values(self.variants[encoding][0], self.tuned)
 
 
-class Arena(Instrument[ArenaConfig, Run]):
+class Arena(Instrument[ArenaConfig, ArenaRun]):
     name = "arena"
     command = ("arena",)
     config = ArenaConfig
+    run = ArenaRun
     presets = PRESETS
 
     def title(self, config: ArenaConfig) -> str:
@@ -52,11 +53,11 @@ class Arena(Instrument[ArenaConfig, Run]):
         varied = "".join(f", {name} {grid}" for name, grid in (("sweep", config.sweep), ("tune", config.tune)) if grid)
         return f"{tasks}: {encodings}, {stats.count(config.seeds, 'seed')}{varied}"
 
-    def stages(self, config: ArenaConfig, store: Store) -> Iterator[Sequence[Run]]:
+    def stages(self, config: ArenaConfig, store: Store) -> Iterator[Sequence[ArenaRun]]:
         if config.tune:
             yield config.tuning_runs()
 
-    def plan(self, config: ArenaConfig, store: Store) -> list[PlannedTable[Run]]:
+    def plan(self, config: ArenaConfig, store: Store) -> list[PlannedTable[ArenaRun]]:
         tried = trials(config.tuning_runs(), store, config.tuned) if config.tune else {}
         runs = config.reported_runs(choose(tried))
         every = [run.id for run in (*config.tuning_runs(), *runs)]
@@ -65,11 +66,11 @@ class Arena(Instrument[ArenaConfig, Run]):
             raise UserError(f"{name}: the same is listed twice. Allowed: each once.", field=name)
         return list(tables_of_runs(runs, config.tuned, tried, against=config.against))
 
-    def rows(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
+    def rows(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]], store: Store) -> list[Row[ArenaRun]]:
         scored = [replace(row, cells=_scores(row)) for row in rows]
         return [replace(row, cells=_cells(planned, row)) for row in judge(scored)]
 
-    def columns(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]]) -> list[Column]:
+    def columns(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]]) -> list[Column]:
         return [
             Column("chosen", "chosen"),
             Column("id", "ID accuracy (%)", span=(0.0, 1.0)),
@@ -81,13 +82,13 @@ class Arena(Instrument[ArenaConfig, Run]):
             Column("cost", "cost", detail=True),
         ]
 
-    def comparable(self, planned: PlannedTable[Run], row: Row[Run], criterion: Criterion) -> bool:
+    def comparable(self, planned: PlannedTable[ArenaRun], row: Row[ArenaRun], criterion: Criterion) -> bool:
         """Cells at chance are never ranked; OOD needs mastery in distribution; a task must not have a shortcut."""
         if not planned.run.task.build().ranked or (criterion.part == "ood" and not mastered(row)):
             return False
         return bool(stats.rankable({row.name: row.cell(criterion.column).verdict}))
 
-    def caption(self, table: Table[Run]) -> str:
+    def caption(self, table: Table[ArenaRun]) -> str:
         run = table.planned.run
         beyond = ", ".join(map(str, run.test_lengths))
         where = f"Trained at lengths up to {run.train_length}" + (f"; OOD at {beyond}" if beyond else "")
@@ -96,13 +97,13 @@ class Arena(Instrument[ArenaConfig, Run]):
         baselines = "; ".join(f"{name} {100 * score.baseline:.1f} % ({score.baseline_name})" for name, score in known)
         return f"{where}. Shortcut baseline: {baselines}" if baselines else where
 
-    def findings(self, table: Table[Run]) -> list[str]:
+    def findings(self, table: Table[ArenaRun]) -> list[str]:
         return findings(table)
 
-    def style(self, table: Table[Run], name: str) -> Mapping[str, str]:
+    def style(self, table: Table[ArenaRun], name: str) -> Mapping[str, str]:
         return line_style(name)
 
-    def figures(self, table: Table[Run]) -> Mapping[str, go.Figure]:
+    def figures(self, table: Table[ArenaRun]) -> Mapping[str, go.Figure]:
         figures = {
             "Learning curves": learning_curves(table),
             "Accuracy by length": accuracy_over_lengths(table),
@@ -110,10 +111,10 @@ class Arena(Instrument[ArenaConfig, Run]):
         }
         return {name: figure for name, figure in figures.items() if figure is not None}
 
-    def sections(self, tables: Sequence[Table[Run]], store: Store) -> Mapping[str, Sequence[str]]:
+    def sections(self, tables: Sequence[Table[ArenaRun]], store: Store) -> Mapping[str, Sequence[str]]:
         return {table.title: [*_every_baseline(table), *attention_of(table, store)] for table in tables}
 
-    def summary(self, tables: Sequence[Table[Run]]) -> Summary | None:
+    def summary(self, tables: Sequence[Table[ArenaRun]]) -> Summary | None:
         across = overall(tables)
         if not across:
             return None
@@ -125,7 +126,7 @@ class Arena(Instrument[ArenaConfig, Run]):
             [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in across.items()],
         )
 
-    def records(self, table: Table[Run]) -> Iterator[dict[str, Any]]:
+    def records(self, table: Table[ArenaRun]) -> Iterator[dict[str, Any]]:
         """One line per run and length."""
         run = table.planned.run
         baselines = {n: max(run.floors(n).values()) for n in (run.train_length, *run.test_lengths)}
@@ -157,14 +158,14 @@ ARENA = Arena()
 
 
 def tables_of_runs(
-    runs: Sequence[Run],
+    runs: Sequence[ArenaRun],
     tuned: tuple[str, ...] = (),
     tried: Mapping[Key, Sequence[Trial]] | None = None,
     *,
     against: str = "",
 ) -> Iterator[ArenaTable]:
     """Runs that differ in nothing but seed, encoding and what was tuned make one table."""
-    groups: dict[str, dict[str, list[Run]]] = {}
+    groups: dict[str, dict[str, list[ArenaRun]]] = {}
     for run in runs:
         groups.setdefault(setting_of(run, tuned), {}).setdefault(run.model.contender, []).append(run)
     first = [next(iter(variants.values()))[0] for variants in groups.values()]
@@ -175,14 +176,14 @@ def tables_of_runs(
         yield ArenaTable(title, variants, pairs, criteria, tuned=tuned, tried=own)
 
 
-def _criteria(run: Run) -> list[Criterion]:
+def _criteria(run: ArenaRun) -> list[Criterion]:
     criteria = [Criterion(stats.ACCURACY, "id", part="id")]
     if run.test_lengths:
         criteria.append(Criterion(stats.ACCURACY, "ood", part="ood", look=f"ood {run.test_lengths}"))
     return criteria
 
 
-def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
+def _titles(runs: Sequence[ArenaRun], tuned: Sequence[str]) -> list[str]:
     """The task and the mixer, and of the rest what differs between the tables."""
     groups = ("model", "lengths", "training")
     flat = [{f"{g}.{key}": v for g in groups for key, v in shared_fields(run, tuned)[g].items()} for run in runs]
@@ -205,12 +206,12 @@ def _titles(runs: Sequence[Run], tuned: Sequence[str]) -> list[str]:
     ]
 
 
-def _scores(row: Row[Run]) -> dict[str, Cell]:
+def _scores(row: Row[ArenaRun]) -> dict[str, Cell]:
     scores = {part: score_of(row.finished, part) for part in ("id", "ood")}
     return {part: score for part, score in scores.items() if score is not None}
 
 
-def _cells(planned: PlannedTable[Run], row: Row[Run]) -> dict[str, Cell]:
+def _cells(planned: PlannedTable[ArenaRun], row: Row[ArenaRun]) -> dict[str, Cell]:
     cells = dict(row.cells)
     if isinstance(planned, ArenaTable) and planned.tuned:
         cells["chosen"] = Cell(", ".join(f"{name}={value}" for name, value in planned.chosen(row.name).items()))
@@ -230,7 +231,7 @@ def _cells(planned: PlannedTable[Run], row: Row[Run]) -> dict[str, Cell]:
     return cells
 
 
-def _every_baseline(table: Table[Run]) -> list[str]:
+def _every_baseline(table: Table[ArenaRun]) -> list[str]:
     """All shortcuts and what they reach, the best first."""
     score = next(filter(None, map(id_score, table.rows)), None)
     if score is None:
@@ -240,7 +241,7 @@ def _every_baseline(table: Table[Run]) -> list[str]:
     return [Markup("<p class=note>ID accuracy of every shortcut: {}.</p>").format(listed)]
 
 
-def overall(tables: Sequence[Table[Run]]) -> dict[str, tuple[float, int]]:
+def overall(tables: Sequence[Table[ArenaRun]]) -> dict[str, tuple[float, int]]:
     """Across tasks: for every encoding that is in all tables, the interquartile mean of its normalized scores.
 
     (accuracy − baseline)/(1 − baseline) of every seed and task: 0 needs no skill, 1 is everything.

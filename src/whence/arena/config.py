@@ -10,7 +10,7 @@ import pydantic
 from pydantic import BeforeValidator, Field
 
 from whence.arena.grid import apply, parse_grid, unfold
-from whence.arena.run import Lengths, Run
+from whence.arena.run import ArenaRun, Lengths
 from whence.arena.tuning import Key, setting_of, tuned_values
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
@@ -18,9 +18,9 @@ from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
 from whence.experiments.table import Family
 from whence.mixers.base import Mixer
-from whence.models.sequence import Architecture, Contender, at_home_in
+from whence.models.sequence import Architecture, PositionConfig, at_home_in
 from whence.tasks import TASKS, TaskChoice
-from whence.training.config import Training
+from whence.training.config import TrainingConfig
 
 TUNING_SEED = 1_000_000
 """Seeds from here on are for tuning: no table reports them."""
@@ -49,7 +49,7 @@ class ArenaConfig(ComparisonConfig):
         min_length=1,
         description="what to learn (see 'whence tasks')",
     )
-    encodings: Annotated[tuple[Annotated[Contender, BeforeValidator(parse_contender)], ...], Listed] = Field(
+    encodings: Annotated[tuple[Annotated[PositionConfig, BeforeValidator(parse_contender)], ...], Listed] = Field(
         default=(),
         description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope. "
         f"None named: {', '.join(USUAL_ENCODINGS)}, or what the mixer has a place for",
@@ -71,7 +71,7 @@ class ArenaConfig(ComparisonConfig):
     )
     model: Architecture = Architecture()
     lengths: Lengths = Lengths()
-    training: Training = Training()
+    training: TrainingConfig = TrainingConfig()
 
     @pydantic.model_validator(mode="after")
     def _name_the_contenders(self) -> ArenaConfig:
@@ -95,14 +95,14 @@ class ArenaConfig(ComparisonConfig):
     def tuned(self) -> tuple[str, ...]:
         return tuple(name for name, _ in parse_grid("tune", self.tune, self.tasks))
 
-    def tuning_runs(self) -> list[Run]:
+    def tuning_runs(self) -> list[ArenaRun]:
         """Every value that is tuned, over seeds of their own."""
         if not self.tune:
             return []
         first = TUNING_SEED + self.first_seed
         return [run for _, runs in self._cells(range(first, first + self.tune_seeds)) for run in runs]
 
-    def reported_runs(self, chosen: Mapping[Key, Mapping[str, Any]] | None = None) -> list[Run]:
+    def reported_runs(self, chosen: Mapping[Key, Mapping[str, Any]] | None = None) -> list[ArenaRun]:
         """Those that tables are made of. Seeds vary slowest, so that an interrupted sweep is still a comparison.
 
         `chosen`: the values that tuning chose; where they are not known yet, the first of each list stands for them.
@@ -110,7 +110,7 @@ class ArenaConfig(ComparisonConfig):
         cells = self._cells(self.seed_range)
         return [_chosen(runs, (chosen or {}).get(key), self.tuned) for key, runs in cells]
 
-    def _cells(self, seeds: range) -> list[tuple[Key, list[Run]]]:
+    def _cells(self, seeds: range) -> list[tuple[Key, list[ArenaRun]]]:
         """For every seed, table and encoding, one run for each setting of the tuned fields."""
         sweep, tune = (parse_grid(field, getattr(self, field), self.tasks) for field in ("sweep", "tune"))
         cells = []
@@ -123,7 +123,7 @@ class ArenaConfig(ComparisonConfig):
                         cells.append(((setting_of(runs[0], self.tuned), str(contender)), runs))
         return cells
 
-    def _document(self, task: Any, contender: Contender, seed: int) -> dict[str, Any]:
+    def _document(self, task: Any, contender: PositionConfig, seed: int) -> dict[str, Any]:
         return {
             "task": task.model_dump(),
             "seed": seed,
@@ -133,11 +133,11 @@ class ArenaConfig(ComparisonConfig):
         }
 
 
-def _chosen(runs: list[Run], values: Mapping[str, Any] | None, tuned: tuple[str, ...]) -> Run:
+def _chosen(runs: list[ArenaRun], values: Mapping[str, Any] | None, tuned: tuple[str, ...]) -> ArenaRun:
     return next((run for run in runs if tuned_values(run, tuned) == values), runs[0])
 
 
-def usual_contenders(model: Architecture) -> tuple[Contender, ...]:
+def usual_contenders(model: Architecture) -> tuple[PositionConfig, ...]:
     """The four of the source where they have a place; a mixer without attention takes what it can, and none first."""
     mixer = cast(type[Mixer], model.mixer.variant)
 
@@ -148,4 +148,4 @@ def usual_contenders(model: Architecture) -> tuple[Contender, ...]:
     usual = [name for name in USUAL_ENCODINGS if name in ENCODINGS.names() and fits(name)]
     if len(usual) < len(USUAL_ENCODINGS):
         usual = ["none", *usual]
-    return tuple(Contender(encoding=choice) for choice in ENCODINGS.preferred(*usual))
+    return tuple(PositionConfig(encoding=choice) for choice in ENCODINGS.preferred(*usual))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from whence import stats
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.arena.score import Part
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row
 from whence.shortcuts.by_position import baseline_by_position
 
 
-def accuracy_by_position(row: Row[Run], length: int) -> list[tuple[int, float]]:
+def accuracy_by_position(row: Row[ArenaRun], length: int) -> list[tuple[int, float]]:
     """Over seeds, for tasks with an answer per token: (first position of a bin, accuracy), where anything was asked."""
     bins = [result.metrics["lengths"][str(length)].get("positions") for result in row.finished]
     if not bins or bins[0] is None:
@@ -20,12 +20,12 @@ def accuracy_by_position(row: Row[Run], length: int) -> list[tuple[int, float]]:
     return [(i * width, c / (n * len(bins))) for i, (c, n) in enumerate(zip(correct, total, strict=True)) if n]
 
 
-def learning_curve(result: RunResult[Run], part: Part = "id") -> list[tuple[int, float]]:
+def learning_curve(result: RunResult[ArenaRun], part: Part = "id") -> list[tuple[int, float]]:
     headlines = ((e["step"], e["metrics"]["headline"]) for e in result.evaluations)
     return [(step, values[part]) for step, values in headlines if part in values]
 
 
-def accuracy_by_length(row: Row[Run]) -> dict[int, list[float]]:
+def accuracy_by_length(row: Row[ArenaRun]) -> dict[int, list[float]]:
     """Per length, the accuracy of every seed."""
     if not row.finished:
         return {}
@@ -34,7 +34,7 @@ def accuracy_by_length(row: Row[Run]) -> dict[int, list[float]]:
     return {n: [c["correct"] / c["total"] for c in per_seed] for n, per_seed in counts.items()}
 
 
-def learned_positions(row: Row[Run], length: int) -> tuple[list[int], list[int]] | None:
+def learned_positions(row: Row[ArenaRun], length: int) -> tuple[list[int], list[int]] | None:
     """Of the positions asked about, those above their baseline and the others; None where positions are not single, or
     where the position alone gives the answer.
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from whence.arena.curves import accuracy_by_length, accuracy_by_position, learning_curve
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.arena.score import Score, id_score
 from whence.experiments.table import Table
 from whence.report.figures import figure_of, line_style
 from whence.shortcuts.by_position import baseline_by_position
 
 
-def learning_curves(table: Table[Run]) -> go.Figure:
+def learning_curves(table: Table[ArenaRun]) -> go.Figure:
     """ID accuracy over steps: every seed a thin line, their mean a thick one."""
     figure = _figure("training steps", "ID accuracy (%)")
     for row in table.rows:
@@ -28,7 +28,7 @@ def learning_curves(table: Table[Run]) -> go.Figure:
     return figure
 
 
-def accuracy_over_lengths(table: Table[Run]) -> go.Figure | None:
+def accuracy_over_lengths(table: Table[ArenaRun]) -> go.Figure | None:
     """Accuracy at every length: seeds as dots, their mean as a line, the end of training marked."""
     run = table.planned.run
     if not run.test_lengths:
@@ -52,7 +52,7 @@ def accuracy_over_lengths(table: Table[Run]) -> go.Figure | None:
     return figure
 
 
-def accuracy_over_positions(table: Table[Run]) -> go.Figure | None:
+def accuracy_over_positions(table: Table[ArenaRun]) -> go.Figure | None:
     """Accuracy at every position of the longest sequences, for tasks with an answer per token."""
     run = table.planned.run
     length = max((run.train_length, *run.test_lengths))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from whence import stats
 from whence.arena.curves import learned_positions
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.arena.score import Part, id_score, mastered, ood_score
 from whence.arena.tuning import Trial, dependent
 from whence.experiments.table import Table
@@ -19,7 +19,7 @@ SEEN = 0.01
 """Share of test sequences seen in training from which on it is reported."""
 
 
-def findings(table: Table[Run]) -> list[str]:
+def findings(table: Table[ArenaRun]) -> list[str]:
     """One sentence each: who learned it, who extrapolates, which differences are real."""
     claims_ood = any(ood_score(row) and mastered(row) for row in table.rows)
     return [
@@ -33,11 +33,11 @@ def findings(table: Table[Run]) -> list[str]:
     ]
 
 
-def _tried(table: Table[Run]) -> Mapping[str, Sequence[Trial]]:
+def _tried(table: Table[ArenaRun]) -> Mapping[str, Sequence[Trial]]:
     return cast("ArenaTable", table.planned).tried
 
 
-def _limits(table: Table[Run]) -> list[str]:
+def _limits(table: Table[ArenaRun]) -> list[str]:
     """What the scores cannot show, whatever they are."""
     lines = []
     task = table.planned.run.task
@@ -62,7 +62,7 @@ def _limits(table: Table[Run]) -> list[str]:
     return lines
 
 
-def _verdicts(table: Table[Run], part: Part) -> list[str]:
+def _verdicts(table: Table[ArenaRun], part: Part) -> list[str]:
     named: dict[str, list[str]] = {}
     for row in table.rows:
         if row.cell(part).verdict:
@@ -77,7 +77,7 @@ def _verdicts(table: Table[Run], part: Part) -> list[str]:
     return [f"{part.upper()}: {'; '.join(parts)}."] if parts else []
 
 
-def _sentences(table: Table[Run], part: Part) -> list[str]:
+def _sentences(table: Table[ArenaRun], part: Part) -> list[str]:
     """Decided comparisons one by one, the open ones together."""
     tried = _tried(table)
     lines = []
@@ -101,7 +101,7 @@ def _dependence(c: stats.Comparison, reversal: Trial | None, tried: Mapping[str,
     ]
 
 
-def _where_it_is_learned(table: Table[Run]) -> list[str]:
+def _where_it_is_learned(table: Table[ArenaRun]) -> list[str]:
     """An accuracy between baseline and mastery may be all of one position and nothing of the others: say which."""
     lines: dict[str, list[str]] = {}
     for row in table.rows:

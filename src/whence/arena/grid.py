@@ -6,15 +6,15 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from whence.arena.run import Lengths, Run
+from whence.arena.run import ArenaRun, Lengths
 from whence.errors import UserError, not_allowed
 from whence.models.sequence import Architecture
 from whence.registry import Choice
-from whence.training.config import Training
+from whence.training.config import TrainingConfig
 
 Grid = list[tuple[str, list[str]]]
 TUNABLE = ("lr", "schedule", "warmup", "weight_decay", "clip", "dropout")
-GROUPS = {"model": Architecture, "lengths": Lengths, "training": Training}
+GROUPS = {"model": Architecture, "lengths": Lengths, "training": TrainingConfig}
 
 
 def parse_grid(field: str, text: str, tasks: Sequence[Choice]) -> Grid:
@@ -54,10 +54,10 @@ def unfold(grid: Grid, task: Choice) -> Iterator[dict[str, str]]:
         yield dict(zip((name for name, _ in applies), values, strict=True))
 
 
-def apply(setting: dict[str, str], run: dict[str, Any]) -> Run:
+def apply(setting: dict[str, str], run: dict[str, Any]) -> ArenaRun:
     """A run's document with the setting written into it."""
     document = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     for name, value in setting.items():
         group = group_of(name)
         document[group or "task"][name] = None if value == "none" else value
-    return Run.read(document)
+    return ArenaRun.read(document)

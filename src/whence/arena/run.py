@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from whence.arena.tally import Tally, pool
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.mixers.base import Mixer
 from whence.models.init import initialise
@@ -22,7 +22,7 @@ from whence.shortcuts.saved import scores
 from whence.shortcuts.search import best
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task
-from whence.training.config import Job, RunSpec
+from whence.training.config import RunConfig, Trainable
 from whence.training.streams import Streams, generator
 
 EVALUATION_BATCH = 64
@@ -37,7 +37,7 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, int | str) else value
 
 
-class Lengths(Spec):
+class Lengths(Config):
     """How long sequences are, in training and in tests. What is left open, each task fills in."""
 
     train_length: int | None = Field(
@@ -68,7 +68,7 @@ class Lengths(Spec):
         return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known
 
 
-class Run(RunSpec):
+class ArenaRun(RunConfig):
     """Train one model on one task."""
 
     kind: ClassVar[str] = "arena"
@@ -79,7 +79,7 @@ class Run(RunSpec):
     lengths: Lengths = Lengths()
 
     @pydantic.model_validator(mode="after")
-    def _leave_nothing_open(self) -> Run:
+    def _leave_nothing_open(self) -> ArenaRun:
         """A stored run must mean the same when a task's own lengths change in a later version."""
         object.__setattr__(self, "lengths", self.lengths.for_task(self.task.build()))
         return self
@@ -181,7 +181,7 @@ def _tried(document: str) -> int:
 
     Remembered: a form asks again for all runs of a comparison whenever one of its fields has changed.
     """
-    run = Run.model_validate_json(document)
+    run = ArenaRun.model_validate_json(document)
     try:
         built = run.build_model("meta")
         length = run.task.build().tokens(max((run.train_length, *run.test_lengths)))
@@ -197,10 +197,10 @@ def _refusal(field: str, value: object, allowed: str) -> UserError:
     return UserError(f"{field}: {value!r} is not possible here. Allowed: {allowed}.", field=field)
 
 
-class ArenaJob(Job):
+class ArenaJob(Trainable):
     """Training on batches of one length at a time; evaluation in and out of distribution."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ArenaRun) -> None:
         self.run = run
         self.task: Task = run.task.build()
         self.shortest = run.shortest
@@ -268,7 +268,7 @@ def answers(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def evaluation_batches(
-    run: Run, streams: Streams, purpose: str, length: int, sequences: int | None = None
+    run: ArenaRun, streams: Streams, purpose: str, length: int, sequences: int | None = None
 ) -> Iterator[Batch]:
     """Evaluation data of one seed, the same for every encoding: a function of the seed, the task and the length."""
     sequences = sequences or run.lengths.test_sequences

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from whence import stats
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.experiments.results import RunResult
 from whence.experiments.table import Cell, Row
 
@@ -81,7 +81,7 @@ class Score(Cell):
         }
 
 
-def score_of(results: Sequence[RunResult[Run]], part: Part) -> Score | None:
+def score_of(results: Sequence[RunResult[ArenaRun]], part: Part) -> Score | None:
     parts = {result.run.seed: result.metrics[part] for result in results if part in result.metrics}
     if not parts:
         return None
@@ -109,24 +109,24 @@ def score_of(results: Sequence[RunResult[Run]], part: Part) -> Score | None:
     )
 
 
-def id_score(row: Row[Run]) -> Score | None:
+def id_score(row: Row[ArenaRun]) -> Score | None:
     cell = row.cells.get("id")
     return cell if isinstance(cell, Score) else None
 
 
-def ood_score(row: Row[Run]) -> Score | None:
+def ood_score(row: Row[ArenaRun]) -> Score | None:
     """Whether or not the task was mastered in distribution."""
     cell = row.cells.get("ood")
     return cell if isinstance(cell, Score) else None
 
 
-def mastered(row: Row[Run]) -> bool:
+def mastered(row: Row[ArenaRun]) -> bool:
     """An OOD claim needs mastery in distribution first, on every seed that was trained."""
     score = id_score(row)
     return score is not None and not row.diverged and score.accuracy >= stats.MASTERED > score.baseline
 
 
-def judge(rows: Sequence[Row[Run]]) -> list[Row[Run]]:
+def judge(rows: Sequence[Row[ArenaRun]]) -> list[Row[ArenaRun]]:
     """Every cell that is shown is tested against its shortcut baseline, with one correction over all of them."""
     shown = {
         (row.name, part): score
@@ -156,7 +156,7 @@ def _effective(sets: Sequence[Mapping[str, Any]]) -> float:
     return stats.pooled((counts["total"], stats.effective(**{name: counts[name] for name in names})) for counts in sets)
 
 
-def _pooled_baselines(run: Run, totals: Mapping[int, int]) -> dict[str, float]:
+def _pooled_baselines(run: ArenaRun, totals: Mapping[int, int]) -> dict[str, float]:
     """Accuracy of every shortcut on the same answers, and of the best one at each length."""
     floors = {length: run.floors(length) for length in totals}
     whole = sum(totals.values())

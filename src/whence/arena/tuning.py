@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whence import stats
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.experiments.results import read_results
 from whence.store.files import canonical
 from whence.store.runs import Store
@@ -34,12 +34,12 @@ class Trial:
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
 
 
-def setting_of(run: Run, tuned: Sequence[str] = ()) -> str:
+def setting_of(run: ArenaRun, tuned: Sequence[str] = ()) -> str:
     """What makes runs belong to one table: everything but seed, encoding, and what is tuned."""
     return canonical(shared_fields(run, tuned))
 
 
-def shared_fields(run: Run, tuned: Sequence[str]) -> dict[str, Any]:
+def shared_fields(run: ArenaRun, tuned: Sequence[str]) -> dict[str, Any]:
     document = run.document()
     del document["seed"], document["model"]["encoding"], document["model"]["positions"]
     for group in GROUPS:
@@ -48,14 +48,14 @@ def shared_fields(run: Run, tuned: Sequence[str]) -> dict[str, Any]:
     return document
 
 
-def tuned_values(run: Run, tuned: Sequence[str]) -> dict[str, Any]:
+def tuned_values(run: ArenaRun, tuned: Sequence[str]) -> dict[str, Any]:
     document = run.document()
     return {name: document[group][name] for name in tuned for group in GROUPS if name in document[group]}
 
 
-def trials(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> dict[Key, list[Trial]]:
+def trials(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> dict[Key, list[Trial]]:
     """What the finished tuning runs show, for each table and encoding."""
-    grouped: dict[Key, dict[str, list[Run]]] = {}
+    grouped: dict[Key, dict[str, list[ArenaRun]]] = {}
     for run in runs:
         key = setting_of(run, tuned), run.model.contender
         grouped.setdefault(key, {}).setdefault(canonical(tuned_values(run, tuned)), []).append(run)
@@ -65,7 +65,7 @@ def trials(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> dict[Key,
     }
 
 
-def _trial(runs: Sequence[Run], store: Store, tuned: Sequence[str]) -> Trial | None:
+def _trial(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> Trial | None:
     found = [result.metrics for result in read_results(runs, store) if result.state == "finished"]
     if not found:
         return None

@@ -150,9 +150,11 @@ def _train(arguments: list[str]) -> int:
     from whence.cli.features_measure import print_quality
     from whence.cli.sweep import train_one
     from whence.features.config import PRESETS as COME_WITH
-    from whence.features.run import Run
+    from whence.features.run import FeaturesRun
 
-    run, engine = parse(Run, OnStates, arguments, prog="whence features train", description=TRAIN, presets=COME_WITH)
+    run, engine = parse(
+        FeaturesRun, OnStates, arguments, prog="whence features train", description=TRAIN, presets=COME_WITH
+    )
     run = run.model_copy(update=_chosen_data(engine, run.data))
     if engine.print_spec:
         print_json({"id": run.id, **run.document()})

@@ -14,7 +14,7 @@ from whence.cli.output import duration, print_json, print_table, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
-    from whence.fields.run import Run
+    from whence.fields.run import FieldsRun
 
 ACTIONS = {
     "train": "train a model whose position tokens carry a signal at any resolution",
@@ -97,10 +97,10 @@ def _train(arguments: list[str]) -> int:
     from whence.cli.sweep import train_one
     from whence.fields.pace import for_minutes
     from whence.fields.pictures import need_pillow
-    from whence.fields.run import Run
+    from whence.fields.run import FieldsRun
     from whence.store.runs import Store
 
-    run, engine = parse(Run, Timed, arguments, prog="whence fields train", description=TRAIN)
+    run, engine = parse(FieldsRun, Timed, arguments, prog="whence fields train", description=TRAIN)
     run.check()
     if run.data.build().axes > 1:
         need_pillow("data")  # for the report
@@ -121,7 +121,7 @@ def _train(arguments: list[str]) -> int:
     return train_one(run, engine, tell)
 
 
-def _report(run: Run, store: Any, again: str) -> Path:
+def _report(run: FieldsRun, store: Any, again: str) -> Path:
     from whence.fields.cost import beside_a_transformer, by_tokens, milliseconds
     from whence.fields.examples import SHOWN, drawn, side_by_side
     from whence.fields.page import run_page

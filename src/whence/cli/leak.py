@@ -146,11 +146,11 @@ def _subject(options: Auditing, store: Any) -> Subject:
 def _stored(word: str, store: Any) -> Subject:
     from whence.leak.adapters.arena_run import sequence_subject
     from whence.leak.adapters.masked_run import masked_subject
-    from whence.leak.run import Run
+    from whence.leak.run import LeakRun
     from whence.store.stored import stored
 
     with stored(store, word) as (folder, run):
-        return masked_subject(run, folder) if isinstance(run, Run) else sequence_subject(run, folder)
+        return masked_subject(run, folder) if isinstance(run, LeakRun) else sequence_subject(run, folder)
 
 
 def print_audit(found: Audit) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from whence.cli.output import duration, stderr
 from whence.execution.execute import Event
 from whence.formatting import scored
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 ENDED = {
     "finished": "done",
@@ -32,7 +32,7 @@ SHOWN_AT_ONCE = 12
 class Watcher:
     """A context manager that gives an engine what receives its events."""
 
-    def __init__(self, specs: Sequence[RunSpec], workers: int, threads: int) -> None:
+    def __init__(self, specs: Sequence[RunConfig], workers: int, threads: int) -> None:
         self.specs = {spec.id: spec for spec in specs}
         self.state: dict[str, Event] = {}
         self.ended: dict[str, str] = {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import tyro
 from pydantic import BaseModel, Field
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError, nearest, not_allowed
 from whence.experiments.options import as_set, is_group, is_list, leaves, metavar, written
 from whence.experiments.saved import Presets
@@ -28,11 +28,11 @@ from whence.system import Device
 if TYPE_CHECKING:
     from whence.experiments.comparison import ExecutionOptions
 
-S = TypeVar("S", bound=Spec)
+S = TypeVar("S", bound=Config)
 Chosen = TypeVar("Chosen", bound="Output")
 
 
-class Output(Spec):
+class Output(Config):
     """Where results go."""
 
     json_: bool = Field(
@@ -81,7 +81,7 @@ def elsewhere(store: Store) -> list[str]:
     return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]
 
 
-class Nothing(Spec):
+class Nothing(Config):
     """For verbs that have options but no spec."""
 
 
@@ -124,7 +124,7 @@ def parse_options(
 
 
 def _ask_tyro(
-    spec: Spec, options: Output, arguments: list[str], prog: str, description: str
+    spec: Config, options: Output, arguments: list[str], prog: str, description: str
 ) -> tuple[Any, Any, list[str]]:
     """What was given for the spec, what was given for the options, and the words that are neither."""
     group = type(options).__name__.lower()

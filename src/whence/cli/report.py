@@ -147,16 +147,16 @@ def _of_file(path: Path) -> tuple[Any, Any, Path]:
 
 def _single_runs(words: list[str], store: Store) -> Report:
     from whence.arena.comparison import ARENA, tables_of_runs
-    from whence.arena.run import Run
+    from whence.arena.run import ArenaRun
     from whence.experiments.comparison import store_flag
     from whence.experiments.export import Report
     from whence.experiments.table import tabulate
-    from whence.training.config import load_run_spec
+    from whence.training.config import load_run_config
 
-    runs: dict[str, Run] = {}
+    runs: dict[str, ArenaRun] = {}
     for word in words:
-        run = load_run_spec(store.find(word).spec_document())
-        if not isinstance(run, Run):
+        run = load_run_config(store.find(word).spec_document())
+        if not isinstance(run, ArenaRun):
             raise UserError(f"run: {word!r} is not a run of the arena.", field="run")
         runs[run.id] = run
     tables = tabulate(ARENA, list(tables_of_runs(list(runs.values()))), store, tested=False)

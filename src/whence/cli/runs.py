@@ -14,8 +14,8 @@ from whence.cli.output import duration, print_json, print_lines, print_table, st
 from whence.errors import UserError, not_allowed
 from whence.formatting import scored
 from whence.store.exported import as_csv, evaluated
-from whence.store.files import Corrupt
-from whence.store.runs import Busy, RunFolder, Store
+from whence.store.files import CorruptFileError
+from whence.store.runs import RunFolder, RunLockedError, Store
 
 ACTIONS = {
     "list": "all runs, oldest first",
@@ -121,7 +121,7 @@ def _show(arguments: list[str]) -> int:
     folder = _store(options).find(words[0])
     try:
         status, spec, records = folder.status(), folder.spec_document(), folder.metrics()
-    except (Corrupt, FileNotFoundError) as damage:
+    except (CorruptFileError, FileNotFoundError) as damage:
         raise UserError(
             f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
         ) from None
@@ -163,17 +163,17 @@ def _resume(arguments: list[str]) -> int:
     options, words = _options(Engine, "resume", arguments, words=True)
     store = _store(options)
     from whence.cli.sweep import exit_code, run_specs
-    from whence.training.config import load_run_spec
+    from whence.training.config import load_run_config
 
     ids = [store.find(word).id for word in words] or [r["id"] for r in store.summaries() if r["state"] == "interrupted"]
     specs = []
     for run_id in ids:
         try:
-            spec = load_run_spec(store.folder(run_id).spec_document())
+            spec = load_run_config(store.folder(run_id).spec_document())
             if spec.id != run_id:
                 raise UserError("its spec describes another run, or belongs to another version of whence")
             specs.append(spec)
-        except (OSError, Corrupt, UserError) as problem:
+        except (OSError, CorruptFileError, UserError) as problem:
             _left_out(run_id, problem)
     if options.print_spec:
         print_json([spec.document() for spec in specs])
@@ -224,7 +224,7 @@ def _rm(arguments: list[str]) -> int:
     for folder in folders:
         try:
             store.remove(folder)
-        except Busy:
+        except RunLockedError:
             raise UserError(
                 f"run: {folder.id} is being written by another process; stop it first.", field="run"
             ) from None

@@ -13,17 +13,17 @@ from whence.cli.output import duration, print_json, stderr
 from whence.execution.engines.local import Outcome
 from whence.experiments import comparison
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 EXIT_CODES = {"failed": 1, "crashed": 1, "busy": 1, "interrupted": 130}
 
 
-def run_specs(specs: Sequence[RunSpec], engine: Engine) -> tuple[Store, dict[str, str]]:
+def run_specs(specs: Sequence[RunConfig], engine: Engine) -> tuple[Store, dict[str, str]]:
     store = Store(engine.store)
     return store, comparison.run_specs(specs, store, engine.execution, Watcher)
 
 
-def train_one(run: RunSpec, engine: Engine, tell: Callable[[Store, dict[str, Any]], None]) -> int:
+def train_one(run: RunConfig, engine: Engine, tell: Callable[[Store, dict[str, Any]], None]) -> int:
     """Run it and print how it ended. tell: prints the results of a finished run, from its store and its status."""
     store, ends = run_specs([run], engine)
     folder = store.folder(run.id)

@@ -15,10 +15,10 @@ unfinished one goes on where it stopped, bit for bit as if it had never been int
 
 
 def main(arguments: list[str]) -> int:
-    from whence.arena.run import Run
+    from whence.arena.run import ArenaRun
     from whence.cli.sweep import exit_code, run_specs
 
-    run, engine = parse(Run, Engine, arguments, prog="whence train", description=DESCRIPTION)
+    run, engine = parse(ArenaRun, Engine, arguments, prog="whence train", description=DESCRIPTION)
     if engine.print_spec:
         run.check()
         print_json({"id": run.id, **run.document()})

@@ -15,14 +15,22 @@ from typing import Any
 import torch
 
 import whence
-from whence.store.files import TEMPORARY, ChainWriter, Corrupt, file_digest, read_chained, read_sealed, write_sealed
+from whence.store.files import (
+    TEMPORARY,
+    ChainWriter,
+    CorruptFileError,
+    file_digest,
+    read_chained,
+    read_sealed,
+    write_sealed,
+)
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
 from whence.system import Device, resolve_device
 from whence.training import checkpoint
-from whence.training.config import FORMAT, Job, RunSpec
-from whence.training.streams import Streams, ambient_kept
-from whence.training.trainer import Listener, NonFinite, Progress, make_optimizer, train
+from whence.training.config import FORMAT, RunConfig, Trainable
+from whence.training.streams import Streams, preserve_rng_state
+from whence.training.trainer import Listener, NonFiniteError, Progress, make_optimizer, train
 
 Event = dict[str, Any]
 
@@ -39,7 +47,7 @@ class Conditions:
 
 
 def execute(
-    spec: RunSpec,
+    spec: RunConfig,
     store: Store,
     conditions: Conditions = Conditions(),
     on_event: Callable[[Event], None] = lambda event: None,
@@ -69,7 +77,7 @@ def _settled(folder: RunFolder) -> dict[str, Any] | None:
     """The status of a run that more training would not change: finished, or sure to fail again exactly."""
     try:
         status = read_sealed(folder.path / "status.json")
-    except (OSError, Corrupt):
+    except (OSError, CorruptFileError):
         return None
     hopeless = status["state"] == "failed" and status["error"]["kind"] == "non_finite"
     return status if status["state"] == "finished" or hopeless else None
@@ -118,7 +126,7 @@ def _deterministic(threads: int) -> Iterator[None]:
 class _Execution:
     def __init__(
         self,
-        spec: RunSpec,
+        spec: RunConfig,
         store: Store,
         folder: RunFolder,
         conditions: Conditions,
@@ -137,7 +145,7 @@ class _Execution:
 
     def run(self) -> dict[str, Any]:
         self.threads = self.conditions.threads or cores()
-        with ambient_kept(), _deterministic(self.threads):
+        with preserve_rng_state(), _deterministic(self.threads):
             try:
                 self._clear_temporary_files()
                 self._write_spec()
@@ -156,7 +164,7 @@ class _Execution:
         """Train; whatever goes wrong becomes the run's own end."""
         try:
             return self._train()
-        except NonFinite as failure:
+        except NonFiniteError as failure:
             error = {"kind": "non_finite", "step": failure.step, "tensor": failure.tensor, "message": str(failure)}
         except Exception as failure:
             self._log("traceback", text=traceback.format_exc())
@@ -190,7 +198,7 @@ class _Execution:
             save(self.at)  # there is always a last good state, and a disk that cannot hold it shows at once
         try:
             done = train(job, self.spec.training, self.streams, optimizer, self.at, listener)
-        except NonFinite:
+        except NonFiniteError:
             if all(parameter.isfinite().all() for parameter in job.model.parameters()):
                 save(self.at)
             raise
@@ -215,7 +223,7 @@ class _Execution:
             self._notice("spec.json does not describe this run; rewritten", path)
         except FileNotFoundError:
             pass
-        except Corrupt as damage:
+        except CorruptFileError as damage:
             self._notice(f"spec.json: {damage.reason}; rewritten", path)
         write_sealed(path, body)
 
@@ -223,11 +231,11 @@ class _Execution:
         path = self.path / "log.jsonl"
         try:
             return ChainWriter(path, read_chained(path)[1])
-        except Corrupt as damage:
+        except CorruptFileError as damage:
             self._notice(f"log.jsonl: {damage.reason}; a new one begins", path)
             return ChainWriter(path)
 
-    def _restore(self, job: Job, optimizer: torch.optim.Optimizer) -> ChainWriter:
+    def _restore(self, job: Trainable, optimizer: torch.optim.Optimizer) -> ChainWriter:
         """Go back to the newest checkpoint that is whole and whose metrics are whole; else to the beginning."""
         path = self.path / "metrics.jsonl"
         self._check_old_status()
@@ -236,8 +244,8 @@ class _Execution:
                 tensors, facts = checkpoint.read(saved, job.model)
                 size, link = facts["metrics_mark"]
                 if read_chained(path, upto=size)[1] != (size, link):
-                    raise Corrupt(path, "does not match the checkpoint")
-            except Corrupt as damage:
+                    raise CorruptFileError(path, "does not match the checkpoint")
+            except CorruptFileError as damage:
                 self._notice(f"{damage.path.name}: {damage.reason}; going back further", saved)
                 continue
             checkpoint.restore(tensors, job.model, optimizer)
@@ -262,7 +270,7 @@ class _Execution:
             status = read_sealed(path)
         except FileNotFoundError:
             return
-        except Corrupt as damage:
+        except CorruptFileError as damage:
             self._notice(f"status.json: {damage.reason}; rewritten", path)
             return
         self.created = status["created"]

@@ -28,8 +28,8 @@ def main() -> None:
     os.dup2(2, 1)
     # only now: torch takes seconds to import, and a stop may come meanwhile
     from whence.execution.execute import Conditions, execute
-    from whence.store.runs import Busy, Store
-    from whence.training.config import load_run_spec
+    from whence.store.runs import RunLockedError, Store
+    from whence.training.config import load_run_config
 
     threading.Thread(target=_leave_in_the_end, args=(stop,), daemon=True).start()
     orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -43,10 +43,10 @@ def main() -> None:
 
     while (order := orders.get()) is not None and not stop.is_set():
         store, conditions = Store(order["store"]), Conditions(**order["conditions"])
-        spec = load_run_spec(order["spec"])
+        spec = load_run_config(order["spec"])
         try:
             execute(spec, store, conditions, emit, stop.is_set)
-        except Busy:
+        except RunLockedError:
             emit({"event": "busy", "run": spec.id})
         except Exception as error:  # the store itself failed: the run could not even be marked
             emit({"event": "failed", "run": spec.id, "status": None, "message": f"{type(error).__name__}: {error}"})

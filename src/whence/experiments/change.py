@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whence import stats
-from whence.config import Spec
+from whence.config import Config
 from whence.experiments.instrument import Instrument
 from whence.experiments.looks import consult
 from whence.experiments.table import Criterion, Row, Table
@@ -35,7 +35,7 @@ class Change:
         return {**names, "before": self.before, "after": self.after, "paired": paired}
 
 
-def config_changes(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
+def config_changes(before: Config, after: Config) -> dict[str, tuple[Any, Any]]:
     """Fields whose values differ, by dotted name."""
     one, two = flat(_readable(before)), flat(_readable(after))
     names = dict.fromkeys([*one, *two])
@@ -44,9 +44,9 @@ def config_changes(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
 
 def _readable(config: Any) -> Any:
     """Choices as a user writes them."""
-    if isinstance(config, Choice) or (isinstance(config, Spec) and type(config).__str__ is not Spec.__str__):
+    if isinstance(config, Choice) or (isinstance(config, Config) and type(config).__str__ is not Config.__str__):
         return str(config)
-    if isinstance(config, Spec):
+    if isinstance(config, Config):
         return {name: _readable(getattr(config, name)) for name in type(config).model_fields}
     return [_readable(item) for item in config] if isinstance(config, tuple | list) else config
 

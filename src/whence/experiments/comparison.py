@@ -19,23 +19,21 @@ from whence import stats
 from whence.errors import UserError
 from whence.execution.engines.local import Outcome, run_all, share
 from whence.execution.execute import Conditions, Event, bytes_needed
-from whence.experiments.instrument import ComparisonConfig, Instrument
+from whence.experiments.instrument import ComparisonConfig, Instrument, OnProgress
 from whence.experiments.page import comparison_page
 from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table, tabulate
 from whence.report.shell import write
-from whence.store.artifacts import find_artifact, measured
-from whence.store.files import Corrupt, canonical
+from whence.store.files import CorruptFileError, canonical
 from whence.store.runs import Store
 from whence.system import Device, resolve_device
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 C = TypeVar("C", bound=ComparisonConfig)
-R = TypeVar("R", bound=RunSpec)
+R = TypeVar("R", bound=RunConfig)
 OnEvent = Callable[[Event], None]
-Watch = Callable[[Sequence[RunSpec], int, int], AbstractContextManager[OnEvent]]
+Watch = Callable[[Sequence[RunConfig], int, int], AbstractContextManager[OnEvent]]
 """Given the runs, the number of workers and of threads per worker: what receives the events while they run"""
-OnProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class ComparisonResult(Generic[R]):
         }
 
 
-def no_events(runs: Sequence[RunSpec], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
+def no_events(runs: Sequence[RunConfig], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
     return nullcontext(lambda event: None)
 
 
@@ -121,9 +119,9 @@ def run_comparison(
     if going:
         for planned in plan_comparison(instrument, config, store):
             for measurement in instrument.measurements(planned, store):
-                if find_artifact(measurement.kind, measurement.request, store) is None:
+                if measurement.kind.find(measurement.request, store) is None:
                     on_progress(measurement.label)
-                measured(measurement.kind, measurement.request, store, measurement.measure)
+                    measurement.kind.save(measurement.request, measurement.compute(), store)
     return read_comparison(instrument, config, store, ends, on_progress=on_progress)
 
 
@@ -239,7 +237,7 @@ def _without_seeds(runs: Sequence[R]) -> list[R]:
     return list({canonical({**run.document(), "seed": 0}): run for run in runs}.values())
 
 
-def check_resources(runs: Sequence[RunSpec], store: Store, options: ExecutionOptions) -> tuple[int, int]:
+def check_resources(runs: Sequence[RunConfig], store: Store, options: ExecutionOptions) -> tuple[int, int]:
     """Refuse what this machine cannot run; returns workers and threads per worker."""
     resolve_device(options.device)
     parameters = max((run.check() for run in _without_seeds(runs)), default=0)
@@ -256,7 +254,7 @@ def check_resources(runs: Sequence[RunSpec], store: Store, options: ExecutionOpt
 
 
 def run_specs(
-    runs: Sequence[RunSpec], store: Store, options: ExecutionOptions, watch: Watch = no_events
+    runs: Sequence[RunConfig], store: Store, options: ExecutionOptions, watch: Watch = no_events
 ) -> dict[str, str]:
     """Run them on this machine; by id, how each ended."""
     if not runs:
@@ -272,7 +270,7 @@ def _by_now(store: Store, run: str) -> str:
     """A run that another process was busy with may be finished when all others are."""
     try:
         return "skipped" if store.folder(run).status()["state"] == "finished" else "busy"
-    except (OSError, Corrupt):
+    except (OSError, CorruptFileError):
         return "busy"
 
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import Field
 
 from whence import stats
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.saved import Presets
 from whence.experiments.table import Column, Criterion, Family, PlannedTable, Row, Table
+from whence.store.artifacts import Artifact, ArtifactKind
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-R = TypeVar("R", bound=RunSpec)
+R = TypeVar("R", bound=RunConfig)
 
 
-class ComparisonConfig(Spec):
+class ComparisonConfig(Config):
     """What every comparison can be asked for."""
 
     seeds: int = Field(
@@ -65,15 +66,35 @@ class ComparisonConfig(Spec):
 C = TypeVar("C", bound=ComparisonConfig)
 
 
+Q = TypeVar("Q", bound=Config)
+T = TypeVar("T", bound=Config)
+OnProgress = Callable[[str], None]
+
+
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Generic[Q, T]):
     """Something that a table shows and training does not give, such as the cost of a model. Stored as an artifact."""
 
-    kind: str
-    request: Mapping[str, Any]
+    kind: ArtifactKind[Q, T]
+    request: Q
     label: str
     """For progress lines"""
-    measure: Callable[[], Mapping[str, Any]]
+    compute: Callable[[], T]
+
+
+@dataclass(frozen=True)
+class Action(Generic[Q, T]):
+    """What an instrument measures on request, outside of comparisons: `whence INSTRUMENT VERB`, or a job of the app.
+
+    `run` returns the stored artifact where there is one, and measures otherwise. Its request may hold more than the
+    configuration, such as the checksum of a file.
+    """
+
+    verb: str
+    config: type[Q]
+    run: Callable[[Q, Store, OnProgress], Artifact[Any, T]]
+    title: Callable[[Q], str]
+    """One line, for lists"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +114,10 @@ class Instrument(Protocol[C, R]):
     command: tuple[str, ...]
     """The words of the command line that start a comparison"""
     config: type[C]
+    run: type[R]
+    """What it trains, one at a time: `whence INSTRUMENT train`"""
     presets: Presets | None = None
+    actions: Sequence[Action[Any, Any]] = ()
 
     def title(self, config: C) -> str:
         """One line, for lists of comparisons."""
@@ -124,7 +148,7 @@ class Instrument(Protocol[C, R]):
     def findings(self, table: Table[R]) -> Sequence[str]:
         return [*table.lost, *stats.report(table.comparisons)]
 
-    def measurements(self, planned: PlannedTable[R], store: Store) -> Sequence[Measurement]:
+    def measurements(self, planned: PlannedTable[R], store: Store) -> Sequence[Measurement[Any, Any]]:
         return ()
 
     def style(self, table: Table[R], name: str) -> Mapping[str, str]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.errors import UserError
-from whence.store.files import Corrupt, canonical, digest, read_document, read_sealed, write_sealed
+from whence.store.files import CorruptFileError, canonical, digest, read_document, read_sealed, write_sealed
 from whence.store.runs import ID, RunFolder, Store
 
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
@@ -77,10 +77,10 @@ class Job:
     def asked(self) -> dict[str, Any]:
         """The store may come from elsewhere, or from another version."""
         if self.path.is_symlink() or self.path.parent.is_symlink():
-            raise Corrupt(self.path, "leads out of the store")
+            raise CorruptFileError(self.path, "leads out of the store")
         found = read_sealed(self.path / "job.json")
         if any(not isinstance(found.get(name), kind) for name, kind in ASKED.items()):
-            raise Corrupt(self.path / "job.json", "not what a job looks like")
+            raise CorruptFileError(self.path / "job.json", "not what a job looks like")
         return found
 
     def started(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Job:
         """What the command printed, if it came to that."""
         try:
             return json.loads(read_document(self.path / "out.json"))
-        except (OSError, ValueError, RecursionError, Corrupt):
+        except (OSError, ValueError, RecursionError, CorruptFileError):
             return None
 
     def said(self) -> str:
@@ -193,7 +193,7 @@ def jobs(store: Store, *words: str) -> list[Job]:
         try:
             if ID.fullmatch(job.id) and job.asked()["words"][: len(words)] == list(words):
                 found.append((job.started().get("time", 0.0), job))
-        except (OSError, Corrupt):
+        except (OSError, CorruptFileError):
             continue
     return [job for _, job in sorted(found, key=lambda item: -item[0])]
 
@@ -210,5 +210,5 @@ def _folder(store: Store) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return read_sealed(path)
-    except (OSError, Corrupt):
+    except (OSError, CorruptFileError):
         return {}

@@ -22,10 +22,10 @@ from typing import Literal
 from whence.stats import SEEDS_TO_DECIDE, TestDesign
 from whence.store.files import addressed_name, canonical, digest, write_atomically
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 PREFIX = "look"
-Pairs = Iterable[tuple[RunSpec, RunSpec, str]]
+Pairs = Iterable[tuple[RunConfig, RunConfig, str]]
 """For each comparison a run of either variant, and which of their scores are compared"""
 Kind = Literal["table", "change"]
 """Variants of one table, or one variant before and after a change: families of their own"""
@@ -42,7 +42,7 @@ class Look:
     """Each begins with its kind"""
 
     @classmethod
-    def of(cls, runs: Iterable[RunSpec], ended: Collection[str], pairs: Pairs, kind: Kind) -> Look:
+    def of(cls, runs: Iterable[RunConfig], ended: Collection[str], pairs: Pairs, kind: Kind) -> Look:
         """`ended`: ids of the runs that have finished or failed."""
         shown: dict[str, set[int]] = {}
         planned: dict[str, set[int]] = {}
@@ -94,13 +94,13 @@ class Earlier:
 NEVER = Earlier()
 
 
-def variant(run: RunSpec) -> str:
+def variant(run: RunConfig) -> str:
     """What runs of one variant share: all that decides their training, except the seed."""
     return digest(canonical({**run.training_document(), "seed": 0, "versions": run.versions()}))[:12]
 
 
 def consult(
-    runs: Sequence[RunSpec], ended: Collection[str], pairs: Pairs, store: Store, kind: Kind = "table"
+    runs: Sequence[RunConfig], ended: Collection[str], pairs: Pairs, store: Store, kind: Kind = "table"
 ) -> Earlier:
     """What earlier looks permit; the results of these runs count as shown from now on."""
     look = Look.of(runs, ended, pairs, kind)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from whence.config import Spec
+from whence.config import Config
 from whence.registry import Choice
 
 NONE = "none"
@@ -73,7 +73,7 @@ def written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
 
 
 def command(
-    words: Sequence[str], spec_class: type[Spec], document: Mapping[str, Any], others: Sequence[str] = ()
+    words: Sequence[str], spec_class: type[Config], document: Mapping[str, Any], others: Sequence[str] = ()
 ) -> str:
     """The line that a terminal wants for a document that holds what was set. others: options beside it."""
     line = ["whence", *words]
@@ -102,7 +102,7 @@ def as_set(spec: BaseModel, name: str) -> Any:
 
 def is_group(value: Any) -> bool:
     """A nested spec, unless a user writes it as one word (`rope:base=500`)."""
-    return isinstance(value, Spec) and type(value).__str__ is BaseModel.__str__
+    return isinstance(value, Config) and type(value).__str__ is BaseModel.__str__
 
 
 def is_list(annotation: Any) -> bool:
@@ -132,7 +132,7 @@ def variants(annotation: Any) -> list[str]:
     """The names that a field of a registry, or a list of such, may begin with."""
     if isinstance(annotation, type) and issubclass(annotation, Choice):
         return [str(annotation.model_fields["name"].default)]
-    if isinstance(annotation, type) and issubclass(annotation, Spec):  # written as one word, its first field first
+    if isinstance(annotation, type) and issubclass(annotation, Config):  # written as one word, its first field first
         return variants(next(iter(annotation.model_fields.values())).annotation)
     if get_origin(annotation) is Annotated:
         return variants(get_args(annotation)[0])

@@ -15,9 +15,9 @@ from whence.report.shell import plot, regenerate, shell
 from whence.report.tables import bullets, html_table
 from whence.store.files import digest
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
-R = TypeVar("R", bound=RunSpec)
+R = TypeVar("R", bound=RunConfig)
 
 
 def comparison_page(

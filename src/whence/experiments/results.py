@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from whence.store.files import Corrupt
+from whence.store.files import CorruptFileError
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import M, RunConfig
 
-R = TypeVar("R", bound=RunSpec)
+R = TypeVar("R", bound=RunConfig[Any], covariant=True)
 State = Literal["finished", "failed", "damaged", "unfinished", "not run"]
+
+
+@dataclass(frozen=True)
+class Evaluation(Generic[M]):
+    """One evaluation of a run."""
+
+    step: int
+    metrics: M
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,17 @@ class RunResult(Generic[R]):
         return [record for record in self.records if "metrics" in record]
 
 
+def final_metrics(result: RunResult[RunConfig[M]]) -> M:
+    """Of the last evaluation of a finished run."""
+    return result.run.metrics_class().model_validate(result.metrics)
+
+
+def evaluations_of(result: RunResult[RunConfig[M]]) -> list[Evaluation[M]]:
+    """All of them, by step; none unless finished."""
+    read = result.run.metrics_class().model_validate
+    return [Evaluation(record["step"], read(record["metrics"])) for record in result.evaluations]
+
+
 def read_results(runs: Sequence[R], store: Store, ends: Mapping[str, str] = {}) -> list[RunResult[R]]:
     """`ends`: how the processes of this comparison ended, for runs whose own files do not show it."""
     return [_read(run, store, ends.get(run.id, "")) for run in runs]
@@ -55,7 +74,7 @@ def _read(run: R, store: Store, end: str) -> RunResult[R]:
             return RunResult(run, "finished", metrics=status["latest"], records=folder.metrics(), **numbers)
     except FileNotFoundError:
         pass
-    except (OSError, Corrupt) as damage:
+    except (OSError, CorruptFileError) as damage:
         return RunResult(run, "damaged", str(damage))
     if status["state"] == "failed":
         diverged = status["error"]["kind"] == "non_finite"

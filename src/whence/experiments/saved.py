@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import yaml
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError, not_allowed
 from whence.store.files import addressed_name, write_atomically
 from whence.store.runs import Store
 
-S = TypeVar("S", bound=Spec)
+S = TypeVar("S", bound=Config)
 CONFIG_FILES = (".yaml", ".yml", ".json")
 
 
@@ -48,14 +48,14 @@ class Presets:
         return resources.files(self.package) / "presets"
 
 
-def save_config(kind: str, config: Spec, store: Store) -> Path:
+def save_config(kind: str, config: Config, store: Store) -> Path:
     """`kind`: the instrument, which the file's name begins with."""
     path = config_path(kind, config, store)
     write_atomically(path, _bytes(config))
     return path
 
 
-def config_path(kind: str, config: Spec, store: Store) -> Path:
+def config_path(kind: str, config: Config, store: Store) -> Path:
     return store.reports / addressed_name(kind, _bytes(config), ".json")
 
 
@@ -99,5 +99,5 @@ def find_config(text: str, store: Store, kinds: Mapping[str, Presets | None]) ->
     )
 
 
-def _bytes(config: Spec) -> bytes:
+def _bytes(config: Config) -> bytes:
     return (json.dumps(config.model_dump(mode="json"), indent=1) + "\n").encode()

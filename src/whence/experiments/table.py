@@ -13,12 +13,12 @@ from whence import stats
 from whence.experiments.looks import Earlier, consult
 from whence.experiments.results import RunResult, read_results
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 if TYPE_CHECKING:
     from whence.experiments.instrument import Instrument
 
-R = TypeVar("R", bound=RunSpec)
+R = TypeVar("R", bound=RunConfig)
 Family = Literal["table", "sheet"]
 """The comparisons of one table, or of all tables that are made together, share one error."""
 

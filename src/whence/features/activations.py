@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from whence.errors import UserError, not_allowed
-from whence.store.files import Corrupt, read_sealed
+from whence.store.files import CorruptFileError, read_sealed
 from whence.store.runs import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -63,7 +63,7 @@ class Activations:
         """Also one that is not complete."""
         try:
             return cls(path, read_sealed(path / "spec.json"))
-        except (OSError, Corrupt) as damage:
+        except (OSError, CorruptFileError) as damage:
             raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).", field="activations") from None
 
     def facts(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.features.centres.base import Centre
 from whence.features.coded import Code
@@ -42,7 +42,7 @@ from whence.features.starts.base import Start
 from whence.kernels.sparse_code import ByFeature
 
 
-class AutoencoderSpec(Spec):
+class AutoencoderSpec(Config):
     """What an autoencoder is composed of."""
 
     size: int = Field(default=2048, ge=1, le=2**20, description="features")

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 from whence.errors import UserError
 from whence.features.activations import SHARD, folder, shard_path
 from whence.features.sources import RUN, Collection, Source, of_run, of_text
-from whence.store.files import Corrupt, read_sealed, write_atomically, write_sealed
+from whence.store.files import CorruptFileError, read_sealed, write_atomically, write_sealed
 from whence.store.runs import Store
 
 Tell = Callable[[int, int], None]
@@ -64,7 +64,7 @@ def _begun(path: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
         begun = read_sealed(path / "spec.json")
     except FileNotFoundError:
         return None
-    except Corrupt as damage:
+    except CorruptFileError as damage:
         raise UserError(
             f"name: {path.name!r} is damaged ({damage.reason}). Remove {str(path)!r}.", field="name"
         ) from None

@@ -15,7 +15,7 @@ from whence.experiments.saved import Presets
 from whence.features.autoencoder import AutoencoderSpec
 from whence.features.data.base import Data
 from whence.features.parts import DATA, SPARSITY
-from whence.features.run import AnyData, FeatureTraining, Run, data_of
+from whence.features.run import AnyData, FeaturesRun, FeatureTraining, data_of
 from whence.features.sparsity.base import Sparsity
 from whence.registry import Choice
 
@@ -51,24 +51,24 @@ class FeaturesConfig(ComparisonConfig):
         sparsity = "" if self.sparsity == OWN else f", {self.sparsity}"
         return f"{name}, {size} features, L0 {l0:g}{sparsity}, {self.training.steps} steps"
 
-    def runs(self) -> dict[str, list[Run]]:
+    def runs(self) -> dict[str, list[FeaturesRun]]:
         """By name, one run per seed."""
         data = data_of(self.data)
         names = PRESETS.names() if self.presets == (ALL,) else list(dict.fromkeys(self.presets))
         plan = {name: self._runs(data, PRESETS.read(name)) for name in names}
         return {**plan, **self._controls(data, plan)} if self.controls else plan
 
-    def _runs(self, data: Data, document: dict[str, Any]) -> list[Run]:
+    def _runs(self, data: Data, document: dict[str, Any]) -> list[FeaturesRun]:
         model: dict[str, Any] = {"size": self.size or data.usual_size, **document["model"]}
         wanted = min(self.l0 or data.usual_l0, model["size"])
         model["sparsity"] = _at_l0(model["sparsity"] if self.sparsity == OWN else self.sparsity, wanted)
         training = {**self.training.model_dump(), **document.get("training", {})}
         shared = {"data": self.data, "model": model, "training": training}
-        return [Run.read({**shared, "seed": seed}) for seed in self.seed_range]
+        return [FeaturesRun.read({**shared, "seed": seed}) for seed in self.seed_range]
 
-    def _controls(self, data: Data, plan: dict[str, list[Run]]) -> dict[str, list[Run]]:
+    def _controls(self, data: Data, plan: dict[str, list[FeaturesRun]]) -> dict[str, list[FeaturesRun]]:
         """Twins that are told nothing of positions, and plain autoencoders with as many parameters, trained alike."""
-        found: dict[str, list[Run]] = {}
+        found: dict[str, list[FeaturesRun]] = {}
         for name, runs in plan.items():
             model = runs[0].model
             if model.knows_positions:

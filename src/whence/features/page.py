@@ -10,14 +10,14 @@ import plotly.graph_objects as go
 
 from whence.features.map_page import MAP_SCRIPT, feature_section, map_section
 from whence.features.measures import BOUND
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.view import View
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 from whence.report.tables import bullets
 
 
-def run_page(run: Run, found: View, records: Sequence[Mapping[str, Any]], again: str) -> bytes:
+def run_page(run: FeaturesRun, found: View, records: Sequence[Mapping[str, Any]], again: str) -> bytes:
     """records: everything that the run has noted, losses and evaluations."""
     title = f"whence features: {run.id}"
     labels = html.escape(" · ".join(run.labels().values()))

@@ -18,7 +18,7 @@ from whence.features.parts import DATA, DataChoice
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.registry import Choice
-from whence.training.config import Job, RunSpec, Training
+from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.pinned import pinned
 from whence.training.streams import Streams
 
@@ -43,7 +43,7 @@ def data_of(choice: Choice) -> Data:
 AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
 
 
-class FeatureTraining(Training):
+class FeatureTraining(TrainingConfig):
     """How an autoencoder is trained."""
 
     steps: int = Field(default=400, ge=1, description="optimiser steps")
@@ -58,7 +58,7 @@ class FeatureTraining(Training):
     evaluations: int = Field(default=5, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
 
-class Run(RunSpec):
+class FeaturesRun(RunConfig):
     """Train one autoencoder."""
 
     kind: ClassVar[str] = "features"
@@ -105,10 +105,10 @@ class Run(RunSpec):
         return FeatureJob(self)
 
 
-class FeatureJob(Job):
+class FeatureJob(Trainable):
     """Training on states drawn at random; evaluation on states of texts never trained on."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: FeaturesRun) -> None:
         self.run = run
         self.data: Data = run.data.build()
 
@@ -123,7 +123,7 @@ class FeatureJob(Job):
         model.fit(self.data.everything())
         self.model = model.to(device)
 
-    def optimizer(self, training: Training) -> torch.optim.Optimizer:
+    def optimizer(self, training: TrainingConfig) -> torch.optim.Optimizer:
         model, mine = self.autoencoder, self.run.training
         apart = {id(parameter) for parameter in model.positional_parameters()}
         groups = [

@@ -20,17 +20,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.features.autoencoder import Autoencoder
 from whence.features.data.stored import Stored
 from whence.features.dictionary import Dictionary
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.sparsity.batch_topk import BatchTopK
 from whence.features.sparsity.jumprelu import JumpReLU
 from whence.features.sparsity.topk import TopK
 from whence.kernels.sparse_code import top_k
-from whence.store.files import Corrupt, read_document, write_atomically
+from whence.store.files import CorruptFileError, read_document, write_atomically
 
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FORMAT = "6.54.12"
@@ -41,7 +41,7 @@ LARGEST = 2**24
 """Numbers per state, and features: what is larger is no autoencoder."""
 
 
-class Metadata(Spec):
+class Metadata(Config):
     """What an autoencoder is of; none of it changes what it computes."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
@@ -61,7 +61,7 @@ class Metadata(Spec):
         return version
 
 
-class Config(Spec):
+class SAELensConfig(Config):
     """cfg.json, as far as it says what is computed. Defaults are SAELens'."""
 
     model_config = ConfigDict(extra="ignore")
@@ -99,11 +99,13 @@ class Config(Spec):
 # --- export
 
 
-def export(model: Autoencoder, run: Run, folder: Path, hook: str = "") -> Config:
+def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -> SAELensConfig:
     """The folder's config. hook: where SAELens finds the states in a model ("blocks.14.hook_resid_post"), if known."""
     centre = _one_centre(model)
     kind, own = _activation(model)
-    config = Config.read({**kind, "d_in": model.width, "d_sae": model.size, "metadata": _about(model, run, hook)})
+    config = SAELensConfig.read(
+        {**kind, "d_in": model.width, "d_sae": model.size, "metadata": _about(model, run, hook)}
+    )
     weights = {**_folded(model, centre), **own}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +176,7 @@ def _folded(model: Autoencoder, centre: Tensor) -> dict[str, Tensor]:
     return {name: value.float() for name, value in found.items()}
 
 
-def _about(model: Autoencoder, run: Run, hook: str) -> dict[str, Any]:
+def _about(model: Autoencoder, run: FeaturesRun, hook: str) -> dict[str, Any]:
     """Of the model and the text, as far as the data know them."""
     found: dict[str, Any] = {"sae_lens_version": FORMAT, "sae_lens_training_version": None}  # not trained by it
     found |= {"context_size": model.context, "whence_run": run.id}
@@ -252,15 +254,15 @@ def imported(folder: Path) -> Dictionary:
     )
 
 
-def _config(path: Path) -> Config:
+def _config(path: Path) -> SAELensConfig:
     try:
         document = json.loads(read_document(path))
-    except (OSError, Corrupt) as error:
+    except (OSError, CorruptFileError) as error:
         raise _unreadable(path, getattr(error, "strerror", None) or getattr(error, "reason", error)) from None
     except (ValueError, RecursionError):
         raise _unreadable(path, "not JSON") from None
     try:
-        return Config.read(document)
+        return SAELensConfig.read(document)
     except UserError as error:
         raise UserError(f"folder: {str(path)!r}: {error}", field=error.field) from None
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from whence import stats
 from whence.experiments.table import Row, Table
 from whence.features.config import PRESETS
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.tables import html_table
 
@@ -45,7 +45,7 @@ def style(name: str) -> dict[str, str]:
     return {"color": COLOURS[place % len(COLOURS)], "dash": dash}
 
 
-def score_figures(table: Table[Run]) -> dict[str, go.Figure]:
+def score_figures(table: Table[FeaturesRun]) -> dict[str, go.Figure]:
     """By heading; none where nothing has finished."""
     rows = [row for row in table.rows if row.finished]
     if not rows:
@@ -63,18 +63,18 @@ def score_figures(table: Table[Run]) -> dict[str, go.Figure]:
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def losses(row: Row[Run]) -> dict[str, dict[int, float]]:
+def losses(row: Row[FeaturesRun]) -> dict[str, dict[int, float]]:
     """By run, the training loss by step."""
     return {
         r.run.id: {record["step"]: record["loss"] for record in r.records if "loss" in record} for r in row.finished
     }
 
 
-def held_out_fvu(row: Row[Run]) -> dict[str, dict[int, float]]:
+def held_out_fvu(row: Row[FeaturesRun]) -> dict[str, dict[int, float]]:
     return {r.run.id: {e["step"]: e["metrics"]["curve"] for e in r.evaluations} for r in row.finished}
 
 
-def final_losses(row: Row[Run]) -> dict[str, float]:
+def final_losses(row: Row[FeaturesRun]) -> dict[str, float]:
     """By run, the mean over the last steps: the loss of a single batch is noise."""
     return {
         run: stats.mean([loss for step, loss in of.items() if step >= (1 - FINAL_SHARE) * max(of)])
@@ -83,11 +83,11 @@ def final_losses(row: Row[Run]) -> dict[str, float]:
     }
 
 
-def _values(row: Row[Run], column: str) -> list[float]:
+def _values(row: Row[FeaturesRun], column: str) -> list[float]:
     return list(row.cell(column).per_seed.values())
 
 
-def _recovered(rows: Sequence[Row[Run]]) -> go.Figure | None:
+def _recovered(rows: Sequence[Row[FeaturesRun]]) -> go.Figure | None:
     """Free and bound directions beside each other; none where the true directions are not known."""
     if not any(_values(row, "free_recovered") for row in rows):
         return None
@@ -115,14 +115,14 @@ def _over_steps(curves: Mapping[str, Mapping[str, Mapping[int, float]]], label: 
     return figure.update_layout(height=420 + 12 * len(curves), legend=below)
 
 
-def by_strictness(rows: Sequence[Row[Run]]) -> list[Row[Run]]:
+def by_strictness(rows: Sequence[Row[FeaturesRun]]) -> list[Row[FeaturesRun]]:
     """Those that differ in how strict their mask is, from none to hard; none where fewer than two have a result."""
     by_name = {row.name: row for row in rows if row.finished}
     there = [by_name[name] for name in STRICT if name in by_name]
     return there if len(there) > 1 else []
 
 
-def strictness_section(rows: Sequence[Row[Run]]) -> list[str]:
+def strictness_section(rows: Sequence[Row[FeaturesRun]]) -> list[str]:
     """They, side by side."""
     there = by_strictness(rows)
     if not there:
@@ -139,7 +139,7 @@ def strictness_section(rows: Sequence[Row[Run]]) -> list[str]:
     ]
 
 
-def strict_bars(rows: Sequence[Row[Run]]) -> go.Figure | None:
+def strict_bars(rows: Sequence[Row[FeaturesRun]]) -> go.Figure | None:
     """With their masks, and with the mask off."""
     if not rows:
         return None

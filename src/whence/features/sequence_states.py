@@ -22,13 +22,13 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.features.activations import CONTENT, flags_of, shard_path
 from whence.features.collect import Tell, thread_count
 from whence.features.sources import Precision, check_context, module_of, states_of
 from whence.models.pretrained import ends_of, pretrained
-from whence.store.files import Corrupt, canonical, digest, read_sealed, write_atomically, write_sealed
+from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_atomically, write_sealed
 from whence.store.runs import Store
 
 SHARD = 256
@@ -38,7 +38,7 @@ AT_ONCE = 2048
 OWN = ("ids", "flags", "lengths")
 
 
-class Place(Spec):
+class Place(Config):
     """Which states of a model: those that a dictionary was trained on, by the names that a collection gives them."""
 
     model: str = Field(default="minilm", description="minilm, smollm2, or a directory with a transformers model")
@@ -118,7 +118,7 @@ def _begun(path: Path, store: Store) -> dict[str, Any] | None:
         return read_sealed(path / "spec.json")
     except FileNotFoundError:
         return None
-    except Corrupt:
+    except CorruptFileError:
         store.set_aside(path)
         return None
 

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError, not_allowed
 from whence.features.activations import SHARD, flags_of
 from whence.features.text import HELD_OUT, PROBES, checksum, documents, held_out
@@ -28,7 +28,7 @@ Precision = Literal["fp32", "bf16"]
 RUN = "run:"
 
 
-class Collection(Spec):
+class Collection(Config):
     """Which states of which model, on which text."""
 
     model: str = Field(

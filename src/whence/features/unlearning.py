@@ -20,7 +20,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.features.dictionary import Dictionary
 from whence.features.passages import passages
@@ -32,7 +32,7 @@ CHUNK = 1024
 SCORED, NO_FEATURE, NO_SETTING = "scored", "no eligible feature", "no setting retains"
 
 
-class Unlearning(Spec):
+class Unlearning(Config):
     """What is to be forgotten, what retained, and which settings are tried."""
 
     forget: tuple[str, ...] = Field(

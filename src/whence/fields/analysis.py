@@ -15,7 +15,7 @@ from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
 from whence.fields.hyponets.base import Attended
 from whence.fields.measures import psnr
 from whence.fields.model import Encoded, FieldModel
-from whence.fields.run import Run, diversity
+from whence.fields.run import FieldsRun, diversity
 from whence.fields.tiles import decode
 
 CROPS, PROBED = 16, 4
@@ -34,7 +34,7 @@ class Analysis:
     """By column: what a page shows side by side, one per signal"""
 
 
-def analyse(model: FieldModel, run: Run, tell: Tell = lambda words: None) -> Analysis:
+def analyse(model: FieldModel, run: FieldsRun, tell: Tell = lambda words: None) -> Analysis:
     """On signals of the test split, at the input's own resolution unless said otherwise."""
     signals, x = drawn(run, CROPS)
     with torch.no_grad():

@@ -10,7 +10,7 @@ from whence.experiments.instrument import ComparisonConfig
 from whence.fields.data import DATA
 from whence.fields.hyponets import HYPONETS
 from whence.fields.model import FieldSpec
-from whence.fields.run import AnyData, FieldTraining, Run
+from whence.fields.run import AnyData, FieldsRun, FieldTraining
 
 Axis = Literal["lps", "placement", "encoder", "hyponet"]
 MATCH = 64
@@ -78,8 +78,8 @@ class FieldsConfig(ComparisonConfig):
     def _size(self, fields: dict[str, Any]) -> int:
         return self._run(fields, 0).parameters()
 
-    def _run(self, fields: dict[str, Any], seed: int) -> Run:
-        return Run.read(
+    def _run(self, fields: dict[str, Any], seed: int) -> FieldsRun:
+        return FieldsRun.read(
             {
                 "data": self.data.model_dump(),
                 "model": {**self.model.model_dump(), **fields},
@@ -88,6 +88,6 @@ class FieldsConfig(ComparisonConfig):
             }
         )
 
-    def runs(self) -> dict[str, list[Run]]:
+    def runs(self) -> dict[str, list[FieldsRun]]:
         """By variant, one run per seed."""
         return {name: [self._run(fields, seed) for seed in self.seed_range] for name, fields in self.variants().items()}

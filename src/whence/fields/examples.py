@@ -7,7 +7,7 @@ from torch import Tensor
 
 from whence.fields.baselines import resize
 from whence.fields.model import Encoded, FieldModel
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.fields.tiles import decode
 from whence.training.streams import Streams, generator
 
@@ -15,7 +15,7 @@ SHOWN = 4
 """Signals on a page."""
 
 
-def drawn(run: Run, count: int) -> tuple[Tensor, Tensor]:
+def drawn(run: FieldsRun, count: int) -> tuple[Tensor, Tensor]:
     """True signals of the test split, and what the model is shown of them; always the same ones."""
     data = run.data.build()
     signals = data.draw(generator(Streams.of(0).evaluation, "analysis", str(run.data)), count, "test")

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.config import Spec
+from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings._weave import Weave
 from whence.encodings.base import Encoding
@@ -29,7 +29,7 @@ MIDDLE, SPREAD = 0.5, 0.25
 """What values are centred by and divided by before the model sees them."""
 
 
-class FieldSpec(Spec):
+class FieldSpec(Config):
     """The model: tokens, position tokens between them, a mixer, and what reads values off."""
 
     patch: int = Field(default=4, ge=1, description="points per token and axis")

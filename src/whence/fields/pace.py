@@ -6,17 +6,17 @@ import time
 
 import torch
 
-from whence.fields.run import Run
-from whence.store.files import Corrupt, canonical, digest, read_sealed, write_sealed
+from whence.fields.run import FieldsRun
+from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
 from whence.store.runs import Store
-from whence.training.streams import Streams, ambient_kept, generator
+from whence.training.streams import Streams, generator, preserve_rng_state
 from whence.training.trainer import make_optimizer
 
 SECONDS = 4.0
 """Of steps that are timed, after two that warm up."""
 
 
-def for_minutes(run: Run, minutes: float, store: Store, threads: int | None = None) -> tuple[Run, str]:
+def for_minutes(run: FieldsRun, minutes: float, store: Store, threads: int | None = None) -> tuple[FieldsRun, str]:
     """The run with as many steps as fit, and how that was found, in words.
 
     The answer is kept in the store: the same question means the same run, to be gone on with or found finished.
@@ -38,22 +38,22 @@ def for_minutes(run: Run, minutes: float, store: Store, threads: int | None = No
 def _known(store: Store) -> dict[str, int]:
     try:
         return read_sealed(store.paces)
-    except (OSError, Corrupt):  # then it is measured anew
+    except (OSError, CorruptFileError):  # then it is measured anew
         return {}
 
 
-def pace(run: Run, threads: int | None = None) -> tuple[float, float]:
+def pace(run: FieldsRun, threads: int | None = None) -> tuple[float, float]:
     """Seconds per step of training, and per evaluation."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
-        with ambient_kept():
+        with preserve_rng_state():
             return _steps(run)
     finally:
         torch.set_num_threads(before)
 
 
-def _steps(run: Run) -> tuple[float, float]:
+def _steps(run: FieldsRun) -> tuple[float, float]:
     job, streams = run.job(), Streams.of(run.seed)
     job.setup(streams, torch.device("cpu"))
     optimizer = job.optimizer(run.training) or make_optimizer(job.model, run.training)

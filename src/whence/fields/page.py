@@ -13,12 +13,12 @@ from whence.fields.analysis import Analysis
 from whence.fields.cost import crossing
 from whence.fields.examples import as_pictures
 from whence.fields.pictures_page import pictures_table
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell
 
 
-def analysis_page(run: Run, found: Analysis, status: Mapping[str, Any], again: str) -> bytes:
+def analysis_page(run: FieldsRun, found: Analysis, status: Mapping[str, Any], again: str) -> bytes:
     numbers = found.numbers
     parts = _head(run, findings(numbers))
     parts += ["<h2>Pictures never trained on</h2>", pictures_table(found.pictures)]
@@ -32,18 +32,18 @@ def analysis_page(run: Run, found: Analysis, status: Mapping[str, Any], again: s
     return shell(_title(run), [*parts, *regenerate(again, run.document())])
 
 
-def _title(run: Run) -> str:
+def _title(run: FieldsRun) -> str:
     return f"whence fields: {run.id}"
 
 
-def _head(run: Run, lines: Sequence[str]) -> list[str]:
+def _head(run: FieldsRun, lines: Sequence[str]) -> list[str]:
     found = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     labels = html.escape(" · ".join(run.labels().values()))
     return [f"<h1>{html.escape(_title(run))}</h1>", f"<p class=note>{labels}</p>", f"<ul class=findings>{found}</ul>"]
 
 
 def run_page(
-    run: Run,
+    run: FieldsRun,
     status: Mapping[str, Any],
     evaluations: Sequence[Mapping[str, Any]],
     columns: Mapping[str, Tensor],

@@ -21,7 +21,7 @@ from whence.fields.model import SPREAD, Encoded, FieldModel, FieldSpec
 from whence.fields.tiles import Output, decode
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
-from whence.training.config import Job, RunSpec, Training
+from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.optim import muon
 from whence.training.pinned import pinned
 from whence.training.streams import Streams, generator
@@ -46,7 +46,7 @@ def parse_data(value: Any) -> Any:
 AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
 
 
-class FieldTraining(Training):
+class FieldTraining(TrainingConfig):
     """How a model is trained."""
 
     steps: int = Field(default=1500, ge=1, description="optimiser steps")
@@ -61,7 +61,7 @@ class FieldTraining(Training):
     crops: int = Field(default=64, ge=2, le=4096, description="signals in each evaluation set")
 
 
-class Run(RunSpec):
+class FieldsRun(RunConfig):
     """Train one field model."""
 
     kind: ClassVar[str] = "fields"
@@ -107,13 +107,13 @@ class Run(RunSpec):
 @functools.lru_cache(maxsize=1024)
 def _parameters(data: str, model: str) -> int:
     """Forms and searches for a size ask for many models, again and again."""
-    return count_parameters(Run.read({"data": json.loads(data), "model": json.loads(model)}).build_model("meta"))
+    return count_parameters(FieldsRun.read({"data": json.loads(data), "model": json.loads(model)}).build_model("meta"))
 
 
-class FieldJob(Job):
+class FieldJob(Trainable):
     """Training at random scales against the true signal; evaluation beside interpolation and a fitted kernel."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: FieldsRun) -> None:
         self.run = run
         self.data: Data = run.data.build()
         self._references: dict[Split, dict[str, Any]] = {}
@@ -132,7 +132,7 @@ class FieldJob(Job):
         self.model = self.run.build_model(device)
         initialise(self.model, streams.init)
 
-    def optimizer(self, training: Training) -> torch.optim.Optimizer | None:
+    def optimizer(self, training: TrainingConfig) -> torch.optim.Optimizer | None:
         mine = self.training
         return muon(self.model, mine.lr, mine.matrix_lr, mine.weight_decay) if mine.optimizer == "muon" else None
 

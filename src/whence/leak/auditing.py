@@ -24,7 +24,7 @@ from whence.leak.subject import BATCH, Subject
 from whence.leak.untrained import TWINS, Comparison, compare
 from whence.leak.verdict import Verdict, judge
 from whence.random import derive
-from whence.training.streams import ambient_kept
+from whence.training.streams import preserve_rng_state
 
 Tell = Callable[[str], None]
 LONGEST_REASON = 200
@@ -90,7 +90,7 @@ def audit(
     check(subject, ratios)
     training = [(module, module.training) for module in subject.model.modules()]
     try:
-        with ambient_kept():
+        with preserve_rng_state():
             torch.manual_seed(derive(seed, "audit"))
             return _audit(subject, sorted(set(ratios)), seed, tell)
     finally:

@@ -14,7 +14,7 @@ from whence.experiments.instrument import Instrument
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
 from whence.leak import RATIOS
 from whence.leak.config import COMPARED, LeakConfig
-from whence.leak.run import Run
+from whence.leak.run import LeakRun
 from whence.leak.verdict import DEAD, LEAKS, Leak, judged, leaks
 from whence.leak.words import number, percent, share
 from whence.report.figures import COLOURS, DASHES, figure_of
@@ -49,15 +49,16 @@ READ_OFF = 0.5
 """R² of a probe from which on position can be decoded."""
 
 
-class LeakComparison(Instrument[LeakConfig, Run]):
+class LeakComparison(Instrument[LeakConfig, LeakRun]):
     name = "leak"
     command = ("leak", "cure")
     config = LeakConfig
+    run = LeakRun
 
     def title(self, config: LeakConfig) -> str:
         return f"{config.data}: {', '.join(map(str, config.cures))}, {stats.count(config.seeds, 'seed')}"
 
-    def plan(self, config: LeakConfig, store: Store) -> list[PlannedTable[Run]]:
+    def plan(self, config: LeakConfig, store: Store) -> list[PlannedTable[LeakRun]]:
         variants = config.runs()
         first = next(iter(variants))
         run = variants[first][0]
@@ -68,19 +69,19 @@ class LeakComparison(Instrument[LeakConfig, Run]):
         title = f"{run.data} · {run.model.backbone}"
         return [PlannedTable(title, variants, pairs, criteria, run.data.build().held_out_name)]
 
-    def rows(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]], store: Store) -> list[Row[Run]]:
+    def rows(self, planned: PlannedTable[LeakRun], rows: Sequence[Row[LeakRun]], store: Store) -> list[Row[LeakRun]]:
         return [replace(row, cells=_cells(row)) for row in rows]
 
-    def columns(self, planned: PlannedTable[Run], rows: Sequence[Row[Run]]) -> list[Column]:
+    def columns(self, planned: PlannedTable[LeakRun], rows: Sequence[Row[LeakRun]]) -> list[Column]:
         return COLUMNS
 
-    def caption(self, table: Table[Run]) -> str:
+    def caption(self, table: Table[LeakRun]) -> str:
         return (
             "error, variance: relative to the variance of the targets · shift sensitivity: share of the prediction "
             "variance that changes when content and mask are shifted together · variance, R²: at mask ratio 1"
         )
 
-    def findings(self, table: Table[Run]) -> list[str]:
+    def findings(self, table: Table[LeakRun]) -> list[str]:
         reference = table.rows[0]
         lines = [f"{row.name}: {effect(table, row)}." for row in table.rows if row.finished]
         if not reference.finished:
@@ -89,11 +90,11 @@ class LeakComparison(Instrument[LeakConfig, Run]):
             lines.append(f"Errors are factors relative to {reference.name}, with 95 % intervals over seeds.")
         return [*lines, *table.lost, *stats.report(table.comparisons)]
 
-    def style(self, table: Table[Run], name: str) -> Mapping[str, str]:
+    def style(self, table: Table[LeakRun], name: str) -> Mapping[str, str]:
         place = [row.name for row in table.rows].index(name)
         return {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
 
-    def figures(self, table: Table[Run]) -> Mapping[str, go.Figure]:
+    def figures(self, table: Table[LeakRun]) -> Mapping[str, go.Figure]:
         rows = {row.name: row for row in table.rows if row.finished}
         if not rows:
             return {}
@@ -108,7 +109,7 @@ class LeakComparison(Instrument[LeakConfig, Run]):
 LEAK = LeakComparison()
 
 
-def _cells(row: Row[Run]) -> dict[str, Cell]:
+def _cells(row: Row[LeakRun]) -> dict[str, Cell]:
     cells = {"verdict": Cell(verdict=", ".join(verdict_words(row)))}
     for ratio in SHOWN if row.finished else ():
         for name in MEASURES:
@@ -119,40 +120,40 @@ def _cells(row: Row[Run]) -> dict[str, Cell]:
     return cells
 
 
-def _ratios(row: Row[Run]) -> dict[int, Mapping[str, Any]]:
+def _ratios(row: Row[LeakRun]) -> dict[int, Mapping[str, Any]]:
     """By seed, the metrics of every mask ratio."""
     return {result.run.seed: result.metrics["ratios"] for result in row.finished}
 
 
-def _values(row: Row[Run], ratio: str, name: str) -> dict[int, float] | None:
+def _values(row: Row[LeakRun], ratio: str, name: str) -> dict[int, float] | None:
     """By seed; None where it is undefined on any, as correlations of equal predictions are."""
     values = {seed: at(metrics[ratio], MEASURES[name]) for seed, metrics in _ratios(row).items()}
     return None if not values or None in values.values() else {seed: float(value) for seed, value in values.items()}
 
 
-def mean(row: Row[Run], ratio: str, name: str) -> float | None:
+def mean(row: Row[LeakRun], ratio: str, name: str) -> float | None:
     return row.cell(f"{name}@{ratio}").mean
 
 
-def without_prior(row: Row[Run], ratio: str, *path: str) -> float:
+def without_prior(row: Row[LeakRun], ratio: str, *path: str) -> float:
     """The mean that a verdict is based on: without what an explicit prior adds."""
     return stats.mean([at(judged(metrics[ratio]), path) for metrics in _ratios(row).values()])
 
 
-def has_explicit_prior(row: Row[Run]) -> bool:
+def has_explicit_prior(row: Row[LeakRun]) -> bool:
     return any(measures.get("inside") for metrics in _ratios(row).values() for measures in metrics.values())
 
 
-def reconstructs_nothing(row: Row[Run]) -> bool:
+def reconstructs_nothing(row: Row[LeakRun]) -> bool:
     errors = [stats.mean([metrics[ratio]["error"] for metrics in _ratios(row).values()]) for ratio in SHOWN]
     return min(errors) >= DEAD
 
 
-def worst_leak(row: Row[Run]) -> Leak:
+def worst_leak(row: Row[LeakRun]) -> Leak:
     return LEAKS[max(LEAKS.index(leaks(metrics)) for metrics in _ratios(row).values())]
 
 
-def verdict_words(row: Row[Run]) -> list[str]:
+def verdict_words(row: Row[LeakRun]) -> list[str]:
     if not row.finished:
         return [row.state]
     marks = {
@@ -163,7 +164,7 @@ def verdict_words(row: Row[Run]) -> list[str]:
     return [worst_leak(row), *(mark for mark, holds in marks.items() if holds)]
 
 
-def cost(table: Table[Run], row: Row[Run], ratio: str) -> tuple[float, tuple[float, float] | None] | None:
+def cost(table: Table[LeakRun], row: Row[LeakRun], ratio: str) -> tuple[float, tuple[float, float] | None] | None:
     """By which factor the error changes relative to the first row, and its 95 % interval over paired seeds."""
     mine, reference = (of.cell(f"error@{ratio}").per_seed for of in (row, table.rows[0]))
     logs = [math.log(mine[seed] / reference[seed]) for seed in sorted(set(mine) & set(reference))]
@@ -173,7 +174,7 @@ def cost(table: Table[Run], row: Row[Run], ratio: str) -> tuple[float, tuple[flo
     return math.exp(stats.mean(logs)), None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
 
 
-def effect(table: Table[Run], row: Row[Run]) -> str:
+def effect(table: Table[LeakRun], row: Row[LeakRun]) -> str:
     """In words: what became of the leak, then what it costs; without a reference, the leak of the row itself."""
     reference = table.rows[0] if table.rows[0].finished else row
     words = [_leak(row, reference)]
@@ -188,7 +189,7 @@ def effect(table: Table[Run], row: Row[Run]) -> str:
     return "; ".join(words)
 
 
-def _leak(row: Row[Run], reference: Row[Run]) -> str:
+def _leak(row: Row[LeakRun], reference: Row[LeakRun]) -> str:
     below_one = [ratio for ratio in SHOWN if ratio != "1"]
     shift = max(without_prior(row, ratio, "shift", "of_prediction") for ratio in below_one)
     changes = f"changes {share(shift)} of the prediction variance"
@@ -225,7 +226,7 @@ def at(measures: Any, path: Sequence[str]) -> Any:
     return measures
 
 
-def _linear(row: Row[Run]) -> bool:
+def _linear(row: Row[LeakRun]) -> bool:
     """At mask ratio 1, do predictions correlate with position beyond chance?"""
     correlation, chance = mean(row, "1", "correlation"), mean(row, "1", "correlation_chance")
     return correlation is not None and chance is not None and correlation > chance
@@ -239,7 +240,7 @@ def _factor(factor: tuple[float, tuple[float, float] | None] | None) -> str:
 
 
 def _over_ratios(
-    rows: Mapping[str, Row[Run]],
+    rows: Mapping[str, Row[LeakRun]],
     styles: Mapping[str, Mapping[str, str]],
     measure: str,
     ratios: Sequence[str],

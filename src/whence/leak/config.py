@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import BeforeValidator, Field
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
 from whence.leak.cures import CURES
 from whence.leak.data import DATA
 from whence.leak.model import MaskedSpec
-from whence.leak.run import AnyData, Cures, MaskedTraining, Masking, Run
+from whence.leak.run import AnyData, Cures, LeakRun, MaskedTraining, Masking
 
 SOURCE_KEYS = (
     "mask_ratio",
@@ -25,13 +25,13 @@ COMPARED = ("0.5", "0.9")
 """Mask ratios at which errors are compared."""
 
 
-class Treatment(Spec):
+class Treatment(Config):
     """One or several cures together."""
 
     cures: Cures = ()
 
     def __str__(self) -> str:
-        return Run.model_construct(cures=self.cures).cure
+        return LeakRun.model_construct(cures=self.cures).cure
 
 
 def parse_treatment(value: Any) -> Any:
@@ -88,7 +88,7 @@ class LeakConfig(ComparisonConfig):
             return rest
         return rest | {"cures": ["none", *(["+".join(names)] if names else [])]}
 
-    def runs(self) -> dict[str, list[Run]]:
+    def runs(self) -> dict[str, list[LeakRun]]:
         """By mitigation, one run per seed."""
         names = [str(treatment) for treatment in self.cures]
         if len(set(names)) != len(names):
@@ -96,7 +96,7 @@ class LeakConfig(ComparisonConfig):
         shared = {name: getattr(self, name).model_dump() for name in ("data", "model", "masking", "training")}
         return {
             str(treatment): [
-                Run.read({**shared, "seed": seed, "cures": [choice.model_dump() for choice in treatment.cures]})
+                LeakRun.read({**shared, "seed": seed, "cures": [choice.model_dump() for choice in treatment.cures]})
                 for seed in self.seed_range
             ]
             for treatment in self.cures

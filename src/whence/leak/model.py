@@ -9,7 +9,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from whence.config import Spec
+from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.errors import UserError
@@ -31,7 +31,7 @@ def _as_mixer(value: Any) -> Any:
     return value
 
 
-class MaskedSpec(Spec):
+class MaskedSpec(Config):
     """The model, and how recordings become tokens."""
 
     backbone: Annotated[MixerChoice, BeforeValidator(_as_mixer)] = Field(

@@ -8,7 +8,7 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.leak import RATIOS
 from whence.leak.cures import CureChoice
@@ -23,7 +23,7 @@ from whence.leak.model import MaskedModel, MaskedSpec
 from whence.leak.subject import Subject
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
-from whence.training.config import Job, RunSpec, Training
+from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.pinned import pinned
 from whence.training.streams import Streams, generator
 
@@ -57,7 +57,7 @@ Cures = Annotated[tuple[CureChoice, ...], BeforeValidator(parse_cures)]
 AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
 
 
-class Masking(Spec):
+class Masking(Config):
     """What is hidden, and how predictions of it are judged in training."""
 
     mask_ratio: float | None = Field(
@@ -68,7 +68,7 @@ class Masking(Spec):
     test_rows: int = Field(default=256, ge=8, le=10_000, description="examples in each evaluation set")
 
 
-class MaskedTraining(Training):
+class MaskedTraining(TrainingConfig):
     """How a model is trained."""
 
     steps: int = Field(default=600, ge=1, description="optimiser steps")
@@ -76,7 +76,7 @@ class MaskedTraining(Training):
     evaluations: int = Field(default=2, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
 
-class Run(RunSpec):
+class LeakRun(RunConfig):
     """Train one masked model."""
 
     kind: ClassVar[str] = "leak"
@@ -122,10 +122,10 @@ class Run(RunSpec):
         return LeakJob(self)
 
 
-class LeakJob(Job):
+class LeakJob(Trainable):
     """Training on windows with some tokens hidden; evaluation at several ratios."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: LeakRun) -> None:
         self.run = run
         self.data: Data = run.data.build()
         self.positions = run.model.positions(self.data.steps, self.data.channels)

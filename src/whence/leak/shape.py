@@ -7,14 +7,14 @@ from typing import Annotated, Self
 import pydantic
 from pydantic import ConfigDict, Field
 
-from whence.config import Spec
+from whence.config import Config
 from whence.leak.verdict import Leak, Outcome
 
 Share = Annotated[str, Field(pattern=r"^\d*\.?\d+(e-\d+)?$")]
 """Of tokens hidden, as `{:g}` writes it."""
 
 
-class Shape(Spec):
+class Shape(Config):
     """More may be there; what is named must be, and must be what it says."""
 
     model_config = ConfigDict(extra="ignore", strict=True)

@@ -19,7 +19,7 @@ from whence.leak.masks import draw
 from whence.leak.measures import Excess, beyond_noise, deviation
 from whence.leak.subject import Subject
 from whence.random import derive
-from whence.training.streams import ambient_kept
+from whence.training.streams import preserve_rng_state
 
 ROWS = 24
 SAME = 1e-6
@@ -134,7 +134,7 @@ def _outcomes(
         if id(place) not in outcomes:
             several: dict[str, list[Tensor]] = {}
             for index in range(passes):
-                with ambient_kept():
+                with preserve_rng_state():
                     torch.manual_seed(derive(seed, index))
                     for name, values in run(subject, place).items():
                         several.setdefault(name, []).append(_by_row(values, place))

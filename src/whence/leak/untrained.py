@@ -15,7 +15,7 @@ from torch import nn
 
 from whence.models.init import initialise
 from whence.random import derive
-from whence.training.streams import ambient_kept
+from whence.training.streams import preserve_rng_state
 
 TWINS = 5
 """Untrained twins that are needed for a prediction interval."""
@@ -63,14 +63,14 @@ def reinitialized(model: nn.Module, seed: int) -> nn.Module | None:
     """
     try:
         if hasattr(model, "config") and hasattr(model, "_init_weights"):
-            with ambient_kept():
+            with preserve_rng_state():
                 torch.manual_seed(seed)
                 return type(model)(model.config).float()  # pyright: ignore[reportCallIssue]
         twin = copy.deepcopy(model)
     except Exception:  # whatever a module of somebody else's raises: locks, open files, other constructors
         return None
     initialise(twin, seed)
-    with ambient_kept(), torch.no_grad():
+    with preserve_rng_state(), torch.no_grad():
         torch.manual_seed(derive(seed, "untrained"))
         for module in twin.modules():
             reset = getattr(module, "_reset_parameters", None)  # as nn.MultiheadAttention and nn.Transformer call it

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.config import Spec
+from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.encodings.transforms import TransformChoice
@@ -26,7 +26,7 @@ Pool = Literal["last", "mean", "first"]
 EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
 
 
-class Contender(Spec):
+class PositionConfig(Config):
     """How position enters: an encoding, and what happens to positions before it sees them."""
 
     encoding: EncodingChoice = Field(
@@ -41,7 +41,7 @@ class Contender(Spec):
         return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
 
 
-class Architecture(Spec):
+class Architecture(Config):
     """The model around the encoding."""
 
     mixer: MixerChoice = Field(
@@ -58,18 +58,18 @@ class Architecture(Spec):
     attention: Kind = Field(default="causal", description="who sees whom in attention, by order in the sequence")
     pool: Pool = Field(default="last", description="where one answer per sequence is read off")
 
-    def with_contender(self, contender: Contender) -> ModelSpec:
+    def with_contender(self, contender: PositionConfig) -> ModelSpec:
         return ModelSpec(**self.model_dump(), encoding=contender.encoding, positions=contender.positions)
 
 
-class ModelSpec(Architecture, Contender):
+class ModelSpec(Architecture, PositionConfig):
     """The model and its encoding."""
 
     @property
     def contender(self) -> str:
-        return Contender.__str__(self)
+        return PositionConfig.__str__(self)
 
-    __str__ = Spec.__str__  # a model is a group of fields, not one word
+    __str__ = Config.__str__  # a model is a group of fields, not one word
 
     def build(
         self,

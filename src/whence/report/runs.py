@@ -14,7 +14,7 @@ from whence.formatting import is_share, labelled, scored
 from whence.report.badges import badge
 from whence.report.figures import COLOURS, DASHES, figure_of, line_style, swatch_of
 from whence.report.shell import plot, regenerate, shell
-from whence.store.files import Corrupt, flat
+from whence.store.files import CorruptFileError, flat
 from whence.store.runs import Store
 
 MOST = 12
@@ -23,7 +23,7 @@ SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
 
 
 @dataclass(frozen=True)
-class Beside:
+class ComparedRun:
     """One of the runs that are looked at together."""
 
     id: str
@@ -37,16 +37,16 @@ class Beside:
         return f"{self.status['title']} · seed {self.status['seed']} · {self.id[:6]}"
 
 
-def beside(store: Store, ids: Iterable[str]) -> tuple[list[Beside], dict[str, str]]:
+def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[str, str]]:
     """Those that can be read, and why others cannot, by id."""
-    found: list[Beside] = []
+    found: list[ComparedRun] = []
     unreadable: dict[str, str] = {}
     for place, run_id in enumerate(ids):
         folder = store.folder(run_id)
         try:
             status, spec, evaluations = folder.status(), folder.spec_document(), folder.evaluations()
-            found.append(Beside(run_id, status, spec, evaluations, _style(status, place)))
-        except (OSError, Corrupt) as damage:
+            found.append(ComparedRun(run_id, status, spec, evaluations, _style(status, place)))
+        except (OSError, CorruptFileError) as damage:
             unreadable[run_id] = str(damage)
     return found, unreadable
 
@@ -59,12 +59,12 @@ def _style(status: Mapping[str, Any], place: int) -> dict[str, str]:
     return {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
-def scores(runs: Sequence[Beside]) -> list[str]:
+def scores(runs: Sequence[ComparedRun]) -> list[str]:
     """Names of what any of them is scored by."""
     return list(dict.fromkeys(name for run in runs for name in run.status["headline"]))
 
 
-def differences(runs: Sequence[Beside]) -> dict[str, list[str]]:
+def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
     """By dotted name, the fields of their specifications in which they are not all alike."""
     flats = [flat(run.spec) for run in runs]
     names = dict.fromkeys(name for one in flats for name in one)
@@ -72,7 +72,7 @@ def differences(runs: Sequence[Beside]) -> dict[str, list[str]]:
     return {name: values for name, values in told.items() if len(set(values)) > 1}
 
 
-def side_by_side(runs: Sequence[Beside]) -> str:
+def side_by_side(runs: Sequence[ComparedRun]) -> str:
     """A column per run: its end, its scores, and what was asked for otherwise."""
     head = "".join(
         f"<th scope=col>{swatch_of(run.style)}{html.escape(run.status['title'])}"
@@ -91,12 +91,12 @@ def side_by_side(runs: Sequence[Beside]) -> str:
     return f"<div class=scroll><table><tr><th>{head}</tr>{body}</table></div>"
 
 
-def _score(run: Beside, name: str) -> str:
+def _score(run: ComparedRun, name: str) -> str:
     value = run.status["headline"].get(name)
     return "–" if value is None else scored(name, value)
 
 
-def curves(runs: Sequence[Beside], name: str) -> go.Figure:
+def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
     """One score over steps, a line per run."""
     share = is_share(name)
     figure = figure_of("training steps", labelled(name))
@@ -120,7 +120,7 @@ def curves(runs: Sequence[Beside], name: str) -> go.Figure:
     )
 
 
-def runs_page(runs: Sequence[Beside], again: str) -> bytes:
+def runs_page(runs: Sequence[ComparedRun], again: str) -> bytes:
     title = f"whence: {len(runs)} run{'s' * (len(runs) != 1)}"
     parts = [f"<h1>{html.escape(title)}</h1>", side_by_side(runs)]
     for place, name in enumerate(scores(runs)):

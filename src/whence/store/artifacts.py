@@ -1,89 +1,133 @@
-"""What is measured without training, stored like a run: addressed by what was requested, sealed, listed, verified.
+"""What is measured without training, stored like a run: addressed by what was requested, checksummed, listed, verified.
 
 <store>/artifacts/<kind>-<id>.json     sealed   the request, the result, versions and time
+
+A kind of artifact is declared once, with the types of its request and of its result:
+
+    AUDITS = ArtifactKind("audit", AuditConfig, Audit)
+    artifact = AUDITS.measure(request, store, lambda: audit(target))   # from the store if it is there
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import whence
-from whence.store.files import Corrupt, canonical, digest, read_sealed, write_sealed
+from whence.config import Config
+from whence.errors import UserError
+from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
 from whence.store.runs import Store
 from whence.training.config import FORMAT
 
 NAME = re.compile(r"([a-z_]+)-([0-9a-f]{12})\.json")
+Q = TypeVar("Q", bound=Config)
+T = TypeVar("T", bound=Config)
 
 
 @dataclass(frozen=True)
-class Artifact:
+class Artifact(Generic[Q, T]):
     """One result, and what was requested."""
 
-    kind: str
-    request: Mapping[str, Any]
-    result: Mapping[str, Any]
+    id: str
+    request: Q
+    result: T
     created: float
-
-    @property
-    def id(self) -> str:
-        return artifact_id(self.kind, self.request)
+    """Seconds since 1970"""
+    path: Path
 
 
-def artifact_id(kind: str, request: Mapping[str, Any]) -> str:
-    return digest(canonical({"kind": kind, "request": request, "format": FORMAT}))[:12]
+@dataclass(frozen=True)
+class ArtifactKind(Generic[Q, T]):
+    """All artifacts of one kind. `name` begins the names of their files."""
+
+    name: str
+    request: type[Q]
+    result: type[T]
+
+    def id(self, request: Q) -> str:
+        return _artifact_id(self.name, request.model_dump(mode="json"))
+
+    def path(self, request: Q, store: Store) -> Path:
+        return _folder(store) / f"{self.name}-{self.id(request)}.json"
+
+    def find(self, request: Q, store: Store) -> Artifact[Q, T] | None:
+        """None if it was never measured, or if its file is damaged."""
+        with suppress(OSError, CorruptFileError):
+            return self.read(self.path(request, store))
+        return None
+
+    def save(self, request: Q, result: T, store: Store) -> Artifact[Q, T]:
+        path = self.path(request, store)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        created = time.time()
+        measured = {"request": request.model_dump(mode="json"), "result": result.model_dump(mode="json")}
+        body = {"format": FORMAT, "kind": self.name, **measured, "created": created, "whence": whence.__version__}
+        write_sealed(path, body)
+        return Artifact(self.id(request), request, result, created, path)
+
+    def measure(self, request: Q, store: Store, compute: Callable[[], T]) -> Artifact[Q, T]:
+        """From the store if it is there, else computed now and saved."""
+        return self.find(request, store) or self.save(request, compute(), store)
+
+    def read(self, path: Path) -> Artifact[Q, T]:
+        body = read_document_of_artifact(path)
+        try:
+            request, result = self.request.model_validate(body["request"]), self.result.model_validate(body["result"])
+        except ValueError as error:
+            raise CorruptFileError(path, f"not an artifact of kind {self.name!r} ({_first_line(error)})") from None
+        return Artifact(_artifact_id(self.name, body["request"]), request, result, float(body["created"]), path)
+
+    def all(self, store: Store) -> Iterator[Artifact[Q, T]]:
+        """Those that can be read, the latest first."""
+        for path in artifact_paths(store, self.name):
+            with suppress(OSError, CorruptFileError):
+                yield self.read(path)
+
+    def open(self, text: str, store: Store) -> Artifact[Q, T]:
+        """By the beginning of its id, or of the name of its file."""
+        paths = artifact_paths(store, self.name)
+        matches = [path for path in paths if text and path.stem.removeprefix(f"{self.name}-").startswith(text)]
+        matches = matches or [path for path in paths if text and path.stem.startswith(text)]
+        if len(matches) != 1:
+            known = ", ".join(path.stem for path in matches or paths) or "none yet"
+            problem = "is ambiguous" if matches else "is not in the store"
+            raise UserError(f"{self.name}: {text!r} {problem}. Allowed: {known}.", field=self.name)
+        try:
+            return self.read(matches[0])
+        except (OSError, CorruptFileError) as damage:
+            raise UserError(f"{self.name}: {matches[0].stem} cannot be read: {damage}.", field=self.name) from None
 
 
-def find_artifact(kind: str, request: Mapping[str, Any], store: Store) -> Artifact | None:
-    """None if it was never measured, or if its file is damaged."""
-    with suppress(OSError, Corrupt):
-        artifact = read_artifact(_path(kind, request, store))
-        if canonical(artifact.request) == canonical(request):
-            return artifact
-    return None
-
-
-def save_artifact(kind: str, request: Mapping[str, Any], result: Mapping[str, Any], store: Store) -> Artifact:
-    path = _path(kind, request, store)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    created = time.time()
-    body = {"format": FORMAT, "kind": kind, "request": request, "result": result, "created": created}
-    write_sealed(path, {**body, "whence": whence.__version__})
-    return Artifact(kind, request, result, created)
-
-
-def measured(kind: str, request: Mapping[str, Any], store: Store, measure: Callable[[], Mapping[str, Any]]) -> Artifact:
-    """From the store if it is there, else measured now and saved."""
-    return find_artifact(kind, request, store) or save_artifact(kind, request, measure(), store)
-
-
-def read_artifact(path: Path) -> Artifact:
-    body = read_sealed(path)
-    try:
-        kind, request, result = str(body["kind"]), dict(body["request"]), dict(body["result"])
-        artifact = Artifact(kind, request, result, float(body["created"]))
-    except (KeyError, TypeError, ValueError):
-        raise Corrupt(path, "not an artifact") from None
-    if body.get("format") != FORMAT:
-        raise Corrupt(path, f"format {body.get('format')!r}; this version of whence reads format {FORMAT}")
-    if path.name != f"{kind}-{artifact.id}.json":
-        raise Corrupt(path, "its name does not belong to its content")
-    return artifact
-
-
-def artifacts(store: Store, kind: str = "") -> list[Path]:
+def artifact_paths(store: Store, kind: str = "") -> list[Path]:
     """Files of one kind, or of all; the latest first."""
     paths = [path for path in _folder(store).glob(f"{kind or '*'}-*.json") if NAME.fullmatch(path.name)]
     return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
-def _path(kind: str, request: Mapping[str, Any], store: Store) -> Path:
-    return _folder(store) / f"{kind}-{artifact_id(kind, request)}.json"
+def read_document_of_artifact(path: Path) -> dict[str, Any]:
+    """Checksum, format and address are checked, whatever its kind; `CorruptFileError` if one of them is wrong."""
+    body = read_sealed(path)
+    if body.get("format") != FORMAT:
+        raise CorruptFileError(path, f"format {body.get('format')!r}; this version of whence reads format {FORMAT}")
+    if not all(key in body for key in ("kind", "request", "result", "created")):
+        raise CorruptFileError(path, "not an artifact")
+    if path.name != f"{body['kind']}-{_artifact_id(body['kind'], body['request'])}.json":
+        raise CorruptFileError(path, "its name does not belong to its content")
+    return body
+
+
+def _artifact_id(kind: str, request: Any) -> str:
+    return digest(canonical({"kind": kind, "request": request, "format": FORMAT}))[:12]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _folder(store: Store) -> Path:

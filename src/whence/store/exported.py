@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from whence.store.files import Corrupt, flat
+from whence.store.files import CorruptFileError, flat
 from whence.store.runs import Store
 
 
@@ -19,7 +19,7 @@ def evaluated(store: Store, runs: Iterable[Mapping[str, Any]]) -> tuple[list[dic
         common = {"id": run["id"], "state": run["state"], **run["labels"], "seed": run.get("seed")}
         try:
             evaluations = store.folder(run["id"]).evaluations()
-        except (OSError, Corrupt) as damage:
+        except (OSError, CorruptFileError) as damage:
             left_out[run["id"]] = damage
             continue
         rows += [{**common, "step": e["step"], **flat(e["metrics"])} for e in evaluations]

@@ -23,7 +23,7 @@ TEMPORARY = ".tmp-"
 LARGEST_DOCUMENT = 256 * 2**20
 
 
-class Corrupt(Exception):
+class CorruptFileError(Exception):
     """A stored file is not what was written."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -81,7 +81,7 @@ def _sync_directory(directory: Path) -> None:
 def read_document(path: Path) -> bytes:
     """A file that must fit in memory; anything absurdly large is refused before it is read."""
     if path.stat().st_size > LARGEST_DOCUMENT:
-        raise Corrupt(path, f"larger than {LARGEST_DOCUMENT} bytes")
+        raise CorruptFileError(path, f"larger than {LARGEST_DOCUMENT} bytes")
     return path.read_bytes()
 
 
@@ -106,7 +106,7 @@ def read_sealed(path: Path) -> Any:
     except (ValueError, KeyError, TypeError, RecursionError):
         intact, body = False, None
     if not intact:
-        raise Corrupt(path, "checksum does not match")
+        raise CorruptFileError(path, "checksum does not match")
     return body
 
 
@@ -157,7 +157,7 @@ def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], tuple[
     raw = read_document(path) if path.exists() else b""
     if upto is not None:
         if len(raw) < upto:
-            raise Corrupt(path, f"shorter than the {upto} bytes that a checkpoint relies on")
+            raise CorruptFileError(path, f"shorter than the {upto} bytes that a checkpoint relies on")
         raw = raw[:upto]
     records: list[Any] = []
     size, last = 0, START
@@ -167,9 +167,9 @@ def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], tuple[
             record = json.loads(line)["record"]
             expected, link = _line(last, record)
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise Corrupt(path, f"line {number} is not readable") from None
+            raise CorruptFileError(path, f"line {number} is not readable") from None
         if line + b"\n" != expected:
-            raise Corrupt(path, f"line {number} does not continue the chain")
+            raise CorruptFileError(path, f"line {number} does not continue the chain")
         records.append(record)
         size, last = size + len(expected), link
     return records, (size, last), bool(tail)
@@ -184,4 +184,4 @@ def addressed_name(stem: str, data: bytes, suffix: str) -> str:
 
 def check_addressed(path: Path) -> None:
     if path.stem.rsplit("-", 1)[-1] != file_digest(path)[:16]:
-        raise Corrupt(path, "checksum does not match its name")
+        raise CorruptFileError(path, "checksum does not match its name")

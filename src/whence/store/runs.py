@@ -31,7 +31,7 @@ from typing import Any, Literal
 from whence.errors import UserError, nearest
 from whence.store.files import (
     TEMPORARY,
-    Corrupt,
+    CorruptFileError,
     file_digest,
     read_chained,
     read_sealed,
@@ -46,7 +46,7 @@ SPARE_BYTES = 64 * 2**20
 """Left free on the disk after everything a sweep is expected to write."""
 
 
-class Busy(Exception):
+class RunLockedError(Exception):
     """Another process is writing this run."""
 
 
@@ -79,7 +79,7 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         pinned = self.status().get("files", {}).get(path.name)
         if pinned is not None and file_digest(path) != pinned:
-            raise Corrupt(path, "checksum does not match")
+            raise CorruptFileError(path, "checksum does not match")
         return read_chained(path)[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
@@ -110,9 +110,9 @@ class RunFolder:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             if not _flock(handle, patience=1.0):  # a reader that only looks is gone in a moment
-                raise Busy(self.id)
+                raise RunLockedError(self.id)
             if not path.exists() or path.stat().st_ino != os.fstat(handle).st_ino:
-                raise Busy(self.id)  # the folder was moved away between the opening and the locking
+                raise RunLockedError(self.id)  # the folder was moved away between the opening and the locking
             yield
         finally:
             os.close(handle)
@@ -221,7 +221,7 @@ class Store:
             try:
                 index = read_sealed(path)
                 self._index = stamp, index["runs"] if index.get("format") == FORMAT else {}
-            except (OSError, Corrupt):
+            except (OSError, CorruptFileError):
                 return {}  # it is only a cache
         return self._index[1]
 
@@ -230,7 +230,7 @@ class Store:
             status = read_sealed(self.runs / run_id / "status.json")
         except FileNotFoundError:
             return {"id": run_id, "stamp": stamp, "state": "interrupted", "title": "", "labels": {}, "step": 0}
-        except (OSError, Corrupt) as error:
+        except (OSError, CorruptFileError) as error:
             return {
                 "id": run_id,
                 "stamp": stamp,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.store.files import (
-    Corrupt,
+    CorruptFileError,
     check_addressed,
     file_digest,
     read_chained,
@@ -46,7 +46,7 @@ def _problems(run: RunFolder) -> Iterator[str]:
         status = read_sealed(path / "status.json")
     except FileNotFoundError:
         yield "status.json: missing"
-    except (OSError, Corrupt) as damage:
+    except (OSError, CorruptFileError) as damage:
         yield f"status.json: {getattr(damage, 'reason', damage)}"
     pinned = status.get("files", {}) if status else {}
     for name, expected in pinned.items():
@@ -68,12 +68,12 @@ def _check_identity(run: RunFolder) -> None:
     path = run.path / "spec.json"
     document = read_sealed(path)
     if run_id(document.get("spec", {}), document.get("versions", {})) != run.id:
-        raise Corrupt(path, "describes another run than its directory's name says")
+        raise CorruptFileError(path, "describes another run than its directory's name says")
 
 
 def _check_chain(path: Path) -> None:
     if read_chained(path)[2]:
-        raise Corrupt(path, "the last line is torn (its writer was killed); dropped on resume")
+        raise CorruptFileError(path, "the last line is torn (its writer was killed); dropped on resume")
 
 
 def _caught(path: Path, check: Any) -> Iterator[str]:
@@ -83,5 +83,5 @@ def _caught(path: Path, check: Any) -> Iterator[str]:
         yield f"{path.name}: missing"
     except OSError as error:
         yield f"{path.name}: cannot be read ({error.strerror})"
-    except Corrupt as damage:
+    except CorruptFileError as damage:
         yield f"{damage.path.name}: {damage.reason}"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from whence.store.files import (
     LARGEST_DOCUMENT,
-    Corrupt,
+    CorruptFileError,
     addressed_name,
     canonical,
     check_addressed,
@@ -54,14 +54,14 @@ def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any
     state = model.state_dict()
     expected = sum(tensor.nbytes for tensor in state.values())
     if path.stat().st_size > 4 * expected + LARGEST_DOCUMENT:  # weights, two moments, and the facts
-        raise Corrupt(path, "is far larger than the model")
+        raise CorruptFileError(path, "is far larger than the model")
     check_addressed(path)
     tensors = safetensors.torch.load_file(path)
     with safetensors.safe_open(path, "pt") as file:
         facts = json.loads(file.metadata()["facts"])
     shapes = {key: value.shape for key, value in weights_in(tensors).items()}
     if shapes != {key: value.shape for key, value in state.items()}:
-        raise Corrupt(path, "holds another model's tensors")
+        raise CorruptFileError(path, "holds another model's tensors")
     return tensors, facts
 
 
@@ -94,5 +94,5 @@ def weights_of(run: RunFolder) -> dict[str, Tensor]:
     """Of a finished run, after a check that the file is what the run wrote."""
     pinned = run.status().get("files", {}).get(run.weights.name)
     if pinned is not None and file_digest(run.weights) != pinned:
-        raise Corrupt(run.weights, "checksum does not match")
+        raise CorruptFileError(run.weights, "checksum does not match")
     return safetensors.torch.load_file(run.weights)

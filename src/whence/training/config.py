@@ -7,11 +7,11 @@ import importlib
 import importlib.util
 import math
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from whence.config import Spec
+from whence.config import Config
 from whence.errors import UserError
 from whence.store.files import canonical, digest
 
@@ -26,7 +26,7 @@ FORMAT = 2
 """Raised when the same description gives another result: runs of an older format are then other runs."""
 
 
-class Training(Spec):
+class TrainingConfig(Config):
     """How a model is trained."""
 
     steps: int = Field(default=300, ge=1, description="optimiser steps")
@@ -53,7 +53,19 @@ class Training(Spec):
         return {round(self.steps * i / self.evaluations) for i in range(self.evaluations + 1)}
 
 
-class Job(abc.ABC):
+class Metrics(Config):
+    """What one evaluation computes. Every instrument has a subclass, which also reads what its runs have stored."""
+
+    model_config = ConfigDict(allow_inf_nan=True)  # the trainer names the value that is not finite
+
+    headline: dict[str, float]
+    """The few numbers that a list of runs shows: fractions, unless the name ends with a unit in brackets"""
+
+
+M = TypeVar("M", bound=Metrics)
+
+
+class Trainable(abc.ABC):
     """What an instrument supplies to the one training loop. All its lasting state lives in `model`."""
 
     model: nn.Module
@@ -62,7 +74,7 @@ class Job(abc.ABC):
     def setup(self, streams: Streams, device: torch.device) -> None:
         """Build `self.model` on the device, initialised from `streams.init`."""
 
-    def optimizer(self, training: Training) -> torch.optim.Optimizer | None:
+    def optimizer(self, training: TrainingConfig) -> torch.optim.Optimizer | None:
         """What moves the weights; None: AdamW, as the loop makes it."""
         return None
 
@@ -71,23 +83,35 @@ class Job(abc.ABC):
         """The loss of one training step on data drawn from the generator, and how many tokens it took."""
 
     @abc.abstractmethod
-    def evaluate(self, streams: Streams) -> dict[str, Any]:
+    def evaluate(self, streams: Streams) -> Metrics | dict[str, Any]:
         """Metrics on this seed's evaluation data; under "headline", the few numbers that a list of runs shows.
 
         Those are shares, shown in percent, unless their names end with a unit in brackets: "quality (dB)".
         """
 
-    def monitor(self, streams: Streams) -> dict[str, Any]:
+    def monitor(self, streams: Streams) -> Metrics | dict[str, Any]:
         """The same metrics during training, for learning curves. A job may compute them on less data."""
         return self.evaluate(streams)
 
 
-class RunSpec(Spec, abc.ABC):
-    """One run. An instrument is a package `whence.<kind>` whose `run` module holds a subclass named `Run`."""
+class RunConfig(Config, abc.ABC, Generic[M]):
+    """One run. An instrument is a package `whence.<kind>` whose `run` module holds a subclass of this kind."""
 
     kind: ClassVar[str]
+    kinds: ClassVar[dict[str, type[RunConfig[Any]]]] = {}
+    """Every subclass that has been imported"""
     seed: int = Field(default=0, ge=0, description="pairs runs: equal seeds see equal data and equal initial weights")
-    training: Training = Training()
+    training: TrainingConfig = TrainingConfig()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if "kind" in cls.__dict__:
+            cls.kinds[cls.kind] = cls
+
+    @classmethod
+    def metrics_class(cls) -> type[M]:
+        """What its evaluations compute: the parameter of `RunConfig[…]`."""
+        return next(args[0] for parent in cls.__mro__ if (args := _generic_arguments(parent)))
 
     def document(self) -> dict[str, Any]:
         return {"kind": self.kind, **self.model_dump(mode="json")}
@@ -118,19 +142,23 @@ class RunSpec(Spec, abc.ABC):
         return 0
 
     @abc.abstractmethod
-    def job(self) -> Job:
+    def job(self) -> Trainable:
         """What the loop trains."""
+
+
+def _generic_arguments(model: type) -> tuple[Any, ...]:
+    return getattr(model, "__pydantic_generic_metadata__", {}).get("args", ())
 
 
 def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
     return digest(canonical({"spec": document, "versions": versions}))[:12]
 
 
-def load_run_spec(document: dict[str, Any]) -> RunSpec:
+def load_run_config(document: dict[str, Any]) -> RunConfig:
     """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
     kind = str(document.get("kind"))
     known = re.fullmatch(r"[a-z]+", kind) and importlib.util.find_spec(f"whence.{kind}")
     if not known or importlib.util.find_spec(f"whence.{kind}.run") is None:
         raise UserError(f"kind: {kind!r} is not an instrument of this version of whence", field="kind")
-    run = importlib.import_module(f"whence.{kind}.run").Run
-    return run.read({key: value for key, value in document.items() if key != "kind"})
+    importlib.import_module(f"whence.{kind}.run")
+    return RunConfig.kinds[kind].read({key: value for key, value in document.items() if key != "kind"})

@@ -39,7 +39,7 @@ def generator(*path: int | str) -> torch.Generator:
 
 
 @contextmanager
-def ambient_kept() -> Iterator[None]:
+def preserve_rng_state() -> Iterator[None]:
     """Leave the caller's global random state as it was."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=devices):

@@ -14,14 +14,14 @@ from torch import nn
 
 from whence.encodings.base import Encoding
 from whence.random import derive
-from whence.training.config import Job, Training
+from whence.training.config import Metrics, Trainable, TrainingConfig
 from whence.training.streams import Streams, generator
 
 LOGGED_LOSSES = 200
 """Training losses kept per run, evenly spaced: enough for a curve, not a file that grows with the steps."""
 
 
-class NonFinite(Exception):
+class NonFiniteError(Exception):
     """A number stopped being a number, before the optimiser could use it."""
 
     def __init__(self, step: int, tensor: str) -> None:
@@ -53,7 +53,7 @@ class Listener:
     should_stop: Callable[[], bool]
 
 
-def make_optimizer(model: nn.Module, training: Training) -> torch.optim.AdamW:
+def make_optimizer(model: nn.Module, training: TrainingConfig) -> torch.optim.AdamW:
     """AdamW; only the matrices of linear layers decay (tables, norms and encodings do not)."""
     encoding = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
     decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - encoding
@@ -67,7 +67,12 @@ def make_optimizer(model: nn.Module, training: Training) -> torch.optim.AdamW:
 
 
 def train(
-    job: Job, training: Training, streams: Streams, optimizer: torch.optim.Optimizer, at: Progress, listener: Listener
+    job: Trainable,
+    training: TrainingConfig,
+    streams: Streams,
+    optimizer: torch.optim.Optimizer,
+    at: Progress,
+    listener: Listener,
 ) -> bool:
     """Go on from `at` to the end. True when done, False when asked to stop (a checkpoint was taken)."""
     log_every = max(1, training.steps // LOGGED_LOSSES)
@@ -96,7 +101,7 @@ def train(
 
 
 def _step(
-    job: Job, training: Training, streams: Streams, optimizer: torch.optim.Optimizer, step: int
+    job: Trainable, training: TrainingConfig, streams: Streams, optimizer: torch.optim.Optimizer, step: int
 ) -> tuple[float, float, int]:
     job.model.train()
     torch.manual_seed(derive(streams.dropout, step))
@@ -104,14 +109,14 @@ def _step(
         loss, tokens = job.step(generator(streams.data, step))
     value = loss.item()
     if not math.isfinite(value):
-        raise NonFinite(step, _blame(job, training, streams, step))
+        raise NonFiniteError(step, _blame(job, training, streams, step))
     loss.backward()
     norm = nn.utils.clip_grad_norm_(job.model.parameters(), training.clip).item()
     if not math.isfinite(norm):
         bad = (n for n, p in job.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all())
         name = next(bad, None)  # finite gradients can still have a norm that overflows
         optimizer.zero_grad()
-        raise NonFinite(step, f"gradient of {name}" if name else "norm of the gradient")
+        raise NonFiniteError(step, f"gradient of {name}" if name else "norm of the gradient")
     for group in optimizer.param_groups:
         group["lr"] = training.lr_at(step) * group.get("pace", 1.0)
     optimizer.step()
@@ -119,14 +124,15 @@ def _step(
     return value, norm, tokens
 
 
-def _evaluate(job: Job, training: Training, streams: Streams, at: Progress, listener: Listener) -> None:
+def _evaluate(job: Trainable, training: TrainingConfig, streams: Streams, at: Progress, listener: Listener) -> None:
     job.model.eval()
     torch.manual_seed(derive(streams.evaluation, "model"))
     with torch.no_grad(), autocast(job.model, training.precision):
-        metrics = (job.evaluate if at.step == training.steps else job.monitor)(streams)
+        computed = (job.evaluate if at.step == training.steps else job.monitor)(streams)
+    metrics = computed.model_dump(mode="json") if isinstance(computed, Metrics) else computed
     bad = _first_non_finite(metrics)
     if bad is not None:
-        raise NonFinite(at.step, f"evaluation metric {bad}")
+        raise NonFiniteError(at.step, f"evaluation metric {bad}")
     at.latest, at.evaluated = metrics, at.step
     listener.record({"step": at.step, "metrics": metrics})
 
@@ -144,7 +150,7 @@ def _first_non_finite(value: Any, path: str = "") -> str | None:
     return next((bad for key, v in items if (bad := _first_non_finite(v, f"{path}.{key}".strip(".")))), None)
 
 
-def _blame(job: Job, training: Training, streams: Streams, step: int) -> str:
+def _blame(job: Trainable, training: TrainingConfig, streams: Streams, step: int) -> str:
     """Repeat the failed step with a hook on every module, to name the first tensor that went wrong."""
     for name, parameter in job.model.named_parameters():
         if not parameter.isfinite().all():

@@ -17,7 +17,7 @@ from whence.features.data.base import Data
 from whence.features.map_page import context_table, profiles, sorts
 from whence.features.page import degrees, learning, run_page, seen
 from whence.features.profiles_page import NAMED, about, profile, profile_map
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.stored import load
 from whence.features.view import SHOWN, Context, Order, View, contexts, most_bound, view
 from whence.store.runs import Store
@@ -29,7 +29,7 @@ ALONE = "none"
 class Opened:
     """A run from the store, and what is to be seen of it."""
 
-    run: Run
+    run: FeaturesRun
     model: Autoencoder
     data: Data
     found: View
@@ -57,7 +57,7 @@ def look(store: Store) -> None:
 
 
 def _can_be_looked_at(run: dict[str, Any]) -> bool:
-    return run.get("kind") == Run.kind and run["state"] == "finished"
+    return run.get("kind") == FeaturesRun.kind and run["state"] == "finished"
 
 
 def _label(run: dict[str, Any]) -> str:

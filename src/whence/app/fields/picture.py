@@ -16,7 +16,7 @@ from whence.errors import UserError
 from whence.fields import pictures
 from whence.fields.baselines import resize
 from whence.fields.data.photos import FILES
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.packaged import packaged
 from whence.store.files import digest
 
@@ -38,7 +38,7 @@ class Picture:
     """Height and width before it was shrunk"""
 
 
-def chosen(run: Run) -> Picture:
+def chosen(run: FieldsRun) -> Picture:
     # Not narrowed down by `type`: a name that does not end as it asks for would end the page, not get a message.
     brought = st.file_uploader(
         "Your picture",

@@ -14,7 +14,7 @@ from whence.app.fields.trained import model_of
 from whence.app.memory import Latest
 from whence.fields.baselines import resize
 from whence.fields.enlarge import enlarge, size_of
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.fields.tiles import Output
 from whence.store.runs import Store
 
@@ -37,7 +37,7 @@ class Rendered:
         return any(a > b for a, b in zip(self.made.shape[1:], self.given.shape[1:], strict=True))
 
 
-def rendered(store: Store, run: Run, picture: Picture, shrunk_by: int, side: int, output: Output) -> Rendered:
+def rendered(store: Store, run: FieldsRun, picture: Picture, shrunk_by: int, side: int, output: Output) -> Rendered:
     whole = picture.values
     height, width = whole.shape[1:]
     given = _shrunk(whole, (max(1, round(height / shrunk_by)), max(1, round(width / shrunk_by))))
@@ -51,7 +51,7 @@ def rendered(store: Store, run: Run, picture: Picture, shrunk_by: int, side: int
     )
 
 
-def _made(store: Store, run: Run, what: str, given: Tensor, size: tuple[int, int], output: Output) -> Tensor:
+def _made(store: Store, run: FieldsRun, what: str, given: Tensor, size: tuple[int, int], output: Output) -> Tensor:
     """With a bar while it takes its time. Whoever asks for something else meanwhile ends it there."""
     key = (run.id, tuple(store.folder(run.id).stamp()), what, size, output)
     if (known := _renderings().get(key)) is not None:

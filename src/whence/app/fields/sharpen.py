@@ -16,9 +16,9 @@ from whence.fields.measures import psnr
 from whence.fields.model import FieldModel
 from whence.fields.page import curves
 from whence.fields.pictures_page import data_uri
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.fields.stored import load
-from whence.store.files import Corrupt
+from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 from whence.training.checkpoint import NAME, found, read, weights_in
 
@@ -36,7 +36,7 @@ class Seen:
     """By output, PSNR in dB"""
 
 
-def show(run: Run, store: Store, *, finished: bool) -> None:
+def show(run: FieldsRun, store: Store, *, finished: bool) -> None:
     """The latest, and a strip of what came before."""
     known = _history(run, store, finished=finished)
     if not known:
@@ -84,7 +84,7 @@ def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
     markup(f'<div style="display:flex;flex-wrap:wrap;gap:.8rem">{figures}</div>')
 
 
-def _history(run: Run, store: Store, *, finished: bool) -> list[Seen]:
+def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Seen]:
     known = _memory().of((run.id, _begun(run, store)), dict)
     if finished and run.training.steps not in known:
         known[run.training.steps] = _seen(load(store, run.id)[0], run, run.training.steps)
@@ -96,15 +96,15 @@ def _history(run: Run, store: Store, *, finished: bool) -> list[Seen]:
     return [seen for _, seen in sorted(known.copy().items())]
 
 
-def _begun(run: Run, store: Store) -> float:
+def _begun(run: FieldsRun, store: Store) -> float:
     """A run that was deleted and trained again is another one, though it has the same name."""
     try:
         return float(store.folder(run.id).status().get("created", 0))
-    except (OSError, Corrupt):
+    except (OSError, CorruptFileError):
         return 0
 
 
-def _look(run: Run, store: Store, known: dict[int, Seen]) -> None:
+def _look(run: FieldsRun, store: Store, known: dict[int, Seen]) -> None:
     """At the newest checkpoint that is still there when it is read."""
     folder = store.folder(run.id).path
     for path in found(folder) if folder.is_dir() else ():
@@ -114,14 +114,14 @@ def _look(run: Run, store: Store, known: dict[int, Seen]) -> None:
         model = run.build_model("cpu").eval()
         try:
             tensors, _ = read(path, model)
-        except (OSError, Corrupt):  # training goes on, and takes the old ones away
+        except (OSError, CorruptFileError):  # training goes on, and takes the old ones away
             continue
         model.load_state_dict(weights_in(tensors))
         known[step] = _seen(model, run, step)
         return
 
 
-def _seen(model: FieldModel, run: Run, step: int) -> Seen:
+def _seen(model: FieldModel, run: FieldsRun, step: int) -> Seen:
     signals, x = _example(run)
     columns = side_by_side(model, signals, x)
     outputs = [name for name in columns if name in ("field", "render")]
@@ -129,7 +129,7 @@ def _seen(model: FieldModel, run: Run, step: int) -> Seen:
 
 
 @st.cache_resource(show_spinner="Looking for an example", max_entries=64)
-def _example(run: Run) -> tuple[Tensor, Tensor]:
+def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
     """Always the same: the one of a few with the strongest contrast, as (1, channels, *size)."""
     signals, x = drawn(run, SHOWN)
     place = int(torch.argmax(signals.flatten(1).std(1)))

@@ -22,7 +22,7 @@ from whence.fields.data import DATA
 from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
 from whence.fields.page import curves, learning_curve, quality_over_scales, quality_table, results
 from whence.fields.pictures_page import pictures_table
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 
 NEW, RESULTS = "New", "Results"
@@ -40,7 +40,7 @@ def show(store: Store) -> None:
 
 def _new(store: Store) -> None:
     filled = form(
-        Run,
+        FieldsRun,
         "fields-train",
         COMMAND,
         first=("data", "steps", "lps", "mixer", "hyponet", "seed"),
@@ -89,14 +89,14 @@ def _asked_for(store: Store) -> dict[str, Trained]:
     found = {}
     for job in jobs(store, *COMMAND):
         try:
-            run = Run.read(_settled(job.asked()["config"] or {}))
+            run = FieldsRun.read(_settled(job.asked()["config"] or {}))
         except UserError:
             continue
         found[run.id] = Trained(run, {"state": job.state})
     return found
 
 
-def _watch(run: Run, store: Store, job: Job | None, alive: bool) -> None:
+def _watch(run: FieldsRun, store: Store, job: Job | None, alive: bool) -> None:
     """Made anew while it runs; the whole page, when that ends or begins."""
     found = standings([run], store)
     finished = found[0].state == "finished"
@@ -108,7 +108,7 @@ def _watch(run: Run, store: Store, job: Job | None, alive: bool) -> None:
         st.rerun()
 
 
-def _quality(run: Run, store: Store) -> None:
+def _quality(run: FieldsRun, store: Store) -> None:
     """What a finished run came to, in the pieces of its report."""
     folder = store.folder(run.id)
     scales = folder.status()["latest"]["test"]["scales"]
@@ -130,6 +130,6 @@ def _quality(run: Run, store: Store) -> None:
 
 
 @st.cache_resource(show_spinner="Making pictures", max_entries=16)
-def _side_by_side(run: Run, root: Path, stamp: Any) -> tuple[dict[str, Tensor], Tensor]:
+def _side_by_side(run: FieldsRun, root: Path, stamp: Any) -> tuple[dict[str, Tensor], Tensor]:
     signals, x = drawn(run, SHOWN)
     return side_by_side(model_of(Store(root), run), signals, x), x

@@ -12,18 +12,18 @@ import streamlit as st
 from whence.errors import UserError
 from whence.fields.data.base import Data
 from whence.fields.model import FieldModel
-from whence.fields.run import Run
+from whence.fields.run import FieldsRun
 from whence.fields.stored import load
-from whence.store.files import Corrupt
+from whence.store.files import CorruptFileError
 from whence.store.runs import Store
-from whence.training.config import load_run_spec
+from whence.training.config import load_run_config
 
 
 @dataclass(frozen=True)
 class Trained:
     """A run as lists show it."""
 
-    run: Run
+    run: FieldsRun
     summary: dict[str, Any]
 
     @property
@@ -47,22 +47,22 @@ def field_runs(store: Store) -> dict[str, Trained]:
     """By id, the latest first. What cannot be read is left to the page of all runs."""
     found = {}
     for summary in reversed(store.summaries()):
-        if summary.get("kind") == Run.kind:
-            with suppress(OSError, Corrupt, UserError):
+        if summary.get("kind") == FieldsRun.kind:
+            with suppress(OSError, CorruptFileError, UserError):
                 found[summary["id"]] = Trained(_spec(store.root, summary["id"]), summary)
     return found
 
 
 @st.cache_resource(show_spinner=False, max_entries=2048)
-def _spec(root: Path, run_id: str) -> Run:
+def _spec(root: Path, run_id: str) -> FieldsRun:
     """An id names what it says, so that this never changes."""
-    run = load_run_spec(Store(root).folder(run_id).spec_document())
-    if not isinstance(run, Run):
+    run = load_run_config(Store(root).folder(run_id).spec_document())
+    if not isinstance(run, FieldsRun):
         raise UserError(f"run: {run_id} is none of fields.", field="run")
     return run
 
 
-def model_of(store: Store, run: Run) -> FieldModel:
+def model_of(store: Store, run: FieldsRun) -> FieldModel:
     return _model(store.root, run.id, tuple(store.folder(run.id).stamp()))
 
 

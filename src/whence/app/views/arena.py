@@ -15,7 +15,7 @@ from whence.app.parts import draw, empty, guarded, the_store
 from whence.arena.attention import Maps, attention_maps
 from whence.arena.comparison import ARENA
 from whence.arena.config import ArenaConfig
-from whence.arena.run import Run
+from whence.arena.run import ArenaRun
 from whence.experiments.table import Row, Table
 from whence.store.runs import Store
 
@@ -32,14 +32,14 @@ def show() -> None:
         sweeps.new(SWEEP, store)
 
 
-def _more(config: ArenaConfig, table: Table[Run], store: Store) -> None:
+def _more(config: ArenaConfig, table: Table[ArenaRun], store: Store) -> None:
     with st.expander("Attention", expanded=True):
         _attention(table, store)
 
 
 @st.fragment
 @guarded
-def _attention(table: Table[Run], store: Store) -> None:
+def _attention(table: Table[ArenaRun], store: Store) -> None:
     """Where one run looks: any layer, head and example."""
     rows = {row.name: row for row in table.rows if row.finished}
     picks = st.columns(4)
@@ -91,7 +91,7 @@ def _maps_of(run: Any, root: Path, stamp: Any) -> Maps | None:
     return attention_maps(run, Store(root).folder(run.id))
 
 
-def _maps(row: Row[Run], store: Store) -> Maps | None:
+def _maps(row: Row[ArenaRun], store: Store) -> Maps | None:
     run = row.finished[0].run
     return _maps_of(run, store.root, tuple(store.folder(run.id).stamp()))
 

@@ -19,7 +19,7 @@ from whence.features.activations import collections
 from whence.features.comparison import FEATURES
 from whence.features.config import ALL, BASELINE, PRESETS, FeaturesConfig
 from whence.features.parts import DATA
-from whence.features.run import Run
+from whence.features.run import FeaturesRun
 from whence.features.scores_page import strictness_section
 from whence.store.runs import Store
 
@@ -75,7 +75,7 @@ def _settled(document: dict[str, Any], store: Store) -> dict[str, Any]:
     return {**document, "data": str(paths[named])}
 
 
-def _more(config: FeaturesConfig, table: Table[Run], store: Store) -> None:
+def _more(config: FeaturesConfig, table: Table[FeaturesRun], store: Store) -> None:
     """Masks by how strict they are, and links to the features of single runs."""
     for section in strictness_section(table.rows):
         markup(section)

@@ -13,7 +13,7 @@ from whence.experiments.table import Table
 from whence.leak.comparison import LEAK
 from whence.leak.config import LeakConfig
 from whence.leak.data import DATA
-from whence.leak.run import Run
+from whence.leak.run import LeakRun
 from whence.store.runs import Store
 
 NEW_AUDIT, AUDITS, NEW_CURES, CURES = "New audit", "Audits", "Compare cures", "Cures compared"
@@ -35,7 +35,7 @@ def show() -> None:
         sweeps.stored(SWEEP, store)
 
 
-def _models(config: LeakConfig, table: Table[Run], store: Store) -> None:
+def _models(config: LeakConfig, table: Table[LeakRun], store: Store) -> None:
     """From a row of the table to an audit of one of its models."""
     with st.expander("Audit one of these models"):
         st.caption("Layer profile and pathways: the first seed of each mitigation, as a new audit.")

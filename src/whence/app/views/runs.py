@@ -20,10 +20,10 @@ from whence.experiments.export import browser, picture_of
 from whence.experiments.jobs import ALIVE, Job, jobs, submit
 from whence.formatting import labelled, scored
 from whence.report.badges import badge
-from whence.report.runs import MOST, Beside, beside, curves, runs_page, scores, side_by_side
+from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
 from whence.store.exported import as_csv, evaluated
 from whence.store.files import digest
-from whence.store.runs import Busy, Store
+from whence.store.runs import RunLockedError, Store
 from whence.store.verify import problems_of
 
 Row = dict[str, Any]
@@ -216,7 +216,7 @@ def _delete(ids: list[str], store: Store) -> None:
         for done, run_id in enumerate(ids):
             try:
                 store.remove(store.folder(run_id))
-            except Busy:
+            except RunLockedError:
                 busy.append(run_id)
             except FileNotFoundError:
                 pass  # somebody else was faster
@@ -289,7 +289,7 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
 
 @st.fragment
 @guarded
-def _curves(runs: list[Beside]) -> None:
+def _curves(runs: list[ComparedRun]) -> None:
     names = scores(runs)
     if not names:
         empty("None of these has been evaluated yet.")

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from whence.execution.execute import Conditions, Event, cores
 from whence.execution.worker import GRACE_SECONDS
 from whence.store.runs import Store
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 
 Inbox = SimpleQueue[tuple[int, Event | None]]
 CTRL_C = -1
@@ -67,7 +67,7 @@ class _Worker:
         finally:
             inbox.put((self.number, None))
 
-    def order(self, spec: RunSpec, store: Store, conditions: Conditions) -> None:
+    def order(self, spec: RunConfig, store: Store, conditions: Conditions) -> None:
         assert self.process.stdin is not None
         self.run = spec.id
         order = {"spec": spec.document(), "store": str(store.root.absolute()), "conditions": asdict(conditions)}
@@ -88,7 +88,7 @@ def share(runs: int, workers: int | None = None, threads: int | None = None) -> 
 
 
 def run_all(
-    specs: Sequence[RunSpec],
+    specs: Sequence[RunConfig],
     store: Store,
     *,
     workers: int | None = None,
@@ -105,7 +105,7 @@ def run_all(
 class _Engine:
     def __init__(
         self,
-        specs: Sequence[RunSpec],
+        specs: Sequence[RunConfig],
         store: Store,
         threads: int,
         conditions: Conditions,

@@ -12,13 +12,13 @@ from whence.models.init import initialise
 from whence.models.taps import blocks
 from whence.store.runs import RunFolder
 from whence.training.checkpoint import weights_of
-from whence.training.config import RunSpec
+from whence.training.config import RunConfig
 from whence.training.streams import Streams
 
 ROWS = 64
 
 
-def sequence_subject(run: RunSpec, folder: RunFolder | None, rows: int = ROWS, seed: int | None = None) -> Subject:
+def sequence_subject(run: RunConfig, folder: RunFolder | None, rows: int = ROWS, seed: int | None = None) -> Subject:
     """Predictions at masked tokens; the target are those of the same model when nothing is masked.
 
     Without a folder, the model is initialized with `seed`. The run is known by what it offers, not by its class:

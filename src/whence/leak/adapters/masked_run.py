@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import torch
 
-from whence.leak.run import Run
+from whence.leak.run import LeakRun
 from whence.leak.subject import Subject
 from whence.store.runs import RunFolder
 from whence.training.checkpoint import weights_of
 from whence.training.streams import Streams
 
 
-def masked_subject(run: Run, folder: RunFolder | None = None, seed: int | None = None) -> Subject:
+def masked_subject(run: LeakRun, folder: RunFolder | None = None, seed: int | None = None) -> Subject:
     """With the weights of a stored run, or untrained, initialized with `seed`."""
     job = run.job()
     job.setup(Streams.of(run.seed if seed is None else seed), torch.device("cpu"))
