@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whence.features.autoencoder import AutoencoderSpec
+from whence.features.sae.autoencoder import AutoencoderSpec
 from whence.kernels.sparse_code import ByFeature, decode, gathered, scores, top_k
 
 WIDTH, K, BATCH = 576, 32, 4096

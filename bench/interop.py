@@ -25,9 +25,9 @@ from sae_lens import SAE
 from torch import Tensor
 
 from scan_times import verdict
-from whence.features.dictionary import Dictionary
 from whence.features.run import FeaturesRun
-from whence.features.saelens import export, imported
+from whence.features.sae.dictionary import Dictionary
+from whence.features.sae.saelens import export, imported
 from whence.models.init import initialise
 from whence.training.streams import generator
 

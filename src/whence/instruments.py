@@ -11,7 +11,7 @@ from whence.experiments.instrument import Instrument
 PLACES = {
     "arena": ("whence.arena.comparison", "ARENA"),
     "leak": ("whence.leak.comparison", "LEAK"),
-    "features": ("whence.features.comparison", "FEATURES"),
+    "features": ("whence.features.instrument", "FEATURES"),
     "fields": ("whence.fields.comparison", "FIELDS"),
 }
 

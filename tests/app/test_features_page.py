@@ -14,10 +14,10 @@ from torch import nn
 from tests.app.browse import App, Visitor, until
 from whence.execution.execute import Conditions, execute
 from whence.experiments.saved import save_config
-from whence.features.activations import Activations, collections
-from whence.features.collect import collect_from
+from whence.features.activations.collect import collect_from
+from whence.features.activations.sources import of_module
+from whence.features.activations.store import Activations, collections
 from whence.features.config import FeaturesConfig
-from whence.features.sources import of_module
 
 SMALL = "planted:width=16,features=24,context=8,windows=2"
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.features.activations import flags_of
-from whence.features.sequence_states import SequenceStates
+from whence.features.activations.sequences import SequenceStates
+from whence.features.activations.store import flags_of
 
 
 class Reader:

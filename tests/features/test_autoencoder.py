@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.features.autoencoder import Autoencoder, AutoencoderSpec
-from whence.features.parts import CENTRES, ENCODERS, LOSSES, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.features.run import FeaturesRun
+from whence.features.sae.autoencoder import Autoencoder, AutoencoderSpec
+from whence.features.sae.parts import CENTRES, ENCODERS, LOSSES, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.models.init import initialise
 
 WIDTH, SIZE, CONTEXT, N = 8, 48, 12, 64
@@ -87,7 +87,7 @@ def test_few_features_computed_are_as_good_as_all(parts: dict[str, str]) -> None
 
 @pytest.mark.parametrize("on", ["masked", "raw"])
 def test_a_penalty_on_named_features_is_the_penalty_on_all(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from whence.features.sparsity import l1
+    from whence.features.sae.sparsity import l1
 
     model = built(sparsity=f"l1:l0=4,on={on}", mask="hard").eval()
     states, positions = some_states()

@@ -15,10 +15,10 @@ import torch
 
 from whence.cli import run
 from whence.errors import UserError
-from whence.features.activations import CONTENT, FIRST, SPECIAL, Activations, shard_path
-from whence.features.collect import collect, collect_from
-from whence.features.sources import Collection, of_module
-from whence.features.text import documents, held_out, labelled, sets
+from whence.features.activations.collect import collect, collect_from
+from whence.features.activations.sources import Collection, of_module
+from whence.features.activations.store import CONTENT, FIRST, SPECIAL, Activations, shard_path
+from whence.features.activations.text import documents, held_out, labelled, sets
 from whence.models.pretrained import default_text, pretrained
 from whence.models.taps import taps
 from whence.store.runs import Store

@@ -18,8 +18,8 @@ from tests.calls import document, output
 from whence.execution.execute import Conditions, execute
 from whence.features.config import PRESETS, FeaturesConfig
 from whence.features.data.planted import Planted
-from whence.features.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.features.run import FeaturesRun
+from whence.features.sae.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.features.stored import load
 from whence.store.runs import Store
 from whence.training.streams import generator

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whence.features.measures import FEW, fidelity, measure, recovery, retention, stability, tally
-from whence.features.parts import MASKS
+from whence.features.evals.measures import FEW, fidelity, measure, recovery, retention, stability, tally
+from whence.features.sae.parts import MASKS
 
 
 class Known:

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from tests.features.planted import Reader, sequences
 from whence.errors import UserError
-from whence.features.order_probing import probe_order, single_tokens
-from whence.features.order_tasks import (
+from whence.features.activations.sequences import Place, Sequences, SequenceStates
+from whence.features.evals.order_probing import probe_order, single_tokens
+from whence.features.evals.order_tasks import (
     Windows,
     contexts,
     halves_exchanged,
@@ -22,7 +23,6 @@ from whence.features.order_tasks import (
     word_of,
     words_exchanged,
 )
-from whence.features.sequence_states import Place, Sequences, SequenceStates
 from whence.models.pretrained import default_text, pretrained
 from whence.store.runs import Store
 

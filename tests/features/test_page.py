@@ -13,10 +13,10 @@ from tests.tables import traces, untested
 from whence.experiments.page import comparison_page
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
-from whence.features.comparison import FEATURES, MEASURES
+from whence.features.figures import STRICT, final_losses, score_figures
+from whence.features.instrument import FEATURES, MEASURES
 from whence.features.page import run_page, seen
 from whence.features.run import FeaturesRun
-from whence.features.scores_page import STRICT, final_losses, score_figures
 from whence.features.view import Context, View
 from whence.store.runs import Store
 

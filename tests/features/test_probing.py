@@ -16,14 +16,14 @@ from torch import Tensor
 
 from tests.features.planted import Reader, sequences
 from whence.errors import UserError
-from whence.features.activations import CONTENT
-from whence.features.labelled_states import DEFAULT_SETS, labelled_states, once, split
-from whence.features.logistic import fit, says
-from whence.features.probes import Task, Units, accuracy, chosen, pool, sparse
-from whence.features.probing import probe, probe_by_position
-from whence.features.sequence_states import Place, SequenceStates, states_at
-from whence.features.sources import Collection
-from whence.features.text import held_out, labelled, sets
+from whence.features.activations.labelled import DEFAULT_SETS, labelled_states, once, split
+from whence.features.activations.sequences import Place, SequenceStates, states_at
+from whence.features.activations.sources import Collection
+from whence.features.activations.store import CONTENT
+from whence.features.activations.text import held_out, labelled, sets
+from whence.features.evals.logistic import fit, says
+from whence.features.evals.probes import Task, Units, accuracy, chosen, pool, sparse
+from whence.features.evals.probing import probe, probe_by_position
 from whence.models.pretrained import pretrained
 from whence.store.runs import Store
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from tests.features.causal import GROUP, WIDTH, Basis, llama, ring, save
 from whence.errors import UserError
-from whence.features.activations import Activations
-from whence.features.collect import collect
-from whence.features.recovered import held_out_text, recovered
-from whence.features.sources import Collection
-from whence.features.splice import Halves, Text
+from whence.features.activations.collect import collect
+from whence.features.activations.sources import Collection
+from whence.features.activations.store import Activations
+from whence.features.evals.recovered import held_out_text, recovered
+from whence.features.evals.splice import Halves, Text
 from whence.store.runs import Store
 
 

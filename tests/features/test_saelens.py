@@ -14,11 +14,11 @@ from torch import Tensor
 from tests.calls import document, output
 from whence.errors import UserError
 from whence.execution.execute import Conditions, execute
-from whence.features.activations import flags_of, shard_path
-from whence.features.autoencoder import Autoencoder
-from whence.features.measures import measure
+from whence.features.activations.store import flags_of, shard_path
+from whence.features.evals.measures import measure
 from whence.features.run import FeaturesRun
-from whence.features.saelens import ANY, CONFIG, WEIGHTS, export, imported
+from whence.features.sae.autoencoder import Autoencoder
+from whence.features.sae.saelens import ANY, CONFIG, WEIGHTS, export, imported
 from whence.features.stored import load
 from whence.models.init import initialise
 from whence.store.files import write_sealed

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from whence.features.activations import Activations
-from whence.features.collect import collect_from
+from whence.features.activations.collect import collect_from
+from whence.features.activations.sinks import LONGER, sinks
+from whence.features.activations.sources import of_module
+from whence.features.activations.store import Activations
 from whence.features.data.stored import Stored
-from whence.features.sinks import LONGER, sinks
-from whence.features.sources import of_module
-from whence.features.splice import Text
+from whence.features.evals.splice import Text
 from whence.store.runs import Store
 from whence.training.streams import generator
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.features.causal import WIDTH, Basis, llama, save
 from whence.errors import UserError
-from whence.features.splice import Halves, check_fits, reconstruction
+from whence.features.evals.splice import Halves, check_fits, reconstruction
 
 
 def gpt2() -> Any:

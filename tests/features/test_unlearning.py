@@ -11,10 +11,10 @@ from torch import Tensor
 
 from tests.features.causal import FORGET, GROUP, RETAIN, WIDTH, Basis, ring, save
 from whence.errors import UserError
-from whence.features.passages import passages
-from whence.features.splice import Halves
-from whence.features.text import documents, held_out
-from whence.features.unlearning import (
+from whence.features.activations.passages import passages
+from whence.features.activations.text import documents, held_out
+from whence.features.evals.splice import Halves
+from whence.features.evals.unlearning import (
     NO_FEATURE,
     NO_SETTING,
     SCORED,

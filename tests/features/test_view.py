@@ -14,11 +14,11 @@ from torch import Tensor
 from tests.features.causal import llama
 from tests.features.causal import save as save_model
 from whence.errors import UserError
-from whence.features.activations import Activations, flags_of, shard_path
-from whence.features.autoencoder import Autoencoder, AutoencoderSpec
+from whence.features.activations.store import Activations, flags_of, shard_path
 from whence.features.data.planted import Planted
 from whence.features.data.stored import Stored
-from whence.features.measures import FEW
+from whence.features.evals.measures import FEW
+from whence.features.sae.autoencoder import Autoencoder, AutoencoderSpec
 from whence.features.view import AROUND, SHOWN, TOP, chosen, contexts, top_places, view
 from whence.models.init import initialise
 from whence.models.pretrained import tokenizer_of

@@ -96,9 +96,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _collect(arguments: list[str]) -> int:
-    from whence.features.activations import Activations
-    from whence.features.collect import collect
-    from whence.features.sources import Collection
+    from whence.features.activations.collect import collect
+    from whence.features.activations.sources import Collection
+    from whence.features.activations.store import Activations
     from whence.store.runs import Store
 
     spec, options = parse(Collection, Collecting, arguments, prog="whence features collect", description=COLLECT)
@@ -166,8 +166,8 @@ def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
     """What --activations stands for. asked: what --data says."""
     if not engine.activations:
         return {}
-    from whence.features.activations import Activations
-    from whence.features.parts import DATA
+    from whence.features.activations.store import Activations
+    from whence.features.sae.parts import DATA
     from whence.store.runs import Store
     from whence.training.pinned import pinned
 
@@ -182,7 +182,7 @@ def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
 
 def _bench(arguments: list[str]) -> int:
     from whence.cli.compare_verb import compare
-    from whence.features.comparison import FEATURES
+    from whence.features.instrument import FEATURES
 
     def on_activations(config: Any, options: Any) -> Any:
         return config.model_copy(update=_chosen_data(options, config.data))

@@ -11,8 +11,8 @@ from whence.cli.output import print_json, print_table, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
-    from whence.features.activations import Activations
-    from whence.features.autoencoder import Autoencoder
+    from whence.features.activations.store import Activations
+    from whence.features.sae.autoencoder import Autoencoder
     from whence.store.runs import Store
 
 PROBE = """Read labels, and the order of words, from a few features of trained dictionaries.
@@ -59,12 +59,12 @@ class Splicing(Stored):
 
 def probe(arguments: list[str]) -> int:
     options, words = parse_options(Probing, arguments, prog="whence features probe RUN…", description=PROBE, words=True)
-    from whence.features.labelled_states import DEFAULT_SETS, labelled_states
-    from whence.features.order_probing import probe_order
-    from whence.features.order_tasks import order_states
-    from whence.features.probing import probe as probe_set
-    from whence.features.probing import probe_by_position
-    from whence.features.sequence_states import Place
+    from whence.features.activations.labelled import DEFAULT_SETS, labelled_states
+    from whence.features.activations.sequences import Place
+    from whence.features.evals.order_probing import probe_order
+    from whence.features.evals.order_tasks import order_states
+    from whence.features.evals.probing import probe as probe_set
+    from whence.features.evals.probing import probe_by_position
     from whence.store.runs import Store
 
     store = Store(options.store)
@@ -113,9 +113,9 @@ def splice(arguments: list[str]) -> int:
     options, words = parse_options(
         Splicing, arguments, prog="whence features splice RUN…", description=SPLICE, words=True
     )
-    from whence.features.recovered import held_out_text, recovered
-    from whence.features.splice import Halves
-    from whence.features.unlearning import Corpora, Unlearning, unlearning
+    from whence.features.evals.recovered import held_out_text, recovered
+    from whence.features.evals.splice import Halves
+    from whence.features.evals.unlearning import Corpora, Unlearning, unlearning
     from whence.store.runs import Store
 
     dictionaries, activations = _loaded(Store(options.store), words)
@@ -174,8 +174,8 @@ def _print_unlearning(found: dict[str, dict[str, Any]]) -> None:
 
 def _loaded(store: Store, words: list[str]) -> tuple[dict[str, Autoencoder], Activations]:
     """By id, and the states that all of them were trained on."""
+    from whence.features.activations.sources import RUN
     from whence.features.data.stored import Stored as StoredStates
-    from whence.features.sources import RUN
     from whence.features.stored import load
 
     if not words:

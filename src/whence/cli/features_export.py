@@ -35,7 +35,7 @@ def export(arguments: list[str]) -> int:
         raise UserError(f"run: {len(words)} are named. Allowed: the first digits of one id.", field="run")
     if not options.out:
         raise UserError("out: no folder is named. Allowed: --out DIR.", field="out")
-    from whence.features import saelens
+    from whence.features.sae import saelens
     from whence.features.stored import load
     from whence.store.runs import Store
 

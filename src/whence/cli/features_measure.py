@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whence.features.data.base import Data
-    from whence.features.dictionary import Dictionary
+    from whence.features.sae.dictionary import Dictionary
     from whence.store.runs import Store
 
 MEASURE = """Measure an autoencoder on held-out states: one trained here, or a folder of SAELens.
@@ -40,7 +40,7 @@ def measure(arguments: list[str]) -> int:
     )
     if len(words) != 1:
         raise UserError(f"run: {len(words)} are named. Allowed: one run, or one folder of SAELens.", field="run")
-    from whence.features import measures
+    from whence.features.evals import measures
     from whence.store.runs import Store
 
     dictionary, assigned, data = _opened(Store(options.store), words[0], options.activations)
@@ -62,9 +62,9 @@ def measure(arguments: list[str]) -> int:
 
 def _opened(store: Store, word: str, name: str) -> tuple[Dictionary, Tensor | None, Data]:
     """The dictionary, where its features may speak if they are masked, and the states."""
-    from whence.features.activations import Activations
+    from whence.features.activations.store import Activations
     from whence.features.data.stored import Stored as StoredStates
-    from whence.features.saelens import imported
+    from whence.features.sae.saelens import imported
     from whence.features.stored import load
 
     data = StoredStates(path=str(Activations.open(store, name).path)) if name else None

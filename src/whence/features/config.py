@@ -12,11 +12,11 @@ from whence import stats
 from whence.errors import from_validation
 from whence.experiments.instrument import ComparisonConfig
 from whence.experiments.saved import Presets
-from whence.features.autoencoder import AutoencoderSpec
 from whence.features.data.base import Data
-from whence.features.parts import DATA, SPARSITY
 from whence.features.run import AnyData, FeaturesRun, FeatureTraining, data_of
-from whence.features.sparsity.base import Sparsity
+from whence.features.sae.autoencoder import AutoencoderSpec
+from whence.features.sae.parts import DATA, SPARSITY
+from whence.features.sae.sparsity.base import Sparsity
 from whence.registry import Choice
 
 PRESETS = Presets("whence.features", "whence features presets")

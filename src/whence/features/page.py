@@ -8,8 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from whence.features.evals.measures import BOUND
 from whence.features.map_page import MAP_SCRIPT, feature_section, map_section
-from whence.features.measures import BOUND
 from whence.features.run import FeaturesRun
 from whence.features.view import View
 from whence.report.figures import COLOURS, DASHES, figure_of

@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.features.autoencoder import Autoencoder, AutoencoderSpec
 from whence.features.data.base import Data, States
-from whence.features.measures import measure, recovery, tally
-from whence.features.parts import DATA, DataChoice
+from whence.features.evals.measures import measure, recovery, tally
+from whence.features.sae.autoencoder import Autoencoder, AutoencoderSpec
+from whence.features.sae.parts import DATA, DataChoice
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.registry import Choice

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whence.errors import UserError
-from whence.features.autoencoder import Autoencoder
 from whence.features.run import FeaturesRun
+from whence.features.sae.autoencoder import Autoencoder
 from whence.store.runs import Store
 from whence.store.stored import stored
 from whence.training.checkpoint import weights_of

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.features.activations import Activations
-from whence.features.autoencoder import Autoencoder
+from whence.features.activations.sources import RUN
+from whence.features.activations.store import Activations
 from whence.features.data.base import Data
 from whence.features.data.stored import PART, Stored
-from whence.features.measures import BOUND, fidelity, frequent, tally
-from whence.features.sources import RUN
+from whence.features.evals.measures import BOUND, fidelity, frequent, tally
+from whence.features.sae.autoencoder import Autoencoder
 from whence.models.pretrained import tokenizer_of
 
 SHOWN = 30

@@ -13,9 +13,9 @@ from whence.app.parts import empty, live, markup, plain, table
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
 from whence.experiments.jobs import ALIVE, jobs, submit
-from whence.features.activations import Activations, collections, folder
-from whence.features.parts import DATA
-from whence.features.sources import RUN, Collection
+from whence.features.activations.sources import RUN, Collection
+from whence.features.activations.store import Activations, collections, folder
+from whence.features.sae.parts import DATA
 from whence.models.pretrained import PACKAGED
 from whence.report.badges import badge
 from whence.store.runs import Store

@@ -12,12 +12,12 @@ import streamlit as st
 
 from whence.app.address import choice
 from whence.app.parts import downloads, draw, empty, findings, guarded, live, markup, plain, terminal
-from whence.features.autoencoder import Autoencoder
 from whence.features.data.base import Data
 from whence.features.map_page import context_table, profiles, sorts
 from whence.features.page import degrees, learning, run_page, seen
 from whence.features.profiles_page import NAMED, about, profile, profile_map
 from whence.features.run import FeaturesRun
+from whence.features.sae.autoencoder import Autoencoder
 from whence.features.stored import load
 from whence.features.view import SHOWN, Context, Order, View, contexts, most_bound, view
 from whence.store.runs import Store

@@ -15,12 +15,12 @@ from whence.app.navigation import ASKED
 from whence.app.parts import markup, plain, the_store
 from whence.errors import not_allowed
 from whence.experiments.table import Table
-from whence.features.activations import collections
-from whence.features.comparison import FEATURES
+from whence.features.activations.store import collections
 from whence.features.config import ALL, BASELINE, PRESETS, FeaturesConfig
-from whence.features.parts import DATA
+from whence.features.figures import strictness_section
+from whence.features.instrument import FEATURES
 from whence.features.run import FeaturesRun
-from whence.features.scores_page import strictness_section
+from whence.features.sae.parts import DATA
 from whence.store.runs import Store
 
 NEW, RESULTS, LOOK, COLLECT = "Compare", "Results", "Look", "Collect"

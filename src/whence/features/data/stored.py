@@ -12,9 +12,9 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.features.activations import CONTENT, Activations, Split
+from whence.features.activations.sinks import sinks
+from whence.features.activations.store import CONTENT, Activations, Split
 from whence.features.data.base import Data, States
-from whence.features.sinks import sinks
 from whence.store.files import canonical, digest
 
 PART = 8192

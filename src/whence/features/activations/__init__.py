@@ -1,0 +1,1 @@
+"""Activations of models: collecting, storing and reading them."""

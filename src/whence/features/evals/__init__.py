@@ -1,0 +1,1 @@
+"""What trained autoencoders are evaluated on."""

@@ -1,0 +1,1 @@
+"""The sparse autoencoder and its parts."""

@@ -1,0 +1,290 @@
+"""Autoencoders as SAELens keeps them: a folder with cfg.json and sae_weights.safetensors.
+
+    export(model, run, folder)      one of whence's, where SAELens has a kind for it
+    imported(folder)                one of SAELens', to be evaluated here
+
+SAELens knows no positions: what depends on them is refused, never dropped. The format is that of version 6.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from whence.config import Config
+from whence.errors import UserError
+from whence.features.data.stored import Stored
+from whence.features.run import FeaturesRun
+from whence.features.sae.autoencoder import Autoencoder
+from whence.features.sae.dictionary import Dictionary
+from whence.features.sae.sparsity.batch_topk import BatchTopK
+from whence.features.sae.sparsity.jumprelu import JumpReLU
+from whence.features.sae.sparsity.topk import TopK
+from whence.kernels.sparse_code import top_k
+from whence.store.files import CorruptFileError, read_document, write_atomically
+
+CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
+FORMAT = "6.54.12"
+"""The version that exports are written for."""
+ANY = 2**31
+"""The context of an autoencoder that does not say on how many positions it was trained."""
+LARGEST = 2**24
+"""Numbers per state, and features: what is larger is no autoencoder."""
+
+
+class Metadata(Config):
+    """What an autoencoder is of; none of it changes what it computes."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    sae_lens_version: str = Field(default="", validate_default=True)
+    context_size: int | None = Field(default=None, ge=1)
+
+    @field_validator("sae_lens_version")
+    @classmethod
+    def _of_this_format(cls, version: str) -> str:
+        """Before version 6, activations were named elsewhere: a top-k would be taken for a ReLU."""
+        major = version.split(".")[0]
+        if not major.isdecimal() or int(major) < 6:
+            raise ValueError(
+                f"{version or 'none'}. Allowed: 6 and later, which load what earlier ones saved, and save it anew."
+            )
+        return version
+
+
+class SAELensConfig(Config):
+    """cfg.json, as far as it says what is computed. Defaults are SAELens'."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    architecture: Literal["standard", "topk", "jumprelu"]
+    d_in: int = Field(ge=1, le=LARGEST)
+    d_sae: int = Field(ge=1, le=LARGEST)
+    k: int | None = Field(default=None, ge=1, validate_default=True)
+    dtype: str = "float32"
+    device: str = "cpu"
+    apply_b_dec_to_input: bool = True
+    normalize_activations: Literal["none"] = "none"
+    reshape_activations: Literal["none"] = "none"
+    rescale_acts_by_decoder_norm: bool = False
+    metadata: Metadata = Field(default_factory=lambda: Metadata.read({}))
+
+    @field_validator("k")
+    @classmethod
+    def _fits(cls, k: int | None, about: ValidationInfo) -> int | None:
+        size = about.data.get("d_sae", LARGEST)
+        if about.data.get("architecture") == "topk" and not (k and k <= size):
+            raise ValueError(f"{k}. Allowed: 1 to {size}, the number of features.")
+        return k
+
+    def document(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"k"} if self.k is None else None)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the weights."""
+        found: dict[str, tuple[int, ...]] = {"W_enc": (self.d_in, self.d_sae), "b_enc": (self.d_sae,)}
+        found |= {"W_dec": (self.d_sae, self.d_in), "b_dec": (self.d_in,)}
+        return {**found, "threshold": (self.d_sae,)} if self.architecture == "jumprelu" else found
+
+
+# --- export
+
+
+def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -> SAELensConfig:
+    """The folder's config. hook: where SAELens finds the states in a model ("blocks.14.hook_resid_post"), if known."""
+    centre = _one_centre(model)
+    kind, own = _activation(model)
+    config = SAELensConfig.read(
+        {**kind, "d_in": model.width, "d_sae": model.size, "metadata": _about(model, run, hook)}
+    )
+    weights = {**_folded(model, centre), **own}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CONFIG).unlink(missing_ok=True)  # a folder without it is not taken for a whole one
+        write_atomically(folder / WEIGHTS, save({name: value.cpu().contiguous() for name, value in weights.items()}))
+        write_atomically(folder / CONFIG, json.dumps(config.document(), indent=1).encode())
+    except OSError as error:
+        raise UserError(f"out: {str(folder)!r} cannot be written ({error.strerror}).", field="out") from None
+    return config
+
+
+def _one_centre(model: Autoencoder) -> Tensor:
+    """(width,), once it is clear that nothing depends on position."""
+    spec = model.spec
+    for part, chosen, allowed, why in (
+        ("encoder", spec.encoder, "shared", "depends on position"),
+        ("norm", spec.norm, "none", "acts on all features together"),
+        ("mask", spec.mask, "none", "depends on position"),
+    ):
+        if chosen.name != allowed:
+            raise _refused(part, f"{chosen} {why}, which SAELens does not carry. Allowed: {allowed}.")
+    table = model.centre.table
+    table = table[[model.context // 2]] if spec.blind else table
+    if (table != table[0]).any():
+        raise _refused(
+            "centre",
+            f"{spec.centre} depends on position, which SAELens does not carry: the table would have to be taken off "
+            "the states first. Allowed: mean.",
+        )
+    return table[0]
+
+
+def _activation(model: Autoencoder) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What SAELens calls it, with its settings; and its weights."""
+    sparsity = model.sparsity
+    kinds: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Tensor]]]] = {
+        "l1": lambda: ({"architecture": "standard"}, {}),
+        "topk": lambda: ({"architecture": "topk", "k": min(cast(TopK, sparsity).k, model.size)}, {}),
+        "jumprelu": lambda: _jump(cast(JumpReLU, sparsity).log_threshold.detach().exp()),
+        "batch_topk": lambda: _jump(_just_below(cast(BatchTopK, sparsity).threshold).expand(model.size)),
+    }
+    name = model.spec.sparsity.name
+    if name not in kinds:
+        raise _refused("sparsity", f"{name} has no counterpart in SAELens. Allowed: {', '.join(kinds)}.")
+    return kinds[name]()
+
+
+def _jump(threshold: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    return {"architecture": "jumprelu"}, {"threshold": threshold}
+
+
+def _just_below(threshold: Tensor) -> Tensor:
+    """A batch top-k keeps what reaches its threshold, a JumpReLU what exceeds it."""
+    return threshold.nextafter(torch.tensor(-torch.inf))
+
+
+def _folded(model: Autoencoder, centre: Tensor) -> dict[str, Tensor]:
+    """Weights that take states as they are, and give the same codes.
+
+    Centre and decoder's bias become one vector that is taken off the states. Moved into the encoder's bias instead,
+    the product with uncentred states would lose digits where the centre is large beside what varies.
+    """
+    scale, encoder = model.scale.double(), model.encoder
+    weight, bias = encoder.weight.detach().double() / scale, encoder.bias.detach().double()
+    taken_off = (centre + model.scale * model.bias.detach()).float()
+    moved = bias + weight @ (taken_off.double() - centre.double())
+    found = {"W_enc": weight.mT, "b_enc": moved, "W_dec": model.directions.detach(), "b_dec": taken_off}
+    return {name: value.float() for name, value in found.items()}
+
+
+def _about(model: Autoencoder, run: FeaturesRun, hook: str) -> dict[str, Any]:
+    """Of the model and the text, as far as the data know them."""
+    found: dict[str, Any] = {"sae_lens_version": FORMAT, "sae_lens_training_version": None}  # not trained by it
+    found |= {"context_size": model.context, "whence_run": run.id}
+    found |= {"hook_name": hook} if hook else {}
+    data = run.data.build()
+    if isinstance(data, Stored):
+        spec = data.activations.spec
+        if "model" in spec:  # states of any module come with whatever their collector said of them
+            found |= {"model_name": Path(spec["model"]).name, "dataset_path": Path(spec["text"]).name}
+            found |= {"hook_layer": max(0, spec["layer"] - 1), "blocks_below": spec["layer"]}
+    return found
+
+
+def _refused(part: str, why: str) -> UserError:
+    return UserError(f"{part}: {why}", field=part)
+
+
+# --- import
+
+
+@dataclass
+class Imported:
+    """A dictionary that knows no positions. Weights are (size, width)."""
+
+    encoder: Tensor
+    encoder_bias: Tensor
+    decoder: Tensor
+    bias: Tensor
+    taken_off: Tensor
+    """(width,), before encoding"""
+    threshold: Tensor
+    """(size,): what codes exceed"""
+    k: int | None
+    """How many codes a state has at most; None: any number"""
+    context: int
+
+    def __post_init__(self) -> None:
+        self.size, self.width = self.decoder.shape
+
+    def codes(self, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
+        pre = torch.nn.functional.linear(states - self.taken_off, self.encoder, self.encoder_bias)
+        codes = torch.where(pre > self.threshold, pre, 0.0)
+        if self.k is None:
+            return codes
+        kept = top_k(codes, self.k)
+        return torch.zeros_like(codes).scatter_(1, kept, codes.gather(1, kept))
+
+    def decode(self, codes: Tensor, positions: Tensor) -> Tensor:
+        return codes @ self.decoder + self.bias
+
+    @property
+    def directions(self) -> Tensor:
+        return self.decoder
+
+
+def imported(folder: Path) -> Dictionary:
+    """Shapes are compared with the config before any weight is read."""
+    config = _config(folder / CONFIG)
+    weights = _weights(folder / WEIGHTS, config.shapes())
+    encoder, encoder_bias = weights["W_enc"].mT.contiguous(), weights["b_enc"]
+    decoder, bias = weights["W_dec"], weights["b_dec"]
+    if config.architecture == "topk" and config.rescale_acts_by_decoder_norm:  # codes as if directions had length 1
+        lengths = decoder.norm(dim=1)
+        encoder, encoder_bias = encoder * lengths[:, None], encoder_bias * lengths
+        decoder = torch.nn.functional.normalize(decoder, dim=1)
+    return Imported(
+        encoder=encoder,
+        encoder_bias=encoder_bias,
+        decoder=decoder,
+        bias=bias,
+        taken_off=bias if config.apply_b_dec_to_input else torch.zeros_like(bias),
+        threshold=weights["threshold"].clamp(min=0) if "threshold" in weights else torch.zeros(config.d_sae),
+        k=config.k if config.architecture == "topk" else None,
+        context=config.metadata.context_size or ANY,
+    )
+
+
+def _config(path: Path) -> SAELensConfig:
+    try:
+        document = json.loads(read_document(path))
+    except (OSError, CorruptFileError) as error:
+        raise _unreadable(path, getattr(error, "strerror", None) or getattr(error, "reason", error)) from None
+    except (ValueError, RecursionError):
+        raise _unreadable(path, "not JSON") from None
+    try:
+        return SAELensConfig.read(document)
+    except UserError as error:
+        raise UserError(f"folder: {str(path)!r}: {error}", field=error.field) from None
+
+
+def _weights(path: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            there = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            if there != wanted:
+                raise _unreadable(path, f"it holds {_told(there)}, and {CONFIG} asks for {_told(wanted)}")
+            found = {name: file.get_tensor(name).float() for name in wanted}
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(path, getattr(error, "strerror", None) or error) from None
+    for name, value in found.items():
+        if not value.isfinite().all():
+            raise _unreadable(path, f"{name} holds what is no finite number")
+    return found
+
+
+def _told(shapes: dict[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {'×'.join(map(str, shapes[name]))}" for name in sorted(shapes)) or "nothing"
+
+
+def _unreadable(path: Path, why: object) -> UserError:
+    return UserError(f"folder: {str(path)!r} cannot be read: {why}.", field="folder")
