@@ -49,7 +49,7 @@ def test_its_python_runs(here: Path) -> None:
     transformers.MambaForCausalLM(config).save_pretrained(here / "mamba")
     names |= {"masked_model": torch.nn.Linear(3, 3), "batch": torch.randn(8, 16, 3)}
     code = README.split("```python\n")[1].split("```")[0]
-    code = code.replace("any_model(batch)", "any_model()").replace("taps(any_model)", "taps(model)")
+    code = code.replace("any_model(batch)", "any_model()").replace("capture(any_model)", "capture(model)")
     code = code.replace("mamba-130m-hf", "mamba")
     small = 'seeds=1, training={"steps": 1}, model={"d_model": 8}, lengths={"train_length": 8}'
     assert 'seeds=7, training={"steps": 600}' in code
@@ -58,7 +58,7 @@ def test_its_python_runs(here: Path) -> None:
     exec(code, scope)
     assert [row.name for row in scope["result"].tables[0].rows] == ["rope", "alibi"]
     assert scope["result"].report.is_file()
-    assert scope["seen"].attention["blocks.0.mixer"].shape == (2, 2, 7, 7)
+    assert scope["cache"].attention["blocks.0.mixer"].shape == (2, 2, 7, 7)
     assert scope["q"].shape == q.shape
     assert not torch.equal(scope["q"], q)
     assert scope["y"].shape == (1, 5, 8)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from whence import arena, encodings, kernels, leak, mixers, models, runs, tasks
     from whence.api import compare
     from whence.leak import audit
-    from whence.models.taps import taps
+    from whence.models.capture import capture
 
 _PARTS = ("arena", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks")
-_NAMES = {"audit": "whence.leak", "compare": "whence.api", "taps": "whence.models.taps"}
+_NAMES = {"audit": "whence.leak", "compare": "whence.api", "capture": "whence.models.capture"}
 
-__all__ = ["arena", "audit", "compare", "encodings", "kernels", "leak", "mixers", "models", "runs", "taps", "tasks"]
+__all__ = ["arena", "audit", "capture", "compare", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,8 @@ from whence.features.activations.collect import collect, collect_from
 from whence.features.activations.sources import Collection, of_module
 from whence.features.activations.store import CONTENT, FIRST, SPECIAL, Activations, shard_path
 from whence.features.activations.text import documents, held_out, labelled, sets
+from whence.models.capture import capture
 from whence.models.pretrained import default_text, pretrained
-from whence.models.taps import taps
 from whence.store.runs import Store
 from whence.training.checkpoint import weights_of
 from whence.training.config import load_run_config
@@ -185,10 +185,10 @@ def test_states_of_a_run_of_the_arena(tmp_path: Path, capsys: pytest.CaptureFixt
     assert found.flags.tolist() == [FIRST] + [CONTENT] * 11
     model = load_run_config(Store(tmp_path).folder(trained).spec_document()).build_model("cpu").eval()  # type: ignore[attr-defined]
     model.load_state_dict(weights_of(Store(tmp_path).folder(trained)))
-    with torch.no_grad(), taps(model, "blocks.1") as seen:
+    with torch.no_grad(), capture(model, "blocks.1") as cache:
         model(found.tokens[:4].long(), torch.arange(12)[None])
     places = torch.cartesian_prod(torch.arange(4), torch.arange(12))
-    torch.testing.assert_close(found.states(places).view(4, 12, 16), seen.hidden["blocks.1"], atol=0.03, rtol=0.01)
+    torch.testing.assert_close(found.states(places).view(4, 12, 16), cache.hidden["blocks.1"], atol=0.03, rtol=0.01)
     assert run([*asked[:4], "--layer", "3", *where]) == 2
 
 

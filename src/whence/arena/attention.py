@@ -10,7 +10,7 @@ from torch import Tensor
 
 from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.experiments.table import Table
-from whence.models.taps import taps
+from whence.models.capture import capture
 from whence.random import derive
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
@@ -50,9 +50,9 @@ def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = 3) -> Maps 
     with torch.no_grad(), preserve_rng_state():
         model = load_model(run, folder)
         torch.manual_seed(derive(streams.evaluation, "model"))  # positions that are drawn, as in an evaluation
-        with taps(model, hidden=()) as seen:
+        with capture(model, hidden=()) as cache:
             answers(model, batch)
-    layers = [weights for weights in seen.attention.values() if isinstance(weights, Tensor)]
+    layers = [weights for weights in cache.attention.values() if isinstance(weights, Tensor)]
     if not layers:
         return None
     weights = torch.stack(layers)

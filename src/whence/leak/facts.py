@@ -15,7 +15,7 @@ from whence.leak.sources.base import all_shut
 from whence.leak.sources.causal_order import CAUSAL_ORDER
 from whence.leak.subject import Subject
 from whence.leak.words import at_ratio, share
-from whence.models.taps import taps
+from whence.models.capture import capture
 
 
 def facts(
@@ -43,9 +43,9 @@ def _mask_tokens(subject: Subject, hidden: Tensor) -> list[str]:
     if subject.masked is None:
         return []
     few, gone = subject.with_rows(8), hidden[:8]
-    with taps(subject.model, [subject.masked], attention=False) as seen:
+    with capture(subject.model, [subject.masked], attention=False) as cache:
         few.said(few.content, gone)
-    tokens = seen.hidden[subject.masked]
+    tokens = cache.hidden[subject.masked]
     if not isinstance(tokens, Tensor) or tokens.shape[:2] != gone.shape:
         return []
     equal = torch.allclose(tokens[gone], tokens[gone][:1], atol=1e-6)

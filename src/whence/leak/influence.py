@@ -13,7 +13,7 @@ from whence.leak.measures import Sample
 from whence.leak.sources.additive_encoding import AdditiveEncoding
 from whence.leak.sources.base import all_shut, hooked
 from whence.leak.subject import Subject
-from whence.models.taps import blocks
+from whence.models.capture import blocks
 
 ROWS = 8
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.leak.masks import Pattern, draw
 from whence.leak.measures import check_aligned
-from whence.models.taps import taps
+from whence.models.capture import capture
 
 BATCH = 32
 
@@ -80,11 +80,11 @@ class Subject:
 
     def states(self, content: Tensor, hidden: Tensor) -> dict[str, Tensor]:
         """Hidden states after every layer, (rows, tokens, width)."""
-        with taps(self.model, list(self.layers), attention=False) as seen:
+        with capture(self.model, list(self.layers), attention=False) as cache:
             self.said(content, hidden)
         found = {}
         for layer in self.layers:
-            parts = seen.hidden[layer]
+            parts = cache.hidden[layer]
             found[layer] = torch.cat(parts) if isinstance(parts, list) else parts
             if found[layer].shape[:2] != hidden.shape:
                 raise UserError(

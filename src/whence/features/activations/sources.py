@@ -16,8 +16,8 @@ from whence.config import Config
 from whence.errors import UserError, not_allowed
 from whence.features.activations.store import SHARD, flags_of
 from whence.features.activations.text import HELD_OUT, PROBES, checksum, documents, held_out
+from whence.models.capture import blocks, first_tensor
 from whence.models.pretrained import PACKAGED, between_ends, ends_of, longest, pretrained
-from whence.models.taps import blocks, first_tensor
 from whence.store.files import digest, file_digest
 from whence.store.runs import Store
 from whence.store.stored import stored

@@ -22,8 +22,8 @@ from whence.errors import UserError
 from whence.features.activations.sinks import sinks
 from whence.features.activations.sources import module_of, states_after
 from whence.features.sae.dictionary import Dictionary
+from whence.models.capture import blocks
 from whence.models.pretrained import longest, pretrained
-from whence.models.taps import blocks
 
 Edit = Callable[[Tensor, Tensor], Tensor]
 """What takes the place of states (batch, length, width) at positions (batch, length)."""

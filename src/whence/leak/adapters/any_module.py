@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.leak.subject import Subject
 from whence.leak.untrained import reinitialized
-from whence.models.taps import first_tensor, taps
+from whence.models.capture import capture, first_tensor
 
 
 def subject_of(
@@ -115,10 +115,10 @@ def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], cont
     training = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad(), taps(model, attention=False) as seen:
+        with torch.no_grad(), capture(model, attention=False) as cache:
             predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
     finally:
         for module, flag in training:
             module.training = flag
-    shapes = {name: states.shape for name, states in seen.hidden.items() if isinstance(states, Tensor)}
+    shapes = {name: states.shape for name, states in cache.hidden.items() if isinstance(states, Tensor)}
     return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])

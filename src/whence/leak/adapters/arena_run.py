@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.leak.adapters.mean_token import MEAN_TOKEN, with_mean_token
 from whence.leak.subject import Subject
+from whence.models.capture import blocks
 from whence.models.init import initialise
-from whence.models.taps import blocks
 from whence.store.runs import RunFolder
 from whence.training.checkpoint import weights_of
 from whence.training.config import RunConfig

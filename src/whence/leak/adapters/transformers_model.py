@@ -15,8 +15,8 @@ from whence.leak.adapters.mean_token import MEAN_TOKEN, with_mean_token
 from whence.leak.checks import check_token_ids
 from whence.leak.subject import Subject
 from whence.leak.untrained import reinitialized
+from whence.models.capture import blocks
 from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
-from whence.models.taps import blocks
 
 ROWS, LENGTH = 24, 64
 FEWEST = 5

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from whence.leak.measures import ROUNDING
 from whence.leak.sources.base import Entrance, Source, hooked
 from whence.leak.subject import Subject
-from whence.models.taps import taps
+from whence.models.capture import capture
 
 
 class MaskToken(Source):
@@ -19,9 +19,9 @@ class MaskToken(Source):
         name = subject.masked
         if name is None:
             return []
-        with taps(subject.model, [name], attention=False) as seen:
+        with capture(subject.model, [name], attention=False) as cache:
             subject.said(subject.content[:2], hidden[:2])
-        embedded = seen.hidden.get(name)
+        embedded = cache.hidden.get(name)
         if not isinstance(embedded, Tensor) or embedded.shape[:2] != hidden[:2].shape:
             return []
         at_hidden = embedded[hidden[:2]].double()

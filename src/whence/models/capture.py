@@ -1,16 +1,16 @@
-"""Look into any model while it runs: attention weights and hidden states, without changing it.
+"""Capture attention weights and hidden states of any model while it runs, without changing it.
 
-    with taps(model) as seen:
+    with capture(model) as cache:
         model(batch)
-    seen.attention["blocks.0.mixer"]        # (batch, heads, queries, keys), before dropout
+    cache.attention["blocks.0.mixer"]        # (batch, heads, queries, keys), before dropout
 
-Attention is seen where it is computed, not where a library chooses to report it: a torch function mode watches
+Attention is captured where it is computed, not where a library chooses to report it: a torch function mode watches
 for scaled_dot_product_attention, for softmaxes over the last of four dimensions, and for nn.MultiheadAttention,
 while forward hooks keep track of which module is running. The model's own computation is never replaced, only
 repeated on the side, so its outputs stay bit-identical. One exception: nn.TransformerEncoderLayer's fused
 inference path hides its attention and is switched off, which moves outputs by rounding.
 
-Not seen: attention inside compiled or scripted modules, flex_attention, and hand-written softmaxes.
+Not captured: attention inside compiled or scripted modules, flex_attention, and hand-written softmaxes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MULTI_HEAD = inspect.signature(F.multi_head_attention_forward)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ActivationCache:
     """By module name, in the order of execution. A module that ran several times has a list."""
 
     attention: Record = field(default_factory=dict)
@@ -43,21 +43,21 @@ class Seen:
 
 
 @contextmanager
-def taps(
+def capture(
     model: nn.Module,
     hidden: str | Sequence[str] | None = None,
     attention: bool = True,
     device: torch.device | str | None = None,
-) -> Iterator[Seen]:
+) -> Iterator[ActivationCache]:
     """Record what `model` computes inside the block.
 
     hidden: fnmatch patterns of module names ("*.mlp", "" for the model itself); None takes the blocks, that is the
     elements of the outermost ModuleLists and Sequentials; () takes none. device: where to keep the records.
     """
-    seen = Seen()
+    cache = ActivationCache()
     names = blocks(model) if hidden is None else _matching(model, [hidden] if isinstance(hidden, str) else hidden)
 
-    def keep(record: Record, name: str, tensor: Tensor) -> None:
+    def append(record: Record, name: str, tensor: Tensor) -> None:
         # Cloned, because the model may go on to write into its own tensors.
         tensor = tensor.detach().clone() if device is None else tensor.detach().to(device, copy=True)
         earlier = record.get(name)
@@ -68,15 +68,15 @@ def taps(
 
     with ExitStack() as stack:
         for name in names:
-            hook = _keep_hidden(lambda output, name=name: keep(seen.hidden, name, output))
+            hook = _first_tensor_hook(lambda output, name=name: append(cache.hidden, name, output))
             stack.callback(model.get_submodule(name).register_forward_hook(hook).remove)
         if attention:
             running = [""]  # a model's free functions run in the model itself
             stack.callback(_track(model, running))
             stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
             torch.backends.mha.set_fastpath_enabled(False)
-            stack.enter_context(_AttentionWatch(lambda weights: keep(seen.attention, running[-1], weights)))
-        yield seen
+            stack.enter_context(_AttentionWatch(lambda weights: append(cache.attention, running[-1], weights)))
+        yield cache
 
 
 def blocks(model: nn.Module) -> list[str]:
@@ -101,11 +101,11 @@ def _matching(model: nn.Module, patterns: Sequence[str]) -> list[str]:
     return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def _keep_hidden(keep: Callable[[Tensor], None]) -> Callable[..., None]:
+def _first_tensor_hook(on_output: Callable[[Tensor], None]) -> Callable[..., None]:
     def hook(module: nn.Module, inputs: Any, output: Any) -> None:
         tensor = first_tensor(output)
         if tensor is not None:
-            keep(tensor)
+            on_output(tensor)
 
     return hook
 
@@ -128,11 +128,11 @@ def _track(model: nn.Module, running: list[str]) -> Callable[[], None]:
         def enter(module: nn.Module, inputs: Any, name: str = name) -> None:
             running.append(name)
 
-        def leave(module: nn.Module, inputs: Any, output: Any) -> None:
+        def exit(module: nn.Module, inputs: Any, output: Any) -> None:
             running.pop()
 
         handles.append(module.register_forward_pre_hook(enter))
-        handles.append(module.register_forward_hook(leave, always_call=True))  # also when it raises
+        handles.append(module.register_forward_hook(exit, always_call=True))  # also when it raises
 
     def undo() -> None:
         for handle in handles:
@@ -142,11 +142,11 @@ def _track(model: nn.Module, running: list[str]) -> Callable[[], None]:
 
 
 class _AttentionWatch(TorchFunctionMode):
-    """Calls every function as it is; of those that attend, hands the probabilities to `keep`."""
+    """Calls every function as it is; of those that attend, hands the probabilities to `on_weights`."""
 
-    def __init__(self, keep: Callable[[Tensor], None]) -> None:
+    def __init__(self, on_weights: Callable[[Tensor], None]) -> None:
         super().__init__()
-        self.keep = keep
+        self.on_weights = on_weights
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -154,11 +154,11 @@ class _AttentionWatch(TorchFunctionMode):
         kwargs = kwargs or {}
         output = func(*args, **kwargs)  # first: what follows must not see or move the model's random state
         if func is F.scaled_dot_product_attention:
-            self.keep(attention_weights(*args, **kwargs))
+            self.on_weights(attention_weights(*args, **kwargs))
         elif func is F.multi_head_attention_forward:
-            self.keep(_multi_head_weights(*args, **kwargs))
+            self.on_weights(_multi_head_weights(*args, **kwargs))
         elif func in _SOFTMAX and output.ndim == 4 and _softmax_dim(*args, **kwargs) in (-1, 3):
-            self.keep(output)
+            self.on_weights(output)
         return output
 
 

@@ -1,4 +1,4 @@
-"""Taps see what models compute, on models we did not write, and leave them as they were."""
+"""Capture records what models compute, on models we did not write, and leaves them as they were."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.models.model_parts import D_MODEL, HEADS, KINDS, VOCAB, batch, build, masks
-from whence.models.taps import attention_weights, blocks, taps
+from whence.models.capture import attention_weights, blocks, capture
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
@@ -22,20 +22,20 @@ def hooks(model):
 
 
 def run(model, *args, **named):
-    """Under taps; asserts that the output is bit-identical to a run without, and that nothing stays behind."""
+    """Under capture; asserts that the output is bit-identical to a run without, and that nothing stays behind."""
     before, fast = hooks(model), torch.backends.mha.get_fastpath_enabled()
     torch.manual_seed(0)
     plain = model(*args, **named)
     torch.manual_seed(0)
-    with taps(model) as seen:
-        tapped = model(*args, **named)
-    assert torch.equal(first(plain), first(tapped))
+    with capture(model) as cache:
+        captured = model(*args, **named)
+    assert torch.equal(first(plain), first(captured))
     assert hooks(model) == before
     assert torch.backends.mha.get_fastpath_enabled() == fast
-    for weights in seen.attention.values():
+    for weights in cache.attention.values():
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), **CLOSE)
         assert not weights.requires_grad
-    return seen
+    return cache
 
 
 def first(output):
@@ -47,11 +47,11 @@ def first(output):
 @pytest.mark.parametrize("encoding", ["rotate", "bias", "score"])
 def test_own_model(encoding, kind, padded):
     model, (tokens, positions), given = build(encoding, attention=kind, dropout=0.1), batch(), masks(kind, padded)
-    seen = run(model, tokens, positions, **given)
-    assert list(seen.attention) == ["blocks.0.mixer", "blocks.1.mixer"]
-    assert list(seen.hidden) == ["blocks.0", "blocks.1"]
-    assert seen.hidden["blocks.1"].shape == (3, 7, D_MODEL)
-    for weights in seen.attention.values():
+    cache = run(model, tokens, positions, **given)
+    assert list(cache.attention) == ["blocks.0.mixer", "blocks.1.mixer"]
+    assert list(cache.hidden) == ["blocks.0", "blocks.1"]
+    assert cache.hidden["blocks.1"].shape == (3, 7, D_MODEL)
+    for weights in cache.attention.values():
         assert weights.shape == (3, HEADS, 7, 7)
         if kind == "causal":
             assert not weights.triu(1).any()
@@ -93,26 +93,26 @@ def test_torch_encoder(mode, norm_first):
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     getattr(model, mode)()
     x, mask = torch.randn(2, 5, 16), nn.Transformer.generate_square_subsequent_mask(5)
-    seen = run(model, x, mask=mask, is_causal=True)
-    assert list(seen.attention) == ["layers.0.self_attn", "layers.1.self_attn"]
-    assert list(seen.hidden) == ["layers.0", "layers.1"]
-    for weights in seen.attention.values():
+    cache = run(model, x, mask=mask, is_causal=True)
+    assert list(cache.attention) == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert list(cache.hidden) == ["layers.0", "layers.1"]
+    for weights in cache.attention.values():
         assert weights.shape == (2, 4, 5, 5)
         assert not weights.triu(1).any()
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_torch_encoder_on_its_fused_inference_path():
-    """The fused path hides its attention: taps turn it off, which moves the output by rounding only."""
+    """The fused path hides its attention: capture turns it off, which moves the output by rounding only."""
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2).eval()
     x, padding = torch.randn(2, 5, 16), torch.tensor([[False] * 5, [False] * 4 + [True]])
     with torch.inference_mode():
         plain = model(x, src_key_padding_mask=padding)
-        with taps(model) as seen:
-            tapped = model(x, src_key_padding_mask=padding)
-    assert len(seen.attention) == 2
-    assert not seen.attention["layers.0.self_attn"][1, :, :, -1].any()
-    torch.testing.assert_close(plain[~padding], tapped[~padding], rtol=1e-4, atol=1e-5)
+        with capture(model) as cache:
+            captured = model(x, src_key_padding_mask=padding)
+    assert len(cache.attention) == 2
+    assert not cache.attention["layers.0.self_attn"][1, :, :, -1].any()
+    torch.testing.assert_close(plain[~padding], captured[~padding], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -121,14 +121,14 @@ def test_torch_multihead_attention_keeps_its_own_answer(need_weights, batched):
     module = nn.MultiheadAttention(16, 4, batch_first=True)
     model, x = nn.ModuleDict({"mha": module}), torch.randn(2, 5, 16) if batched else torch.randn(5, 16)
     plain = module(x, x, x, need_weights=need_weights)
-    with taps(model) as seen:
-        tapped = module(x, x, x, need_weights=need_weights)
-    assert torch.equal(plain[0], tapped[0])
-    assert (tapped[1] is None) == (not need_weights)
-    assert seen.attention["mha"].shape == (2 if batched else 1, 4, 5, 5)
+    with capture(model) as cache:
+        captured = module(x, x, x, need_weights=need_weights)
+    assert torch.equal(plain[0], captured[0])
+    assert (captured[1] is None) == (not need_weights)
+    assert cache.attention["mha"].shape == (2 if batched else 1, 4, 5, 5)
     if need_weights:
-        torch.testing.assert_close(tapped[1], plain[1], rtol=0, atol=0)
-        torch.testing.assert_close(seen.attention["mha"].mean(1).view_as(plain[1]), plain[1], **CLOSE)
+        torch.testing.assert_close(captured[1], plain[1], rtol=0, atol=0)
+        torch.testing.assert_close(cache.attention["mha"].mean(1).view_as(plain[1]), plain[1], **CLOSE)
 
 
 def bert(implementation):
@@ -172,31 +172,31 @@ def llama(implementation):
 def test_transformers_models(make, names, layers, implementation):
     tokens, _ = batch()
     given = {"input_ids": tokens, "attention_mask": torch.tensor([[1] * 7, [1] * 7, [1] * 5 + [0] * 2])}
-    seen = run(make(implementation), **given, return_dict=False)
+    cache = run(make(implementation), **given, return_dict=False)
     truth = make("eager")(**given, output_attentions=True, output_hidden_states=True)
-    assert list(seen.attention) == [names.format(0), names.format(1)]
-    assert list(seen.hidden) == [layers.format(0), layers.format(1)]
-    for weights, expected in zip(seen.attention.values(), truth.attentions, strict=True):
+    assert list(cache.attention) == [names.format(0), names.format(1)]
+    assert list(cache.hidden) == [layers.format(0), layers.format(1)]
+    for weights, expected in zip(cache.attention.values(), truth.attentions, strict=True):
         torch.testing.assert_close(weights, expected, **CLOSE)
-    torch.testing.assert_close(seen.hidden[layers.format(0)], truth.hidden_states[1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(cache.hidden[layers.format(0)], truth.hidden_states[1], rtol=1e-4, atol=1e-5)
 
 
 def test_autocast_does_not_blur_the_weights():
     model, (tokens, positions) = build("rotate"), batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        seen = run(model, tokens, positions)
-    assert seen.attention["blocks.0.mixer"].dtype == torch.float32
+        cache = run(model, tokens, positions)
+    assert cache.attention["blocks.0.mixer"].dtype == torch.float32
 
 
 def test_hooks_and_modes_are_removed_after_an_exception():
     model, (tokens, positions) = build("rotate"), batch()
     before = hooks(model)
-    with pytest.raises(ValueError, match="positions"), taps(model) as seen:
+    with pytest.raises(ValueError, match="positions"), capture(model) as cache:
         model(tokens, positions[:, :2])
     assert hooks(model) == before
     assert torch.backends.mha.get_fastpath_enabled()
     model(tokens, positions)
-    assert not seen.attention
+    assert not cache.attention
 
 
 def test_a_module_that_fails_and_is_caught_does_not_confuse_names():
@@ -217,9 +217,9 @@ def test_a_module_that_fails_and_is_caught_does_not_confuse_names():
             return F.softmax(x, dim=-1)
 
     model = nn.ModuleDict({"outer": Outer()})
-    with taps(model) as seen:
+    with capture(model) as cache:
         model["outer"](torch.randn(1, 2, 3, 3))
-    assert list(seen.attention) == ["outer"]
+    assert list(cache.attention) == ["outer"]
 
 
 @pytest.mark.parametrize(
@@ -244,15 +244,15 @@ def test_every_way_to_write_a_softmax(softmax):
             return self.softmax(x)
 
     x = torch.randn(2, 3, 4, 4)
-    with taps(nn.ModuleDict({"one": Uses()})) as seen:
+    with capture(nn.ModuleDict({"one": Uses()})) as cache:
         model = Uses()
         model(x)  # not ours, but inside the block: it counts as the model's free functions
-    assert list(seen.attention) == [""]
+    assert list(cache.attention) == [""]
     model = nn.ModuleDict({"one": Uses()})
-    with taps(model) as seen:
+    with capture(model) as cache:
         model["one"](x)
         model["one"](x + 1)
-    torch.testing.assert_close(seen.attention["one"], [softmax(x), softmax(x + 1)])
+    torch.testing.assert_close(cache.attention["one"], [softmax(x), softmax(x + 1)])
 
 
 def test_records_survive_what_the_model_does_in_place():
@@ -269,24 +269,24 @@ def test_records_survive_what_the_model_does_in_place():
 
     x = torch.randn(1, 1, 2, 2)
     model, original = Overwrites(), x.clone()
-    with taps(model) as seen:
+    with capture(model) as cache:
         model(x)
-    torch.testing.assert_close(seen.hidden["layers.0"], original)
-    assert seen.attention[""].sum() > 0
+    torch.testing.assert_close(cache.hidden["layers.0"], original)
+    assert cache.attention[""].sum() > 0
 
 
 def test_choosing_hidden_states():
     model, (tokens, positions) = build("rotate"), batch()
-    with taps(model, hidden=["blocks.?.mlp_norm", "embedding", ""], attention=False) as seen:
+    with capture(model, hidden=["blocks.?.mlp_norm", "embedding", ""], attention=False) as cache:
         output = model(tokens, positions)
-    assert list(seen.hidden) == ["embedding", "blocks.0.mlp_norm", "blocks.1.mlp_norm", ""]
-    assert torch.equal(seen.hidden[""], output)
-    assert not seen.attention
-    with taps(model, hidden=(), device="cpu") as seen:
+    assert list(cache.hidden) == ["embedding", "blocks.0.mlp_norm", "blocks.1.mlp_norm", ""]
+    assert torch.equal(cache.hidden[""], output)
+    assert not cache.attention
+    with capture(model, hidden=(), device="cpu") as cache:
         model(tokens, positions)
-    assert not seen.hidden
-    assert seen.attention["blocks.0.mixer"].device.type == "cpu"
-    with pytest.raises(ValueError, match=r"no module is called 'block\.0'"), taps(model, hidden="block.0"):
+    assert not cache.hidden
+    assert cache.attention["blocks.0.mixer"].device.type == "cpu"
+    with pytest.raises(ValueError, match=r"no module is called 'block\.0'"), capture(model, hidden="block.0"):
         pass
     assert sum(hooks(model)) == 0
 
@@ -303,7 +303,7 @@ def test_gradients_pass_through_untouched():
     model(tokens, positions).square().sum().backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters()}
     model.zero_grad()
-    with taps(model):
+    with capture(model):
         model(tokens, positions).square().sum().backward()
     for name, p in model.named_parameters():
         assert torch.equal(p.grad, expected[name])
