@@ -49,9 +49,9 @@ def attention(encoding: Encoding, positions: Tensor, x: Tensor, causal: bool = T
     generator = torch.Generator().manual_seed(2)
     width = x.shape[-1]
     w_q, w_k = torch.randn(2, width, width, generator=generator).to(x) / width**0.5
-    x, weave = encoding.embed(x, positions), None
+    x, interleaving = encoding.embed(x, positions), None
     if "interleave" in encoding.hooks():
-        x, positions, weave = encoding.interleave(x, positions)
+        x, positions, interleaving = encoding.interleave(x, positions)
     q, k = ((x @ w).unflatten(-1, (HEADS, HEAD_DIM)).transpose(1, 2) for w in (w_q, w_k))
     q, k = encoding.rotate(q, k, positions)
     logits = q @ k.mT / HEAD_DIM**0.5
@@ -61,8 +61,10 @@ def attention(encoding: Encoding, positions: Tensor, x: Tensor, causal: bool = T
     visible = visible.tril() if causal else visible
     logits = encoding.score(logits, q, positions, positions, visible)
     weights = logits.masked_fill(~visible, float("-inf")).softmax(-1)
-    if weave is None:
+    if interleaving is None:
         return weights
-    rows = weave.tokens(weights.transpose(1, 2)).transpose(1, 2)  # what tokens see: of each other first, then the rest
+    rows = interleaving.tokens(weights.transpose(1, 2)).transpose(
+        1, 2
+    )  # what tokens see: of each other first, then the rest
     keys = rows.permute(0, 3, 1, 2)
-    return torch.cat([weave.tokens(keys), weave.inserted(keys)], 1).permute(0, 2, 3, 1)
+    return torch.cat([interleaving.tokens(keys), interleaving.inserted(keys)], 1).permute(0, 2, 3, 1)

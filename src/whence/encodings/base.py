@@ -7,7 +7,7 @@ may be 1 when all rows share them. An encoding overrides only the hooks it uses:
     rotate(q, k, positions)                           changes queries and keys
     bias(positions_q, positions_k)                    added to the attention logits, independent of content
     score(logits, q, positions_q, positions_k, visible)   edits the logits, depends on content
-    interleave(x, positions, valid) / extract(x, weave)   puts tokens of its own between the others, and takes them out
+    interleave(x, positions, valid) / extract(x, interleaving)   puts its own tokens between the others; takes them out
 
 The class attributes declare what the conformance suite then checks.
 """
@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.encodings._weave import Weave
+from whence.encodings._interleaving import Interleaving
 from whence.registry import Variant
 
 Shift = Literal["invariant", "absolute", "ignored"]
@@ -66,13 +66,15 @@ class Encoding(Variant, nn.Module):
         """logits: (batch, heads, length_q, length_k), scaled; visible: bool, broadcastable to it."""
         return logits
 
-    def interleave(self, x: Tensor, positions: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Weave]:
+    def interleave(
+        self, x: Tensor, positions: Tensor, valid: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Interleaving]:
         """→ a longer sequence, the positions in it, and what tells its tokens apart. valid: False at padding."""
         raise NotImplementedError(f"{type(self).__name__} has no interleave hook: ask hooks() first")
 
-    def extract(self, x: Tensor, weave: Weave) -> Tensor:
+    def extract(self, x: Tensor, interleaving: Interleaving) -> Tensor:
         """What `interleave` put in, after the model has read it."""
-        return weave.inserted(x)
+        return interleaving.inserted(x)
 
     @classmethod
     def hooks(cls) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.encodings._weave import Weave
+from whence.encodings._interleaving import Interleaving
 from whence.encodings.base import Count, Encoding, Shift
 
 Placement = Literal["equidistant", "middle", "n_group", "random", "adaptive", "hierarchical"]
@@ -46,9 +46,9 @@ class PositionTokens(Encoding):
         self.count, self.placement, self.groups, self.draw, self.init = count, placement, groups, draw, init
         self.table = nn.Parameter(torch.empty(count, d_model))
         self.place = nn.Parameter(torch.empty(count)) if placement == "adaptive" else None
-        self.told = nn.Parameter(torch.empty(2, d_model)) if placement == "adaptive" else None
+        self.place_embedding = nn.Parameter(torch.empty(2, d_model)) if placement == "adaptive" else None
         self.content = nn.Parameter(torch.empty(d_model, d_model)) if conditional else None
-        self.kept: Tensor | None = None
+        self.selected: Tensor | None = None
         """After pruning: which of them still stand. None: all."""
         self.reset_parameters()
 
@@ -57,11 +57,11 @@ class PositionTokens(Encoding):
             nn.init.xavier_uniform_(self.table)
         else:
             nn.init.normal_(self.table, std=0.02 if self.init == "small" else 0.7)
-        if self.place is not None and self.told is not None:
+        if self.place is not None and self.place_embedding is not None:
             shares = (torch.arange(self.count, device=self.place.device) + 0.5) / self.count
             with torch.no_grad():
                 self.place.copy_(shares.logit())
-            nn.init.normal_(self.told, std=0.1)
+            nn.init.normal_(self.place_embedding, std=0.1)
         if self.content is not None:
             nn.init.normal_(self.content, std=self.content.shape[0] ** -0.5)
 
@@ -71,11 +71,11 @@ class PositionTokens(Encoding):
 
     def reach(self, axes: int) -> Tensor:
         """(count,): how far apart tokens of the same set are, over what it would be if all were one set."""
-        found = torch.ones(self.count)
+        reach = torch.ones(self.count)
         if self.placement == "hierarchical":
-            found[: self._coarse] = (self.count / self._coarse) ** (1 / axes)
-            found[self._coarse :] = (self.count / max(1, self.count - self._coarse)) ** (1 / axes)
-        return found
+            reach[: self._coarse] = (self.count / self._coarse) ** (1 / axes)
+            reach[self._coarse :] = (self.count / max(1, self.count - self._coarse)) ** (1 / axes)
+        return reach
 
     @property
     def _coarse(self) -> int:
@@ -86,44 +86,48 @@ class PositionTokens(Encoding):
         home: dict[str, Any] = {"device": self.table.device, "dtype": torch.float64}
         index = torch.arange(self.count, **home)
         if self.placement == "middle":
-            found = torch.full((self.count,), 0.5, **home)
+            shares = torch.full((self.count,), 0.5, **home)
         elif self.placement == "n_group":
             groups = min(self.groups, self.count)
-            found = ((index * groups / self.count).floor() + 0.5) / groups
+            shares = ((index * groups / self.count).floor() + 0.5) / groups
         elif self.placement == "random":
             luck = torch.rand(self.count, generator=torch.Generator().manual_seed(self.draw), dtype=torch.float64)
-            found = luck.sort().values.to(self.table.device)
+            shares = luck.sort().values.to(self.table.device)
         elif self.placement == "hierarchical":
             sizes = (self._coarse, self.count - self._coarse)
-            found = torch.cat([(torch.arange(size, **home) + 0.5) / max(size, 1) for size in sizes])
+            shares = torch.cat([(torch.arange(size, **home) + 0.5) / max(size, 1) for size in sizes])
         elif self.place is not None:
-            found = self.place.double().sigmoid()
+            shares = self.place.double().sigmoid()
         else:
-            found = (index + 0.5) / self.count
-        return found if self.kept is None else found[self.kept.to(found.device)]
+            shares = (index + 0.5) / self.count
+        return shares if self.selected is None else shares[self.selected.to(shares.device)]
 
-    def weave(self, length: int, valid: Tensor | None = None) -> Weave:
+    def interleaving(self, length: int, valid: Tensor | None = None) -> Interleaving:
         """Where they stand among `length` tokens, or among the valid ones of every row."""
         counts = torch.tensor([[float(length)]]) if valid is None else valid.sum(1, keepdim=True)
         shares = self.shares()
-        return Weave.of(shares * counts.to(shares) - 0.5, length, valid)
+        return Interleaving.of(shares * counts.to(shares) - 0.5, length, valid)
 
-    def interleave(self, x: Tensor, positions: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Weave]:
+    def interleave(
+        self, x: Tensor, positions: Tensor, valid: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Interleaving]:
         """x: (rows, length, d_model). → tokens and LPs together, where both are, and what takes them apart again."""
-        weave = self.weave(x.shape[1], valid)
-        table = self.table if self.kept is None else self.table[self.kept.to(self.table.device)]
+        interleaving = self.interleaving(x.shape[1], valid)
+        table = self.table if self.selected is None else self.table[self.selected.to(self.table.device)]
         lps = table.to(x.dtype).expand(len(x), -1, -1)
-        if self.told is not None:
+        if self.place_embedding is not None:
             turn = torch.pi * self.shares()
-            lps = lps + (torch.stack([turn.sin(), turn.cos()], -1).to(self.told) @ self.told).to(x.dtype)
+            lps = lps + (torch.stack([turn.sin(), turn.cos()], -1).to(self.place_embedding) @ self.place_embedding).to(
+                x.dtype
+            )
         if self.content is not None:
-            lps = lps + (_since_the_one_before(weave, x, valid) @ self.content.to(x.dtype))
-        woven = weave.weave(x, lps)
-        return woven, weave.weave(positions.to(torch.float64), weave.between(positions, valid).double()), weave
+            lps = lps + (_since_the_one_before(interleaving, x, valid) @ self.content.to(x.dtype))
+        places = interleaving.merge(positions.to(torch.float64), interleaving.between(positions, valid).double())
+        return interleaving.merge(x, lps), places, interleaving
 
-    def extract(self, x: Tensor, weave: Weave) -> Tensor:
+    def extract(self, x: Tensor, interleaving: Interleaving) -> Tensor:
         """(rows, length + count, d) → the LPs, (rows, count, d)."""
-        return weave.inserted(x)
+        return interleaving.inserted(x)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
@@ -131,18 +135,19 @@ class PositionTokens(Encoding):
         return [*({"placement": placement} for placement in placements), {"conditional": True, "count": 3}]
 
 
-def _since_the_one_before(weave: Weave, x: Tensor, valid: Tensor | None) -> Tensor:
+def _since_the_one_before(interleaving: Interleaving, x: Tensor, valid: Tensor | None) -> Tensor:
     """The mean of the tokens that stand between every LP and the one before it; 0 where there are none.
 
     Those before it only: an LP that knew of tokens behind it would tell a causal model the future.
     """
     dtype, x = x.dtype, x.float()  # sums over long sequences keep few digits in less
-    heard = torch.ones(x.shape[:2], device=x.device) if valid is None else valid.float()
-    nothing = torch.zeros(len(x), weave.count, device=x.device)
-    sums = weave.weave(x * heard[..., None], nothing[..., None].expand(-1, -1, x.shape[-1])).cumsum(1)
-    counts = weave.weave(heard, nothing).cumsum(1)
-    by_place = weave.inserted(torch.arange(weave.order.shape[1], device=x.device)[None].expand(len(x), -1)).argsort(1)
-    total, many = weave.inserted(sums), weave.inserted(counts)
+    weight = torch.ones(x.shape[:2], device=x.device) if valid is None else valid.float()
+    nothing = torch.zeros(len(x), interleaving.count, device=x.device)
+    sums = interleaving.merge(x * weight[..., None], nothing[..., None].expand(-1, -1, x.shape[-1])).cumsum(1)
+    counts = interleaving.merge(weight, nothing).cumsum(1)
+    index = torch.arange(interleaving.order.shape[1], device=x.device)
+    by_place = interleaving.inserted(index[None].expand(len(x), -1)).argsort(1)
+    total, many = interleaving.inserted(sums), interleaving.inserted(counts)
     ordered_total = total.gather(1, by_place[..., None].expand_as(total))
     ordered_many = many.gather(1, by_place)
     gained = ordered_total.diff(dim=1, prepend=torch.zeros_like(ordered_total[:, :1]))

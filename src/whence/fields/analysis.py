@@ -94,11 +94,11 @@ def _neighbours(encoded: Encoded) -> list[int]:
 def only(model: FieldModel, kept: Sequence[int]) -> Iterator[None]:
     """Position tokens that are not kept neither stand in the sequence nor are listened to."""
     chosen = torch.tensor(sorted(kept))
-    model.positions.kept = model.hyponet.kept = chosen
+    model.positions.selected = model.hyponet.kept = chosen
     try:
         yield
     finally:
-        model.positions.kept = model.hyponet.kept = None
+        model.positions.selected = model.hyponet.kept = None
 
 
 def prune(model: FieldModel, x: Tensor) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
-from whence.encodings._weave import Weave
+from whence.encodings._interleaving import Interleaving
 from whence.encodings.base import Encoding
 from whence.encodings.position_tokens import Placement, PositionTokens
 from whence.fields.coordinates import cell, grid, scan_order
@@ -141,21 +141,21 @@ class FieldModel(nn.Module):
         tokens = self.embedding(_patches(_centred(x), self.spec.patch)[:, order])
         places = torch.arange(len(order), device=x.device)[None]
         tokens = self.encoding.embed(tokens, places)
-        woven, along, weave = self.positions.interleave(tokens, places)
+        merged, along, interleaving = self.positions.interleave(tokens, places)
         coordinates = grid(self.counts, x.device)[order][None]
-        homes = self._places(weave, coordinates)
+        homes = self._places(interleaving, coordinates)
         if self.encoding.axes > 1:  # where they are, in tokens, instead of when they are read
-            along = weave.weave(coordinates, homes) * torch.tensor(self.counts, device=x.device)
+            along = interleaving.merge(coordinates, homes) * torch.tensor(self.counts, device=x.device)
         mixer = cast(type[Mixer], self.spec.mixer.variant)
         context = mixer.contexts([self.encoding], along, self.spec.kind)[0]
         for block in self.blocks:
-            woven = block(woven, context)
-        lps = self.positions.extract(self.norm(woven), weave)
+            merged = block(merged, context)
+        lps = self.positions.extract(self.norm(merged), interleaving)
         return Encoded(lps, homes.to(lps.dtype))
 
-    def _places(self, weave: Weave, coordinates: Tensor) -> Tensor:
+    def _places(self, interleaving: Interleaving, coordinates: Tensor) -> Tensor:
         """Between those of their neighbours, unless a new line begins there: then the nearest one's."""
-        between, nearest = weave.between(coordinates), weave.nearest(coordinates)
+        between, nearest = interleaving.between(coordinates), interleaving.nearest(coordinates)
         width = cell(self.counts, coordinates.device)
         return torch.where(((between - nearest).abs() > 0.51 * width).any(-1, keepdim=True), nearest, between)
 

@@ -188,19 +188,19 @@ class SequenceModel(nn.Module):
         if self.transform is not None:
             positions = self.transform(positions, training=self.training)
         x = encodings[0].embed(self.embedding(inputs), positions)
-        weave, heard = None, valid
+        interleaving, heard = None, valid
         if "interleave" in encodings[0].hooks():
             if prefix is not None:
                 raise ValueError(f"{encodings[0].name} does not go with prefix attention")
-            x, positions, weave = encodings[0].interleave(x, positions, valid)
-            inserted = torch.ones(len(x), weave.count, dtype=torch.bool, device=x.device)
-            heard = None if valid is None else weave.weave(valid, inserted)
+            x, positions, interleaving = encodings[0].interleave(x, positions, valid)
+            inserted = torch.ones(len(x), interleaving.count, dtype=torch.bool, device=x.device)
+            heard = None if valid is None else interleaving.merge(valid, inserted)
         contexts = cast(type[Mixer], self.spec.mixer.variant).contexts(
             encodings, positions, self.spec.attention, valid=heard, prefix=prefix, explicit=self.explicit
         )
         for layer, block in enumerate(self.blocks):
             x = block(x, contexts[layer % len(contexts)])
-        x = self.norm(x if weave is None else weave.tokens(x))
+        x = self.norm(x if interleaving is None else interleaving.tokens(x))
         if self.per == "token":
             return self.head(x)
         whole = pooled(x, self.spec.pool, valid)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Weave:
+class Interleaving:
     """Where `count` inserted tokens stand among `length` others, row by row.
 
     What goes in as the j-th inserted token comes out as the j-th: both directions read the same order.
@@ -22,7 +22,7 @@ class Weave:
     """(rows or 1, count): where each inserted token stands, as a fractional index of the others"""
 
     @classmethod
-    def of(cls, at: Tensor, length: int, valid: Tensor | None = None) -> Weave:
+    def of(cls, at: Tensor, length: int, valid: Tensor | None = None) -> Interleaving:
         """at: (rows or 1, count), fractional indices among the valid tokens; −0.5 is before the first of them.
 
         At equal indices a token comes first. Padding stays outside: no inserted token falls behind it.
@@ -41,22 +41,22 @@ class Weave:
     def length(self) -> int:
         return self.order.shape[1] - self.count
 
-    def weave(self, tokens: Tensor, inserted: Tensor) -> Tensor:
+    def merge(self, tokens: Tensor, inserted: Tensor) -> Tensor:
         """(rows, length, …) and (rows, count, …) → (rows, length + count, …)."""
         rows = max(len(tokens), len(inserted), len(self.order))
         both = torch.cat([part.expand(rows, *part.shape[1:]) for part in (tokens, inserted)], 1)
         return _take(both, self.order.expand(rows, -1))
 
-    def tokens(self, woven: Tensor) -> Tensor:
+    def tokens(self, merged: Tensor) -> Tensor:
         """What stands where tokens were put, in their order."""
-        return self._apart(woven)[:, : self.length]
+        return self._split(merged)[:, : self.length]
 
-    def inserted(self, woven: Tensor) -> Tensor:
+    def inserted(self, merged: Tensor) -> Tensor:
         """What stands where inserted tokens were put, in their order."""
-        return self._apart(woven)[:, self.length :]
+        return self._split(merged)[:, self.length :]
 
-    def _apart(self, woven: Tensor) -> Tensor:
-        return _take(woven, self.order.argsort(1).expand(len(woven), -1))
+    def _split(self, merged: Tensor) -> Tensor:
+        return _take(merged, self.order.argsort(1).expand(len(merged), -1))
 
     def nearest(self, values: Tensor) -> Tensor:
         """Values of the tokens, (rows or 1, length, …), read at the inserted ones: those of the nearest token."""
