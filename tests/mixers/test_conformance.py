@@ -122,7 +122,7 @@ def test_heads_need_not_divide_the_width_where_there_are_none() -> None:
 
 
 def read(choice: str, valid: Tensor | None, kind: str = "bidirectional") -> Tensor:
-    """What a mixer makes of noise, told how strongly each token is heard."""
+    """What a mixer makes of noise, given how strongly the others attend to each token."""
     made = mixer(choice).double()
     kind = kind if kind in made.kinds else made.kinds[0]
     x = torch.randn(BATCH, LENGTH, D_MODEL, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -133,13 +133,13 @@ def read(choice: str, valid: Tensor | None, kind: str = "bidirectional") -> Tens
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_strengths_of_one_and_zero_are_a_mask(choice: str) -> None:
-    heard = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(0)) > 0.4
-    torch.testing.assert_close(read(choice, heard.double()), read(choice, heard))
+    valid = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(0)) > 0.4
+    torch.testing.assert_close(read(choice, valid.double()), read(choice, valid))
     torch.testing.assert_close(read(choice, torch.ones(BATCH, LENGTH, dtype=torch.float64)), read(choice, None))
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_what_is_heard_less_counts_less(choice: str) -> None:
+def test_a_lower_strength_counts_less(choice: str) -> None:
     """From full strength to none there is no jump, and half lies away from both."""
     strength = torch.ones(BATCH, LENGTH, dtype=torch.float64)
     quiet = strength.clone()

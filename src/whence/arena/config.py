@@ -18,7 +18,7 @@ from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
 from whence.experiments.table import Family
 from whence.mixers.base import Mixer
-from whence.models.sequence import Architecture, PositionConfig, at_home_in
+from whence.models.sequence import Architecture, PositionConfig, supported_hooks
 from whence.tasks import TASKS, TaskChoice
 from whence.training.config import TrainingConfig
 
@@ -143,7 +143,8 @@ def usual_contenders(model: Architecture) -> tuple[PositionConfig, ...]:
 
     def fits(name: str) -> bool:
         encoding: type[Encoding] = ENCODINGS[name]
-        return set(encoding.hooks()) <= at_home_in(mixer) and not (encoding.causal_only and model.attention != "causal")
+        causal = model.attention == "causal" or not encoding.causal_only
+        return causal and set(encoding.hooks()) <= supported_hooks(mixer)
 
     usual = [name for name in USUAL_ENCODINGS if name in ENCODINGS.names() and fits(name)]
     if len(usual) < len(USUAL_ENCODINGS):

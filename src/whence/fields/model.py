@@ -67,10 +67,10 @@ class FieldSpec(Config):
         if any(count % self.patch for count in size):
             raise ValueError(f"patch: {self.patch} does not divide the input of {'×'.join(map(str, size))} points.")
         mixer = cast(type[Mixer], self.mixer.variant)
-        homeless = set(cast(type[Encoding], self.encoding.variant).hooks()) - set(mixer.hooks)
-        if homeless:
+        unsupported_hooks = sorted(set(cast(type[Encoding], self.encoding.variant).hooks()) - set(mixer.hooks))
+        if unsupported_hooks:
             raise ValueError(
-                f"encoding: {self.encoding} enters through {', '.join(sorted(homeless))}, which has no place here. "
+                f"encoding: {self.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
                 "Allowed with bimamba: none, sinusoidal, learned."
             )
         return FieldModel(self, channels, size, draw)

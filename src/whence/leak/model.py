@@ -103,10 +103,10 @@ class MaskedSpec(Config):
         if self.backbone.name == "attention" and self.d_model % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide d_model={self.d_model}.")
         for name, choice, hooks in (("temporal", self.temporal, mixer.hooks), ("spatial", self.spatial, ("embed",))):
-            homeless = set(cast(type[Encoding], choice.variant).hooks()) - set(hooks)
-            if homeless:
+            unsupported_hooks = sorted(set(cast(type[Encoding], choice.variant).hooks()) - set(hooks))
+            if unsupported_hooks:
                 raise ValueError(
-                    f"{name}: {choice} enters through {', '.join(sorted(homeless))}, which has no place here. "
+                    f"{name}: {choice} enters through {', '.join(unsupported_hooks)}, which has no place here. "
                     "Allowed: sinusoidal, learned, none."
                 )
         return MaskedModel(self, tokens, features, channels, cures)

@@ -86,10 +86,10 @@ class Context:
         return cls(positions, encoding, is_causal, visible, bias, explicit)
 
     def weighed(self, strength: Tensor) -> Context:
-        """Keys count as much as their strength says, (batch, length); every query hears itself in full."""
+        """Keys count as much as their strength says, (batch, length); every query attends to itself in full."""
         itself = torch.eye(strength.shape[1], dtype=torch.bool, device=strength.device)
-        heard = strength.log()[:, None, None, :].masked_fill(itself, 0.0)
-        bias = heard if self.bias is None else self.bias + heard
+        log_strength = strength.log()[:, None, None, :].masked_fill(itself, 0.0)
+        bias = log_strength if self.bias is None else self.bias + log_strength
         return replace(self, bias=bias if self.visible is None else bias.masked_fill(~self.visible, -math.inf))
 
 
@@ -122,7 +122,7 @@ class Attention(Mixer):
         prefix: Tensor | None = None,
         explicit: bool = False,
     ) -> list[Context]:
-        """valid: bool, or float: how strongly each token is heard by the others (its weight before normalisation)."""
+        """valid: bool, or float: how strongly the others attend to each token (its weight before normalisation)."""
         strength = None
         if valid is not None and valid.is_floating_point():
             strength, valid = valid, valid > 0
@@ -146,8 +146,8 @@ class Attention(Mixer):
         positions, visible, bias = context.positions, context.visible, context.bias
         logits = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         if "score" in context.encoding.hooks():
-            seen = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=q.device) if visible is None else visible
-            logits = context.encoding.score(logits, q, positions, positions, seen)
+            attend = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=q.device) if visible is None else visible
+            logits = context.encoding.score(logits, q, positions, positions, attend)
         if bias is not None:
             logits = logits + bias
         elif visible is not None:

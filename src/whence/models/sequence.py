@@ -103,12 +103,12 @@ class ModelSpec(Architecture, PositionConfig):
             raise ValueError(f"encoding: {self.encoding} has room for {room} positions, {max_length} are asked for.")
         if encodings[0].causal_only and self.attention != "causal":
             raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
-        homeless = set(encodings[0].hooks()) - at_home_in(mixer)
-        if homeless:
-            at_home = (name for name in ENCODINGS.names() if set(ENCODINGS[name].hooks()) <= at_home_in(mixer))
+        unsupported_hooks = sorted(set(encodings[0].hooks()) - supported_hooks(mixer))
+        if unsupported_hooks:
+            supported = (name for name in ENCODINGS.names() if set(ENCODINGS[name].hooks()) <= supported_hooks(mixer))
             raise ValueError(
-                f"encoding: {self.encoding} enters through {', '.join(sorted(homeless))}, which {self.mixer} does not "
-                f"have. Allowed: {', '.join(at_home)}."
+                f"encoding: {self.encoding} enters through {', '.join(unsupported_hooks)}, which {self.mixer} does "
+                f"not have. Allowed: {', '.join(supported)}."
             )
         if self.attention not in mixer.kinds:
             raise ValueError(
@@ -135,7 +135,7 @@ class ModelSpec(Architecture, PositionConfig):
         return [self.encoding.build(**structure) for _ in range(count)]
 
 
-def at_home_in(mixer: type[Mixer]) -> set[str]:
+def supported_hooks(mixer: type[Mixer]) -> set[str]:
     """The hooks that have a place in this model: those of its mixer, and what it does to the sequence itself."""
     return {*mixer.hooks, "interleave"}
 
@@ -188,15 +188,15 @@ class SequenceModel(nn.Module):
         if self.transform is not None:
             positions = self.transform(positions, training=self.training)
         x = encodings[0].embed(self.embedding(inputs), positions)
-        interleaving, heard = None, valid
+        interleaving, present = None, valid
         if "interleave" in encodings[0].hooks():
             if prefix is not None:
                 raise ValueError(f"{encodings[0].name} does not go with prefix attention")
             x, positions, interleaving = encodings[0].interleave(x, positions, valid)
             inserted = torch.ones(len(x), interleaving.count, dtype=torch.bool, device=x.device)
-            heard = None if valid is None else interleaving.merge(valid, inserted)
+            present = None if valid is None else interleaving.merge(valid, inserted)
         contexts = cast(type[Mixer], self.spec.mixer.variant).contexts(
-            encodings, positions, self.spec.attention, valid=heard, prefix=prefix, explicit=self.explicit
+            encodings, positions, self.spec.attention, valid=present, prefix=prefix, explicit=self.explicit
         )
         for layer, block in enumerate(self.blocks):
             x = block(x, contexts[layer % len(contexts)])
