@@ -12,7 +12,7 @@ PLACES = {
     "arena": ("whence.arena.comparison", "ARENA"),
     "leak": ("whence.leak.comparison", "LEAK"),
     "features": ("whence.features.instrument", "FEATURES"),
-    "fields": ("whence.fields.comparison", "FIELDS"),
+    "fields": ("whence.fields.instrument", "FIELDS"),
 }
 
 

@@ -21,11 +21,11 @@ from whence import stats
 from whence.cli import run
 from whence.experiments import table
 from whence.experiments.results import RunResult
-from whence.fields.comparison import FIELDS
 from whence.fields.config import FieldsConfig
 from whence.fields.data import DATA
 from whence.fields.hyponets import HYPONETS
-from whence.fields.pictures import read, write
+from whence.fields.images import read, write
+from whence.fields.instrument import FIELDS
 from whence.store.runs import Store
 
 pytestmark = pytest.mark.usefixtures("here")

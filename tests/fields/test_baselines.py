@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from whence.fields.baselines import Kind, LeastSquaresKernel, resize
-from whence.fields.measures import psnr
-from whence.fields.pictures import read
+from whence.fields.images import read
+from whence.fields.metrics import psnr
 
 Image = pytest.importorskip("PIL.Image")
 

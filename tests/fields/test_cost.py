@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whence.fields.cost import by_tokens, crossing, encoding_peak, rendering_peak
+from whence.fields.decode import Output
 from whence.fields.model import FieldSpec
-from whence.fields.tiles import Output
 
 SMALL = FieldSpec(d_model=16, layers=1, lps=16, render_width=8, render_layers=1)
 

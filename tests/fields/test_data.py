@@ -15,7 +15,7 @@ from whence.execution.execute import Conditions, execute
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS, sixths
 from whence.fields.data.emoji import PLACES
-from whence.fields.pictures import write
+from whence.fields.images import write
 from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 from whence.training.streams import generator
@@ -185,7 +185,7 @@ def test_a_picture_that_is_too_small_is_refused_before_any_work(tmp_path: Path) 
 def test_a_trained_model_outlives_its_folder(tmp_path: Path) -> None:
     import shutil
 
-    from whence.fields.stored import load
+    from whence.fields.run import load
 
     folder = folder_of(tmp_path / "mine", 6)
     run = FieldsRun.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from whence.encodings.position_tokens import Placement
-from whence.fields.baselines import resize
-from whence.fields.coordinates import cell, grid, scan_order
+from whence.fields.baselines import cell, grid, resize
+from whence.fields.decode import decode
 from whence.fields.hyponets import HYPONETS
 from whence.fields.hyponets.base import Attended
-from whence.fields.model import FieldModel, FieldSpec, _patches
+from whence.fields.model import FieldModel, FieldSpec, _patches, scan_order
 from whence.fields.render import enlarged
-from whence.fields.tiles import decode
 from whence.models.init import initialise
 
 

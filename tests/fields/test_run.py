@@ -14,10 +14,9 @@ from whence.errors import UserError
 from whence.execution.execute import Conditions, execute
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS
-from whence.fields.pictures import write
-from whence.fields.run import FieldsRun, diversity
-from whence.fields.stored import load
-from whence.fields.tiles import decode
+from whence.fields.decode import decode
+from whence.fields.images import write
+from whence.fields.run import FieldsRun, diversity, load
 from whence.store.runs import Store
 from whence.training.streams import generator
 
@@ -42,7 +41,7 @@ def test_photographs_are_held_out_whole() -> None:
 
 
 def test_a_crop_is_a_piece_of_its_picture() -> None:
-    from whence.fields.pictures import read
+    from whence.fields.images import read
 
     data = DATA.choose("photos:size=32,factor=1").build()
     pictures = [read(path) for path in data.files("test")]

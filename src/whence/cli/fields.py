@@ -95,8 +95,8 @@ def main(arguments: list[str]) -> int:
 
 def _train(arguments: list[str]) -> int:
     from whence.cli.sweep import train_one
-    from whence.fields.pace import for_minutes
-    from whence.fields.pictures import need_pillow
+    from whence.fields.cost import for_minutes
+    from whence.fields.images import need_pillow
     from whence.fields.run import FieldsRun
     from whence.store.runs import Store
 
@@ -122,10 +122,10 @@ def _train(arguments: list[str]) -> int:
 
 
 def _report(run: FieldsRun, store: Any, again: str) -> Path:
+    from whence.fields.analysis import SHOWN, drawn, side_by_side
     from whence.fields.cost import beside_a_transformer, by_tokens, milliseconds
-    from whence.fields.examples import SHOWN, drawn, side_by_side
     from whence.fields.page import run_page
-    from whence.fields.stored import load
+    from whence.fields.run import load
     from whence.report.shell import write
 
     folder, spec = store.folder(run.id), run.model
@@ -182,9 +182,9 @@ def _render(arguments: list[str]) -> int:
     for field in ("input", "out"):
         if not getattr(options, field):
             raise UserError(f"{field}: name a file: --{field} FILE.", field=field)
-    from whence.fields import pictures
-    from whence.fields.enlarge import enlarge, size_of
-    from whence.fields.stored import load
+    from whence.fields import images
+    from whence.fields.decode import enlarge, size_of
+    from whence.fields.run import load
     from whence.store.runs import Store
 
     model, run = load(Store(options.store), words[0])
@@ -192,15 +192,15 @@ def _render(arguments: list[str]) -> int:
         raise UserError(f"run: {run.id} is not about pictures. Allowed: runs on pictures.", field="run")
     if options.output == "render" and model.renderer is None:
         raise UserError("output: this run has no residual render. Allowed: --output field.", field="output")
-    picture = pictures.read(options.input)
+    picture = images.read(options.input)
     size = size_of(options.size, *picture.shape[1:])
-    pictures.check_out(options.out)
+    images.check_out(options.out)
     started = time.perf_counter()
     with stderr.status("rendering …") as status:
         made = enlarge(
             model, picture, size, options.output, lambda done, all_: status.update(f"rendering {done}/{all_} …")
         )
-        pictures.write(options.out, made)
+        images.write(options.out, made)
     seconds = time.perf_counter() - started
     facts = {
         "run": run.id,
@@ -222,7 +222,7 @@ def _render(arguments: list[str]) -> int:
 
 def _ablate(arguments: list[str]) -> int:
     from whence.cli.compare_verb import compare
-    from whence.fields.comparison import FIELDS
+    from whence.fields.instrument import FIELDS
 
     return compare(FIELDS, arguments, ABLATE)
 
@@ -236,7 +236,7 @@ def _analyse(arguments: list[str]) -> int:
         raise UserError("run: name one run. See 'whence runs list'.", field="run")
     from whence.fields.analysis import analyse
     from whence.fields.page import analysis_page, findings
-    from whence.fields.stored import load
+    from whence.fields.run import load
     from whence.report.shell import write
     from whence.store.runs import Store
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.fields.coordinates import cell, grid
-from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.baselines import cell, grid, resize
+from whence.fields.decode import decode
 from whence.fields.hyponets.base import Attended
-from whence.fields.measures import psnr
+from whence.fields.metrics import psnr
 from whence.fields.model import Encoded, FieldModel
 from whence.fields.run import FieldsRun, diversity
-from whence.fields.tiles import decode
+from whence.training.streams import Streams, generator
 
 CROPS, PROBED = 16, 4
 JITTERS = (0.0, 0.05, 0.1, 0.2, 0.4)
@@ -149,3 +149,43 @@ def _listened(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Ten
     most = model.hyponet.nearness(encoded.locations[:1], grid(size)[None])[0].mean(0).argmax(-1)
     colours = torch.rand(model.spec.lps, 3, generator=torch.Generator().manual_seed(3))
     return colours[most].T.unflatten(-1, size)[None]
+
+
+SHOWN = 4
+"""Signals on a page."""
+
+
+def drawn(run: FieldsRun, count: int) -> tuple[Tensor, Tensor]:
+    """True signals of the test split, and what the model is shown of them; always the same ones."""
+    data = run.data.build()
+    signals = data.draw(generator(Streams.of(0).evaluation, "analysis", str(run.data)), count, "test")
+    return signals, data.at(signals, data.inputs)
+
+
+def side_by_side(model: FieldModel, signals: Tensor, x: Tensor, encoded: Encoded | None = None) -> dict[str, Tensor]:
+    """By name, (rows, channels, *true): the original, interpolated, and the model's outputs."""
+    size = tuple(signals.shape[2:])
+    with torch.no_grad():
+        encoded = model.encode(x) if encoded is None else encoded
+        found = {
+            "original": signals,
+            "cubic": resize(x, size, "cubic"),
+            "field": decode(model, x, size, "field", encoded),
+        }
+        if model.renderer is not None:
+            found["render"] = decode(model, x, size, "render", encoded)
+    return found
+
+
+def as_pictures(columns: dict[str, Tensor]) -> dict[str, Tensor]:
+    """(rows, 3, height, width), and the error of the last beside; of a volume, its middle slice."""
+    name, last = list(columns.items())[-1]
+    error = (last.clamp(0, 1) - columns["original"]).abs().mean(1, keepdim=True)
+    columns = {**columns, f"error of the {name} × 4": 4 * error}
+    found = {}
+    for name, values in columns.items():
+        values = values.clamp(0, 1)
+        values = values[:, :, values.shape[2] // 2] if values.ndim == 5 else values
+        values = values if values.shape[1] == 3 else values[:, :1].expand(-1, 3, -1, -1)
+        found[name] = values
+    return found

@@ -1,4 +1,4 @@
-"""What a field must beat: resizing by a fixed kernel, and by the best kernel there is."""
+"""Grids of pixels, and what a field must beat on them: resizing by a fixed kernel, and by the best kernel there is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ from torch import Tensor
 from torch.nn import functional
 
 Kind = Literal["linear", "cubic", "area"]
+
+
+def line(count: int, device: torch.device | str | None = None) -> Tensor:
+    return (torch.arange(count, device=device) + 0.5) / count
+
+
+def grid(size: Sequence[int], device: torch.device | str | None = None) -> Tensor:
+    """(points, k): the last axis runs fastest, as in memory."""
+    axes = torch.meshgrid(*(line(count, device) for count in size), indexing="ij")
+    return torch.stack(axes, -1).flatten(0, -2)
+
+
+def cell(size: Sequence[int], device: torch.device | str | None = None) -> Tensor:
+    """(k,): how wide the cell of one point is."""
+    return 1 / torch.tensor([float(count) for count in size], device=device)
 
 
 def resize(x: Tensor, size: Sequence[int], kind: Kind) -> Tensor:

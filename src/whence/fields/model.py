@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -15,7 +16,7 @@ from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings._interleaving import Interleaving
 from whence.encodings.base import Encoding
 from whence.encodings.position_tokens import Placement, PositionTokens
-from whence.fields.coordinates import cell, grid, scan_order
+from whence.fields.baselines import cell, grid
 from whence.fields.hyponets import HYPONETS, HyponetChoice
 from whence.fields.hyponets.base import Attended, Hyponet
 from whence.fields.render import ResidualRender
@@ -196,3 +197,18 @@ def _patches(x: Tensor, patch: int) -> Tensor:
         x = x.unflatten(2 + 2 * axis, (-1, patch))
     outer, inner = range(2, 2 + 2 * axes, 2), range(3, 3 + 2 * axes, 2)
     return x.permute(0, *outer, 1, *inner).flatten(1, axes).flatten(2)
+
+
+def scan_order(size: Sequence[int], *, serpentine: bool) -> Tensor:
+    """(points,): indices into the grid in the order of reading. Serpentine turns round at every end: no step is far."""
+    order = torch.arange(math.prod(size)).view(*size)
+    if not serpentine:
+        return order.flatten()
+
+    def walk(part: Tensor, back: bool) -> Tensor:
+        if part.ndim == 1:
+            return part.flip(0) if back else part
+        rows = part.flip(0) if back else part
+        return torch.cat([walk(row, bool(index % 2) != back) for index, row in enumerate(rows)])
+
+    return walk(order, False)

@@ -12,15 +12,17 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.fields.baselines import LeastSquaresKernel, resize
-from whence.fields.coordinates import cell, grid
+from whence.fields.baselines import LeastSquaresKernel, cell, grid, resize
 from whence.fields.data import DATA, DataChoice
 from whence.fields.data.base import Data, Split
-from whence.fields.measures import WINDOW, psnr, ssim
+from whence.fields.decode import Output, decode
+from whence.fields.metrics import WINDOW, psnr, ssim
 from whence.fields.model import SPREAD, Encoded, FieldModel, FieldSpec
-from whence.fields.tiles import Output, decode
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
+from whence.store.runs import Store
+from whence.store.stored import stored
+from whence.training.checkpoint import weights_of
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.optim import muon
 from whence.training.pinned import pinned
@@ -261,3 +263,13 @@ def diversity(encoded: Encoded) -> dict[str, float]:
         pairs = (unit.sum(1).square().sum(-1) - unit.square().sum((1, 2))) / max(1, count * (count - 1))
         found[name] = float(1 - pairs.mean())
     return found
+
+
+def load(store: Store, word: str) -> tuple[FieldModel, FieldsRun]:
+    """A finished run by the first digits of its id."""
+    with stored(store, word) as (folder, run):
+        if not isinstance(run, FieldsRun):
+            raise UserError(f"run: {folder.id} is no field. Allowed: runs of 'whence fields train'.", field="run")
+        model = run.build_model("cpu")
+        model.load_state_dict(weights_of(folder))
+    return model.eval(), run

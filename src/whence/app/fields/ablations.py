@@ -5,8 +5,8 @@ from __future__ import annotations
 from whence.app import sweeps
 from whence.app.address import part
 from whence.app.own_files import offered, without_files
-from whence.fields.comparison import FIELDS
 from whence.fields.data import DATA
+from whence.fields.instrument import FIELDS
 from whence.store.runs import Store
 
 NEW, RESULTS = "New", "Results"

@@ -13,7 +13,7 @@ from whence.app.address import addressed
 from whence.app.parts import plain
 from whence.app.server import UPLOAD_MIB
 from whence.errors import UserError
-from whence.fields import pictures
+from whence.fields import images
 from whence.fields.baselines import resize
 from whence.fields.data.photos import FILES
 from whence.fields.run import FieldsRun
@@ -70,7 +70,7 @@ def chosen(run: FieldsRun) -> Picture:
 
 def opened(data: bytes, name: str) -> Picture:
     """Refused by its header where it is too large, before room is made for it."""
-    height, width = pictures.measured(data, name)
+    height, width = images.read_size(data, name)
     if height * width > MOST_POINTS:
         raise UserError(
             f"input: {name!r} has {width:,}×{height:,} points. Allowed here: {MOST_POINTS // 10**6} million.",
@@ -82,7 +82,7 @@ def opened(data: bytes, name: str) -> Picture:
 @st.cache_resource(show_spinner="Opening the picture", max_entries=16)
 def _opened(data: bytes, _name: str) -> Picture:
     """Kept by the bytes alone: names do not matter."""
-    values = pictures.read(data, _name)
+    values = images.read(data, _name)
     height, width = values.shape[1:]
     scale = min(1.0, SIDE / max(height, width))
     size = max(1, round(height * scale)), max(1, round(width * scale))

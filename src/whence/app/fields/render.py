@@ -10,9 +10,8 @@ from whence.app.fields.picture import chosen
 from whence.app.fields.rendered import Rendered, rendered
 from whence.app.fields.trained import Trained, field_runs
 from whence.app.parts import draw, empty, guarded, plain, terminal
-from whence.fields.enlarge import LARGEST
-from whence.fields.pictures_page import compared, difference, difference_map, png, quality
-from whence.fields.tiles import Output
+from whence.fields.decode import LARGEST, Output
+from whence.fields.page import compared, difference, difference_map, png, quality
 from whence.store.runs import Store
 
 GIVEN = {"as it is": 1, "halved": 2, "quartered": 4}

@@ -13,9 +13,8 @@ from whence.app.fields.picture import Picture
 from whence.app.fields.trained import model_of
 from whence.app.memory import Latest
 from whence.fields.baselines import resize
-from whence.fields.enlarge import enlarge, size_of
+from whence.fields.decode import Output, enlarge, size_of
 from whence.fields.run import FieldsRun
-from whence.fields.tiles import Output
 from whence.store.runs import Store
 
 KEPT = 32

@@ -11,13 +11,11 @@ from torch import Tensor
 
 from whence.app.memory import Latest
 from whence.app.parts import draw, markup, plain
-from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
-from whence.fields.measures import psnr
+from whence.fields.analysis import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.metrics import psnr
 from whence.fields.model import FieldModel
-from whence.fields.page import curves
-from whence.fields.pictures_page import data_uri
-from whence.fields.run import FieldsRun
-from whence.fields.stored import load
+from whence.fields.page import curves, data_uri
+from whence.fields.run import FieldsRun, load
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 from whence.training.checkpoint import NAME, found, read, weights_in

@@ -18,10 +18,9 @@ from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.app.sweeps import EVERY_SECONDS
 from whence.errors import UserError
 from whence.experiments.jobs import Job, job_about, jobs, submit
+from whence.fields.analysis import SHOWN, as_pictures, drawn, side_by_side
 from whence.fields.data import DATA
-from whence.fields.examples import SHOWN, as_pictures, drawn, side_by_side
-from whence.fields.page import curves, learning_curve, quality_over_scales, quality_table, results
-from whence.fields.pictures_page import pictures_table
+from whence.fields.page import curves, learning_curve, pictures_table, quality_over_scales, quality_table, results
 from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 

@@ -12,8 +12,7 @@ import streamlit as st
 from whence.errors import UserError
 from whence.fields.data.base import Data
 from whence.fields.model import FieldModel
-from whence.fields.run import FieldsRun
-from whence.fields.stored import load
+from whence.fields.run import FieldsRun, load
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 from whence.training.config import load_run_config

@@ -80,10 +80,10 @@ class Pictures(Data):
 
     def check(self) -> None:
         """By their headers; damage inside a picture shows when it is drawn."""
-        from whence.fields.pictures import measured
+        from whence.fields.images import read_size
 
         for path in [path for split in SPLITS for path in self.files(split)]:
-            _large_enough(path, measured(path), self.true[0])
+            _large_enough(path, read_size(path), self.true[0])
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         files = self.files(split)
@@ -136,9 +136,9 @@ def _large_enough(path: Path, size: tuple[int, ...], side: int) -> None:
 @functools.lru_cache(maxsize=128)
 def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
     """A picture and smaller versions of it, in bytes, as long as a crop fits."""
-    from whence.fields import pictures
+    from whence.fields import images
 
-    picture = pictures.read(path)
+    picture = images.read(path)
     _large_enough(path, tuple(picture.shape[1:]), side)
     most = min(1.0, max(LARGEST / max(picture.shape[1:]), side / min(picture.shape[1:])))
     picture = resize(picture[None], [max(side, int(count * most)) for count in picture.shape[1:]], "area")[0]

@@ -105,7 +105,7 @@ def _opened(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
 @functools.lru_cache(maxsize=4096)
 def _decoded(file: bytes) -> Tensor:
     """In bytes, the middle 128×128."""
-    from whence.fields.pictures import read
+    from whence.fields.images import read
 
     picture = read(file, "emoji")
     padded = torch.ones(3, max(SIDE, picture.shape[1]), max(SIDE, picture.shape[2]))

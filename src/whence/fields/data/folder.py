@@ -10,7 +10,7 @@ from pydantic import Field
 
 from whence.errors import UserError
 from whence.fields.data.base import Pictures, Split, sixths
-from whence.fields.pictures import found_in
+from whence.fields.images import image_files
 from whence.store.files import digest, file_digest
 
 
@@ -29,7 +29,7 @@ class Folder(Pictures):
         self.path, self.checksum = path, checksum
 
     def checksum_now(self) -> str:
-        return _checksum(tuple((path, path.stat().st_mtime_ns) for path in found_in(self.path)))
+        return _checksum(tuple((path, path.stat().st_mtime_ns) for path in image_files(self.path)))
 
     def files(self, split: Split) -> list[Path]:
         return sixths(self._found, split)
@@ -37,7 +37,7 @@ class Folder(Pictures):
     @functools.cached_property
     def _found(self) -> list[Path]:
         """Looked for when it is needed: a model that was trained on it needs it no more."""
-        found = found_in(self.path)
+        found = image_files(self.path)
         if len(found) < 3:
             raise UserError(
                 f"data: {self.path!r} holds {len(found)} pictures. Allowed: 3 or more, so that some can be held out.",

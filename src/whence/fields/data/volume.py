@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.fields.coordinates import grid
+from whence.fields.baselines import grid
 from whence.fields.data.base import Data, Split
 
 

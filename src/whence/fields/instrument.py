@@ -17,8 +17,7 @@ from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row,
 from whence.fields.config import FieldsConfig
 from whence.fields.cost import encoding_peak, milliseconds
 from whence.fields.model import FieldSpec
-from whence.fields.run import FieldsRun
-from whence.fields.stored import load
+from whence.fields.run import FieldsRun, load
 from whence.report.figures import COLOURS, figure_of
 from whence.store.artifacts import ArtifactKind
 from whence.store.runs import Store

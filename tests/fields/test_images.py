@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.fields.pictures import MAX_PIXELS, found_in, read, write
+from whence.fields.images import MAX_PIXELS, image_files, read, write
 
 Image = pytest.importorskip("PIL.Image")
 ImageFile = pytest.importorskip("PIL.ImageFile")
@@ -253,7 +253,7 @@ def test_huge_pictures_are_refused_by_their_header(tmp_path: Path, side: int) ->
 
 
 def test_huge_files_are_not_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whence.fields.pictures.MAX_BYTES", 1000)
+    monkeypatch.setattr("whence.fields.images.MAX_BYTES", 1000)
     with pytest.raises(UserError, match="more than 1000 bytes"):
         read(noisy())
 
@@ -362,8 +362,8 @@ def test_pictures_are_found_by_suffix_in_order(tmp_path: Path) -> None:
     for name in ("b.png", "a.JPG", "c.tiff", "notes.txt", ".hidden.png"):
         (tmp_path / name).touch()
     (tmp_path / "folder.png").mkdir()
-    assert [path.name for path in found_in(tmp_path)] == ["a.JPG", "b.png", "c.tiff"]
-    assert found_in(str(tmp_path)) == found_in(tmp_path)
+    assert [path.name for path in image_files(tmp_path)] == ["a.JPG", "b.png", "c.tiff"]
+    assert image_files(str(tmp_path)) == image_files(tmp_path)
 
 
 def test_folders_without_pictures_are_refused(tmp_path: Path) -> None:
@@ -375,13 +375,13 @@ def test_folders_without_pictures_are_refused(tmp_path: Path) -> None:
         ("a" * 5000, "cannot be read"),
     ]:
         with pytest.raises(UserError, match=words) as caught:
-            found_in(folder)
+            image_files(folder)
         assert caught.value.field == "data"
 
 
 def test_without_pillow_one_is_told_how_to_get_it(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.modules['PIL'] = None\nimport torch\nfrom whence.fields.pictures import read, write\n"
+        "import sys; sys.modules['PIL'] = None\nimport torch\nfrom whence.fields.images import read, write\n"
         "from whence.errors import UserError\n"
         f"for call in (lambda: read('a.png'), lambda: write({str(tmp_path / 'a.png')!r}, torch.zeros(1, 2, 2))):\n"
         "    try: call()\n    except UserError as error: print(error)\n"

@@ -9,9 +9,8 @@ import torch
 
 from tests.fields.test_model import made, signal
 from whence.errors import UserError
-from whence.fields.coordinates import cell, grid
-from whence.fields.enlarge import _begins, enlarge, size_of
-from whence.fields.tiles import Output, decode
+from whence.fields.baselines import cell, grid
+from whence.fields.decode import Output, _begins, decode, enlarge, size_of
 
 
 @pytest.mark.parametrize("output", ["field", "render"])

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whence.fields.measures import CAP, psnr, ssim
-from whence.fields.pictures import read
+from whence.fields.images import read
+from whence.fields.metrics import CAP, psnr, ssim
 
 pytest.importorskip("PIL")
 skimage = pytest.importorskip("skimage")

@@ -8,8 +8,8 @@ from tests.tables import traces, untested
 from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
-from whence.fields.comparison import COST, FIELDS, Cost, cost_request
 from whence.fields.config import FieldsConfig
+from whence.fields.instrument import COST, FIELDS, Cost, cost_request
 from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 

@@ -1,0 +1,221 @@
+"""Image files as tensors, and back. Values are those stored: no colour profile is applied.
+
+What is damaged, huge or of no known range is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.errors import UserError, not_allowed
+from whence.store.files import write_atomically
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFile
+
+MAX_PIXELS = 64_000_000
+MAX_BYTES = 2**29
+"""Enough for `MAX_PIXELS` of four channels of 16 bits"""
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""No other is opened: Pillow also knows formats that start programs"""
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
+WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
+    ".png": ("PNG", {}),
+    ".jpg": ("JPEG", {"quality": 95, "subsampling": 0}),
+    ".jpeg": ("JPEG", {"quality": 95, "subsampling": 0}),
+    ".webp": ("WEBP", {"lossless": True}),
+    ".tif": ("TIFF", {}),
+    ".tiff": ("TIFF", {}),
+    ".bmp": ("BMP", {}),
+}
+PHOTOMETRIC, BITS = 262, 258
+"""Tags of TIFF"""
+LOST_TRANSPARENCY = ("L;2", "L;4", "RGB;16B")
+"""Here Pillow compares the transparent colour, as stored, with colours that it has scaled to 8 bits"""
+Source = str | Path | bytes | BinaryIO
+T = TypeVar("T")
+_one_at_a_time = threading.Lock()
+
+
+class UndecodableImageError(Exception):
+    """The reason, worded to follow the file's name."""
+
+
+def read(source: Source, name: str = "") -> Tensor:
+    """(3, height, width) float32 in [0, 1]: the first frame, upright, over white. `name`: what to call an upload.
+
+    Grey keeps up to 16 bits, colour 8.
+    """
+    values = _load(source, name, _decode)
+    return torch.from_numpy(values).expand(3, -1, -1).contiguous()
+
+
+def read_size(source: Source, name: str = "") -> tuple[int, int]:
+    """Height and width as stored, by the header alone."""
+    image = _load(source, name, _open)
+    return image.height, image.width
+
+
+def _load(source: Source, name: str, decode: Callable[[bytes], T]) -> T:
+    need_pillow("input")
+    name = name or (str(source) if isinstance(source, (str, Path)) else "upload")
+    try:
+        return _guarded(decode, _bytes(source))
+    except UndecodableImageError as error:
+        allowed = f"Allowed: a whole picture ({', '.join(FORMATS)})."
+        raise UserError(f"input: {name!r} {error}. {allowed}", field="input") from None
+
+
+def _bytes(source: Source) -> bytes:
+    try:
+        if isinstance(source, (str, Path)):
+            if not Path(source).is_file():  # nor a device, which may never end
+                raise UndecodableImageError("is not a file")
+            with Path(source).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        else:
+            data = source if isinstance(source, bytes) else source.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UndecodableImageError(f"cannot be read ({error.strerror or error})") from None
+    if len(data) > MAX_BYTES:
+        raise UndecodableImageError(f"has more than {MAX_BYTES} bytes")
+    return data
+
+
+def write(path: str | Path, picture: Tensor) -> None:
+    """(1 or 3, height, width), bytes or clipped to [0, 1], in 8 bits by the file's suffix. Only JPEG loses more."""
+    path = check_out(path)
+    from PIL import Image
+
+    if picture.ndim != 3 or picture.shape[0] not in (1, 3) or not picture.numel():
+        raise ValueError(f"a picture is (1 or 3, height, width), not {tuple(picture.shape)}")
+    if not torch.isfinite(picture).all():
+        raise UserError("out: the picture holds values that are not finite numbers.", field="out")
+    values = picture.detach().cpu()
+    values = values if values.dtype == torch.uint8 else values.float().clamp(0, 1).mul(255).round().to(torch.uint8)
+    image = Image.fromarray((values[0] if len(values) == 1 else values.permute(1, 2, 0)).contiguous().numpy())
+    kind, options = WRITTEN[path.suffix.lower()]
+    buffer = io.BytesIO()
+    try:
+        image.save(buffer, kind, **options)
+        write_atomically(path, buffer.getvalue())
+    except (OSError, ValueError) as error:
+        raise UserError(f"out: {str(path)!r} cannot be written ({error}).", field="out") from None
+
+
+def check_out(path: str | Path) -> Path:
+    """Before any work: can a picture be written there?"""
+    need_pillow("out")
+    path = Path(path)
+    if path.suffix.lower() not in WRITTEN:
+        raise not_allowed("out", path.suffix, list(WRITTEN))
+    if not path.parent.is_dir():
+        raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
+    return path
+
+
+def image_files(folder: str | Path) -> list[Path]:
+    """The picture files directly in a folder, by name; none that are hidden."""
+    try:
+        if not str(folder) or not Path(folder).is_dir():
+            raise UserError(f"data: {str(folder)!r} is not a folder.", field="data")
+        visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
+        found = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
+    except OSError as error:
+        raise UserError(f"data: {str(folder)!r} cannot be read ({error.strerror or error}).", field="data") from None
+    if not found:
+        raise UserError(f"data: no picture in {str(folder)!r}. Allowed: any of {', '.join(SUFFIXES)}.", field="data")
+    return found
+
+
+def need_pillow(field: str) -> None:
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        raise UserError(f"{field}: pictures need Pillow. Run: pip install pillow", field=field) from None
+
+
+def _guarded(decode: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        # switches of the whole process are turned
+        with _one_at_a_time, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return decode(data)
+    except UndecodableImageError:
+        raise
+    except Exception as error:  # on broken bytes, Pillow raises almost anything
+        raise UndecodableImageError(f"is damaged, or cut short ({error or type(error).__name__})") from None
+
+
+def _decode(data: bytes) -> np.ndarray:
+    """(1 or 3, height, width) float32 in [0, 1]: the first frame, upright, over white."""
+    from PIL import ImageFile, ImageOps
+
+    before, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
+    try:
+        _open(data).verify()  # checksums, where the format has any; it cannot be decoded after that
+        source = _open(data)
+        upright = ImageOps.exif_transpose(source)
+        return _deep_grey(upright, source) if upright.mode[0] in "IF" else _colour(upright)
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = before
+
+
+def _open(data: bytes) -> ImageFile.ImageFile:
+    """Only the header is read."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        picture = Image.open(io.BytesIO(data), formats=FORMATS)
+    except UnidentifiedImageError:
+        raise UndecodableImageError("is no picture of a known kind, or its header is damaged") from None
+    except Image.DecompressionBombError:
+        raise UndecodableImageError(f"has more than {MAX_PIXELS} pixels") from None
+    if not 0 < picture.width * picture.height <= MAX_PIXELS:
+        raise UndecodableImageError(f"has {picture.width} x {picture.height} pixels, and may have 1 to {MAX_PIXELS}")
+    if picture.format == "PNG" and "transparency" in picture.info and picture.tile[0][3] in LOST_TRANSPARENCY:
+        raise UndecodableImageError("marks one colour as transparent, in a depth where Pillow cannot tell which")
+    return picture
+
+
+def _colour(picture: Image.Image) -> np.ndarray:
+    """8 bits, whatever the file has: that is how Pillow decodes colour, and grey with alpha."""
+    if not picture.has_transparency_data:
+        return _scaled(picture.convert("RGB"))
+    picture = picture.convert("LA") if picture.mode == "La" else picture
+    values = _scaled(picture.convert("RGBA"))
+    colour, alpha = values[:3], values[3]
+    colour *= alpha
+    colour += 1 - alpha
+    return colour
+
+
+def _scaled(picture: Image.Image) -> np.ndarray:
+    values = np.array(np.asarray(picture).transpose(2, 0, 1), dtype=np.float32, order="C")
+    values /= 255
+    return values
+
+
+def _deep_grey(picture: Image.Image, source: Image.Image) -> np.ndarray:
+    """More than 8 bits. `source`: the picture before it was turned upright, which knows its file."""
+    if picture.mode == "I" and source.format not in ("PNG", "PPM"):
+        raise UndecodableImageError("holds whole numbers of no known range")
+    tags, stored = getattr(source, "tag_v2", {}), np.asarray(picture)
+    largest = 1 if picture.mode == "F" else 2 ** min(tags.get(BITS, (16,))[0], 16) - 1
+    values = stored.astype(np.float32) / largest
+    if not (values.min() >= 0 and values.max() <= 1):  # also of what is not a number
+        raise UndecodableImageError("holds numbers outside of [0, 1]")
+    if tags.get(PHOTOMETRIC) == 0:  # white is stored as 0, which Pillow sees to only up to 8 bits
+        values = 1 - values
+    if "transparency" in picture.info:
+        values[stored == picture.info["transparency"]] = 1
+    return values[None]
