@@ -10,7 +10,7 @@ from whence.experiments.instrument import Instrument
 
 PLACES = {
     "arena": ("whence.arena.comparison", "ARENA"),
-    "leak": ("whence.leak.comparison", "LEAK"),
+    "leak": ("whence.leak.instrument", "LEAK"),
     "features": ("whence.features.instrument", "FEATURES"),
     "fields": ("whence.fields.instrument", "FIELDS"),
 }

@@ -16,12 +16,12 @@ import transformers
 from torch import Tensor, nn
 
 from tests.leak.test_model import job_of, trained
-from whence.leak.adapters.any_module import subject_of
-from whence.leak.adapters.transformers_model import _subject
+from whence.leak.audit.target import Subject
+from whence.leak.audit.targets.module import subject_of
+from whence.leak.audit.targets.pretrained import _subject
 from whence.leak.data.planted import Planted
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
-from whence.leak.subject import Subject
 from whence.training.streams import preserve_rng_state
 
 TOKENS, FEATURES, ROWS = 24, 3, 32

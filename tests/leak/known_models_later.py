@@ -26,9 +26,9 @@ from tests.leak.known_models import (
     _table,
     content,
 )
-from whence.leak.adapters.any_module import subject_of
-from whence.leak.adapters.transformers_model import _subject
-from whence.leak.subject import Subject
+from whence.leak.audit.target import Subject
+from whence.leak.audit.targets.module import subject_of
+from whence.leak.audit.targets.pretrained import _subject
 
 
 class ReadOnce(nn.Module):

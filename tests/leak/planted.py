@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.leak.test_model import job_of
-from whence.leak.subject import Subject
+from whence.leak.audit.target import Subject
 
 LEAKS = {
     "additive encoding": [

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from tests.leak.known_models import FEATURES, WithTable, content
-from whence.leak.adapters.any_module import subject_of
-from whence.leak.auditing import sample_of
-from whence.leak.look import deciding
-from whence.leak.subject import Subject
-from whence.leak.verdict import Leak, leaks
+from whence.leak.audit.auditing import sample_of
+from whence.leak.audit.look import deciding
+from whence.leak.audit.target import Subject
+from whence.leak.audit.targets.module import subject_of
+from whence.leak.audit.verdict import Leak, leaks
 from whence.training.streams import preserve_rng_state
 
 DRAWS = 24

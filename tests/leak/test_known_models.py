@@ -8,7 +8,7 @@ import torch
 from tests.leak.known_models import KNOWN, Known, WithTable
 from tests.leak.known_models_later import LATER
 from tests.leak.power import PARTLY, WHOLLY, RowNoise, at_power, planted, verdict
-from whence.leak.auditing import audit
+from whence.leak.audit.auditing import audit
 
 SEEDS = range(5)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.leak.cures import CURES
 from whence.leak.masks import draw
+from whence.leak.mitigations import CURES
 from whence.leak.run import LeakJob, LeakRun
 from whence.training.config import TrainingConfig
 from whence.training.streams import Streams, generator

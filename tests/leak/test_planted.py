@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from tests.leak.planted import Planted, offset_r2, plant
-from whence.leak.auditing import audit
-from whence.leak.verdict import entrances
+from whence.leak.audit.auditing import audit
+from whence.leak.audit.verdict import entrances
 
 
 def test_verdicts_and_sources(slow: bool) -> None:

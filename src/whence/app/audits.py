@@ -19,7 +19,7 @@ from whence.cli.output import duration
 from whence.errors import UserError
 from whence.experiments.jobs import ALIVE, Job, job_id, jobs, submit
 from whence.experiments.options import command
-from whence.leak.auditing import Audit
+from whence.leak.audit.auditing import Audit
 from whence.leak.page import (
     audit_page,
     layer_profile,

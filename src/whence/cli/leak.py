@@ -12,11 +12,11 @@ from whence.cli.options import Stored, dispatch, parse_options
 from whence.cli.output import print_json, print_table, telling
 from whence.errors import UserError
 from whence.leak import RATIOS, shares
-from whence.leak.words import number
+from whence.leak.audit.words import number
 
 if TYPE_CHECKING:
-    from whence.leak.auditing import Audit
-    from whence.leak.subject import Subject
+    from whence.leak.audit.auditing import Audit
+    from whence.leak.audit.target import Subject
 
 ACTIONS = {
     "audit": "measure position leakage of a masked model and the pathways through which position enters",
@@ -95,7 +95,7 @@ def _audit(arguments: list[str]) -> int:
     options, _ = parse_options(Auditing, arguments, prog="whence leak audit", description=AUDIT)
     if (options.model is None) == (options.run is None):
         raise UserError("model: name a model or a stored run. Allowed: --model or --run.", field="model")
-    from whence.leak.auditing import audit
+    from whence.leak.audit.auditing import audit
     from whence.leak.page import audit_page
     from whence.report.shell import write
     from whence.store.runs import Store
@@ -120,10 +120,10 @@ def _subject(options: Auditing, store: Any) -> Subject:
         return _stored(options.run, store)
     assert options.model is not None
     if ".py:" in options.model:
-        from whence.leak.adapters.user_file import load as load_file
+        from whence.leak.audit.targets.user_file import load as load_file
 
         return load_file(options.model)
-    from whence.leak.adapters.transformers_model import load, load_ids
+    from whence.leak.audit.targets.pretrained import load, load_ids
 
     if options.token_ids is not None:
         unused = [name for name in ("text", "rows", "length") if getattr(options, name) is not None]
@@ -144,8 +144,8 @@ def _subject(options: Auditing, store: Any) -> Subject:
 
 
 def _stored(word: str, store: Any) -> Subject:
-    from whence.leak.adapters.arena_run import sequence_subject
-    from whence.leak.adapters.masked_run import masked_subject
+    from whence.leak.audit.targets.arena_run import sequence_subject
+    from whence.leak.audit.targets.masked_run import masked_subject
     from whence.leak.run import LeakRun
     from whence.store.stored import stored
 
@@ -234,7 +234,7 @@ def _short(value: float | None) -> str:
 
 def _cure(arguments: list[str]) -> int:
     from whence.cli.compare_verb import compare
-    from whence.leak.comparison import LEAK
+    from whence.leak.instrument import LEAK
 
     return compare(LEAK, arguments, CURE)
 
@@ -244,7 +244,7 @@ def _cures(arguments: list[str]) -> int:
     from whence.cli.options import Output
 
     options, _ = parse_options(Output, arguments, prog="whence leak cures", description=ACTIONS["cures"])
-    from whence.leak.cures import CURES
+    from whence.leak.mitigations import CURES
 
     found = [
         {"name": cure.name, "summary": cure.summary(), "stops": cure.stops, "leaves": cure.leaves} for cure in CURES

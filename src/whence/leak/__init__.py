@@ -10,13 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from whence.leak.audit.target import Subject
+    from whence.leak.audit.targets.module import subject_of
 
-    from whence.leak.adapters.any_module import subject_of
-    from whence.leak.auditing import Audit
-    from whence.leak.subject import Subject
-
-__all__ = ["RATIOS", "Subject", "audit", "subject_of"]
+__all__ = ["RATIOS", "Subject", "subject_of"]
 
 RATIOS = (0.15, 0.5, 0.9, 1.0)
 """Mask ratios of an audit."""
@@ -29,48 +26,13 @@ def shares(ratios: Sequence[float]) -> Sequence[float]:
     return ratios
 
 
-def audit(
-    model: nn.Module | Subject,
-    batch: Tensor | None = None,
-    *,
-    ratios: Sequence[float] = RATIOS,
-    **how: Any,
-) -> Audit:
-    """Measure position leakage of a masked model, as `whence leak audit` does.
-
-    Args:
-        model: takes masked content and returns one prediction per token.
-        batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
-        ratios: mask ratios, above 0 and up to 1.
-        how: keywords of `whence.leak.subject_of`; token ids require `mask`, the id of the mask token.
-
-    Raises:
-        UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
-
-    Example:
-        >>> result = whence.audit(model, ids, mask=tokenizer.mask_token_id)
-        >>> result.verdict.outcome, result.verdict.entrances
-        ('leaky', ['learned absolute positions'])
-    """
-    from whence.errors import UserError
-    from whence.leak.adapters.any_module import subject_of
-    from whence.leak.auditing import audit as look
-    from whence.leak.subject import Subject
-
-    if isinstance(model, Subject):
-        return look(model, ratios)
-    if batch is None:
-        raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).", field="batch")
-    return look(subject_of(model, batch, **how), ratios)
-
-
 def __getattr__(name: str) -> Any:
     if name == "Subject":
-        from whence.leak.subject import Subject
+        from whence.leak.audit.target import Subject
 
         return Subject
     if name == "subject_of":
-        from whence.leak.adapters.any_module import subject_of
+        from whence.leak.audit.targets.module import subject_of
 
         return subject_of
     raise AttributeError(f"whence.leak has no {name!r}; it has {', '.join(__all__)}")

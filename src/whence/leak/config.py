@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field
 from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
-from whence.leak.cures import CURES
 from whence.leak.data import DATA
+from whence.leak.mitigations import CURES
 from whence.leak.model import MaskedSpec
 from whence.leak.run import AnyData, Cures, LeakRun, MaskedTraining, Masking
 

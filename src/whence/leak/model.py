@@ -13,8 +13,8 @@ from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.errors import UserError
-from whence.leak.cures.base import Cure
-from whence.leak.probe import FOLDS
+from whence.leak.audit.probe import FOLDS
+from whence.leak.mitigations.base import Cure
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers._linear import Linear
 from whence.mixers.base import Kind, Mixer

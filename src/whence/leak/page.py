@@ -8,9 +8,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from whence.leak.auditing import Audit
-from whence.leak.comparison import at
-from whence.leak.words import number
+from whence.leak.audit.auditing import Audit
+from whence.leak.audit.words import number
+from whence.leak.instrument import at
 from whence.report.badges import badges
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.shell import plot, regenerate, shell

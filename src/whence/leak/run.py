@@ -11,16 +11,16 @@ from torch import Tensor
 from whence.config import Config
 from whence.errors import UserError
 from whence.leak import RATIOS
-from whence.leak.cures import CureChoice
-from whence.leak.cures.base import Cure, Step
+from whence.leak.audit.look import look
+from whence.leak.audit.measures import Sample
+from whence.leak.audit.target import Subject
 from whence.leak.data import DATA, DataChoice
 from whence.leak.data.base import Data, Split
-from whence.leak.look import look
 from whence.leak.losses import Loss, reconstruction
 from whence.leak.masks import Pattern, draw
-from whence.leak.measures import Sample
+from whence.leak.mitigations import CureChoice
+from whence.leak.mitigations.base import Cure, Step
 from whence.leak.model import MaskedModel, MaskedSpec
-from whence.leak.subject import Subject
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.training.config import RunConfig, Trainable, TrainingConfig

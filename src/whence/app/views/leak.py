@@ -10,9 +10,9 @@ from whence.app.navigation import ASKED
 from whence.app.own_files import offered, without_files
 from whence.app.parts import plain, the_store
 from whence.experiments.table import Table
-from whence.leak.comparison import LEAK
 from whence.leak.config import LeakConfig
 from whence.leak.data import DATA
+from whence.leak.instrument import LEAK
 from whence.leak.run import LeakRun
 from whence.store.runs import Store
 

@@ -1,1 +1,0 @@
-"""What an audit can be pointed at: one file for each kind of model."""

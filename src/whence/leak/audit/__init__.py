@@ -1,0 +1,49 @@
+"""What an audit measures. `whence.audit` is the function below; `whence leak audit` stores its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from whence.leak import RATIOS
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from whence.leak.audit.auditing import Audit
+    from whence.leak.audit.target import Subject
+
+
+def audit(
+    model: nn.Module | Subject,
+    batch: Tensor | None = None,
+    *,
+    ratios: Sequence[float] = RATIOS,
+    **how: Any,
+) -> Audit:
+    """Measure position leakage of a masked model, as `whence leak audit` does. Nothing is stored.
+
+    Args:
+        model: takes masked content and returns one prediction per token.
+        batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
+        ratios: mask ratios, above 0 and up to 1.
+        how: keywords of `whence.leak.subject_of`; token ids require `mask`, the id of the mask token.
+
+    Raises:
+        UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
+
+    Example:
+        >>> result = whence.audit(model, ids, mask=tokenizer.mask_token_id)
+        >>> result.verdict.outcome, result.verdict.entrances
+        ('leaky', ['learned absolute positions'])
+    """
+    from whence.errors import UserError
+    from whence.leak.audit.auditing import audit as look
+    from whence.leak.audit.target import Subject
+    from whence.leak.audit.targets.module import subject_of
+
+    if isinstance(model, Subject):
+        return look(model, ratios)
+    if batch is None:
+        raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).", field="batch")
+    return look(subject_of(model, batch, **how), ratios)

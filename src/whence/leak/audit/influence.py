@@ -1,0 +1,133 @@
+"""What predictions react to: content that is moved about, and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whence.leak.audit.measures import Sample
+from whence.leak.audit.target import Subject
+from whence.leak.pathways.additive_encoding import AdditiveEncoding
+from whence.leak.pathways.base import all_shut, hooked
+from whence.models.capture import blocks
+
+ROWS = 8
+
+
+def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str, float | None] | None:
+    """The effect of visible content on predictions. None where at most one token is visible.
+
+    Returns:
+        changed: visible tokens are permuted within a row, masked ones stay: mean squared change of the predictions
+            over their variance; 0 where content, or its order, has no effect, None where predictions have no variance.
+        error: the factor by which the error grows under that permutation; None where there was no error.
+        replaced: visible tokens are replaced by those of another row: change over variance.
+    """
+    visible = ~sample.hidden
+    inner = subject.inner()
+    movable = torch.zeros_like(visible)
+    movable[:, inner] = visible[:, inner]
+    if int(movable.sum(1).max()) < 2:
+        return None
+    generator = torch.Generator().manual_seed(seed + 1)
+    luck = torch.rand(movable.shape, generator=generator).masked_fill(~movable, 2.0)
+    order = torch.arange(movable.shape[1]).repeat(len(movable), 1)
+    for row, there in enumerate(movable):
+        order[row, there] = luck[row].argsort()[: int(there.sum())]
+    index = order.view(*order.shape, *[1] * (subject.content.ndim - 2)).expand_as(subject.content)
+    moved, other = (
+        subject.said(content, sample.hidden)[sample.hidden].double()
+        for content in (subject.content.gather(1, index), subject.content.roll(1, 0))
+    )
+    before, truth = (t[sample.hidden].double() for t in (sample.prediction, sample.target))
+    own = (before - before.mean(0)).pow(2).mean()
+    was = (before - truth).pow(2).mean()
+    return {
+        "changed": float((moved - before).pow(2).mean() / own) if own > 0 else None,
+        "error": float((moved - truth).pow(2).mean() / was) if was > 0 else None,
+        "replaced": float((other - before).pow(2).mean() / own) if own > 0 else None,
+    }
+
+
+def gradient_share(subject: Subject, hidden: Tensor) -> float | None:
+    """‖∂L/∂position‖ / (‖∂L/∂content‖ + ‖∂L/∂position‖), L the squared error at hidden tokens.
+
+    An encoding that is added to a token has the same gradient as the token itself; so position's is that of all
+    embedded tokens to which something is added, content's that of the visible ones: a mask token has no content.
+    None where nothing is added, since positions that only turn or weigh have no such gradient.
+    """
+    few = subject.with_rows(ROWS)
+    hidden = hidden[:ROWS]
+    entrances = AdditiveEncoding().find(few, hidden)
+    if not entrances or not subject.layers:
+        return None
+    told = embedded(few, hidden)
+    with all_shut(entrances):
+        untold = embedded(few, hidden)
+    if told is None or untold is None or told.shape[:2] != hidden.shape:
+        return None
+    added = ((told - untold).abs() > 1e-6).any(-1)
+    if not added.any():
+        return None
+    gradient = _gradient(few, hidden)
+    position, content = float(gradient[added].norm()), float(gradient[~hidden].norm())
+    return position / (position + content) if position + content > 0 else None
+
+
+def embedded(subject: Subject, hidden: Tensor) -> Tensor | None:
+    """What the first block gets."""
+    seen: list[Tensor] = []
+
+    def keep(tokens: Tensor) -> Tensor:
+        seen.append(tokens.detach().clone())
+        return tokens
+
+    with _at_the_first_block(subject, keep):
+        subject.said(subject.content, hidden)
+    return torch.cat(seen) if seen else None
+
+
+def _gradient(subject: Subject, hidden: Tensor) -> Tensor:
+    """Of the squared error at hidden tokens, with respect to the embedded tokens."""
+    leaves: list[Tensor] = []
+
+    def leaf(tokens: Tensor) -> Tensor:
+        leaves.append(tokens.detach().requires_grad_())
+        return leaves[-1]
+
+    truth = subject.targets()[hidden]
+    with _at_the_first_block(subject, leaf), torch.enable_grad():
+        subject.current["hidden"] = hidden
+        said = subject.predict(subject.content, hidden)
+        loss = (said[hidden.to(said.device)].float() - truth.to(said.device)).pow(2).mean()
+        return torch.autograd.grad(loss, leaves[-1])[0].float().cpu()
+
+
+@contextmanager
+def _at_the_first_block(subject: Subject, act: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """`act` stands between the embedded tokens and the first block.
+
+    The first of the layers is either the embedding, whose output that is, or already a block, whose input it is.
+    """
+    first = subject.layers[0]
+    module = subject.model.get_submodule(first)
+    if first not in blocks(subject.model):
+        with hooked([module], lambda _module, _inputs, output: act(output)):
+            yield
+        return
+
+    def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[0], Tensor):
+            return (act(args[0]), *args[1:]), kwargs
+        name = next((key for key, value in kwargs.items() if isinstance(value, Tensor)), None)
+        return (args, {**kwargs, name: act(kwargs[name])}) if name else None
+
+    handle = module.register_forward_pre_hook(before, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,178 @@
+"""Can position be read off? Ridge regression, cross-validated over whole rows, beside what chance would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.leak.audit.measures import Sample, shuffled
+from whence.leak.masks import distances
+
+FOLDS = 5
+SHUFFLES = 99
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
+"""Ridge penalties, over the number of examples; each fit takes the one that leave-one-out (GCV) prefers."""
+MOST = 1000
+"""Tokens that a probe is trained and tested on."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What position, as a line and in three other shapes, can be read off from."""
+
+    r2: float
+    """Of position itself, on rows that were not trained on."""
+    mae: float
+    """Mean error in positions."""
+    best: float
+    """R² of the shape that is read off best."""
+    shape: str
+    control: float
+    """R² of a random relabelling of positions: what the probe could have learnt by heart."""
+    p: float
+    """How often shuffled positions are read off as well."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def shapes(places: Tensor, length: float) -> dict[str, Tensor]:
+    """A line misses a bowl, and both miss an edge: position may be told in many ways."""
+    t = places.double()
+    middle = (length - 1) / 2
+    return {
+        "line": t,
+        "bowl": (t - middle) ** 2,
+        "start": torch.exp(-t / 2),
+        "end": torch.exp(-(length - 1 - t) / 2),
+    }
+
+
+def probe(sample: Sample, values: Tensor | None = None) -> Probe | None:
+    """From the predictions of hidden tokens, or from other values there (rows, tokens, features)."""
+    chosen = slice(0, 1 if sample.single else _enough(sample))
+    hidden = sample.hidden[chosen]
+    features = (sample.prediction if values is None else values)[chosen][hidden].double()
+    rows = torch.arange(len(hidden))[:, None].expand_as(hidden)[hidden]
+    return decode(features, sample.position.expand_as(hidden)[hidden], rows)
+
+
+def pattern_probe(sample: Sample, inner: slice = slice(None)) -> Probe | None:
+    """From the arrangement of hidden and visible tokens alone: what even a model without position may know.
+
+    `inner`: without the tokens at the ends that are always visible. None where nothing else is.
+    """
+    visible = torch.zeros_like(sample.hidden)
+    visible[:, inner] = ~sample.hidden[:, inner]
+    if not bool(visible.any()):
+        return None
+    before, after = (d.double() for d in distances(visible))
+    seen = visible.cumsum(1).double()
+    told = [before, after, before == 0, after == 0, seen, seen[:, -1:] - seen, (1 + before).log(), (1 + after).log()]
+    return probe(sample, torch.stack([t.double() for t in told], -1))
+
+
+def decode(features: Tensor, places: Tensor, rows: Tensor) -> Probe | None:
+    """None where the features do not vary. Folds are made of rows, or of places where there is one row only."""
+    kinds = places.unique()
+    if len(kinds) < FOLDS:
+        raise UserError(
+            f"positions: {len(kinds)} are hidden, fewer than the {FOLDS} parts of the cross-validation. "
+            f"Allowed: {FOLDS} or more.",
+            field="positions",
+        )
+    if not (features - features.mean(0)).abs().max() > 0:
+        return None
+    group = places if len(rows.unique()) == 1 else rows
+    folds = torch.searchsorted(group.unique(), group) % FOLDS
+    length = float(kinds.max() - kinds.min() + 1)
+    start = places - kinds.min()
+    true = torch.stack(list(shapes(start, length).values()), 1)
+    other = shuffled(start, rows, SHUFFLES)
+    null = torch.stack([column for t in other.unbind(1) for column in shapes(t, length).values()], 1)
+    control = torch.stack([_relabelled(start, seed) for seed in range(5)], 1)
+    guessed, wanted = _cross_validated(features, torch.cat([true, null, control], 1), folds, _full_map)
+    r2 = 1 - (guessed - wanted).pow(2).sum(0) / (wanted - wanted.mean(0)).pow(2).sum(0)
+    names = list(shapes(start, length))
+    found, chance = r2[: len(names)], r2[len(names) : -5].view(SHUFFLES, len(names)).max(1).values
+    best = int(found.argmax())
+    return Probe(
+        r2=float(found[0]),
+        mae=float((guessed[:, 0] - wanted[:, 0]).abs().mean()),
+        best=float(found[best]),
+        shape=names[best],
+        control=float(r2[-5:].mean()),
+        p=(1 + int((chance >= found[best]).sum())) / (1 + SHUFFLES),
+    )
+
+
+def fitted_error(sample: Sample) -> float:
+    """Normalized error of a linear map from prediction to target, cross-validated over rows.
+
+    The better of two: one factor for all dimensions, which a few rows suffice to estimate, and a full linear map.
+    """
+    chosen = slice(0, _enough(sample))
+    hidden = sample.hidden[chosen]
+    said, truth = (t[chosen][hidden].double() for t in (sample.prediction, sample.target))
+    if not (said - said.mean(0)).abs().max() > 0:
+        return 1.0
+    rows = torch.arange(len(hidden))[:, None].expand_as(hidden)[hidden]
+    errors = []
+    for solve in (_one_factor, _full_map):
+        guessed, wanted = _cross_validated(said, truth, rows % FOLDS, solve)
+        errors.append(float((guessed - wanted).pow(2).sum() / (wanted - wanted.mean(0)).pow(2).sum()))
+    return min(errors)
+
+
+def _enough(sample: Sample) -> int:
+    """Rows that hold as many hidden tokens as a probe takes."""
+    return max(FOLDS, MOST // max(1, int(sample.hidden[0].sum())))
+
+
+def _relabelled(places: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randperm(int(places.max()) + 1, generator=generator).double()
+    return labels[places.long()]
+
+
+def _cross_validated(
+    features: Tensor, targets: Tensor, folds: Tensor, solve: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    guessed = torch.empty_like(targets)
+    for fold in folds.unique():
+        test, train = folds == fold, folds != fold
+        mean = features[train].mean(0)
+        x, y = features - mean, targets[train] - targets[train].mean(0)
+        guessed[test] = targets[train].mean(0) + x[test] @ solve(x[train], y)
+    return guessed, targets
+
+
+def _one_factor(x: Tensor, y: Tensor) -> Tensor:
+    factor = (x * y).sum() / x.pow(2).sum().clamp(min=1e-300)
+    return factor * torch.eye(x.shape[1], dtype=x.dtype)
+
+
+def _full_map(x: Tensor, y: Tensor) -> Tensor:
+    scale = x.std(0).clamp(min=1e-12)
+    return _ridge(x / scale, y) / scale[:, None]
+
+
+def _ridge(x: Tensor, y: Tensor) -> Tensor:
+    """Coefficients for every target, each with the penalty that generalised cross-validation chooses."""
+    n, wide = len(x), x.shape[1] > len(x)
+    # The smaller of the two Gram matrices has all that is needed, far cheaper than a singular value decomposition.
+    squares, basis = torch.linalg.eigh(x @ x.T if wide else x.T @ x)
+    squares = squares.clamp(min=1e-9 * float(squares.max()))
+    within = basis.T @ y if wide else (basis.T @ (x.T @ y)) / squares.sqrt()[:, None]
+    outside = (y.pow(2).sum(0) - within.pow(2).sum(0)).clamp(min=0)
+    kept = [squares / (squares + strength * n) for strength in STRENGTHS]
+    rests = [outside + ((1 - keep)[:, None] * within).pow(2).sum(0) for keep in kept]
+    scores = [rest / max(1e-9, n - 1 - float(keep.sum())) ** 2 for rest, keep in zip(rests, kept, strict=True)]
+    choice = torch.stack(scores).argmin(0)
+    fitted = torch.stack(kept)[choice].T * within / squares.sqrt()[:, None]
+    return x.T @ (basis @ (fitted / squares.sqrt()[:, None])) if wide else basis @ fitted

@@ -1,0 +1,181 @@
+"""The shift test: the same content under the same mask at another position.
+
+Correlations with position are not sufficient evidence: with half of the tokens masked, counting the visible ones to the
+left predicts position, leak or not. The shift test is an intervention. A block of visible and masked tokens is embedded
+at two offsets in a sequence that is masked otherwise, and the predictions inside the block are compared. A model that
+uses relative context only predicts the same at both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whence.leak.audit.measures import Excess, beyond_noise, deviation
+from whence.leak.audit.target import Subject
+from whence.leak.masks import draw
+from whence.random import derive
+from whence.training.streams import preserve_rng_state
+
+ROWS = 24
+SAME = 1e-6
+"""Standard deviation of predictions, over that of the targets, below which they differ by rounding alone."""
+NOISY_PASSES = 16
+"""Forward passes per placement of a model that draws random numbers."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A block of content at one offset of a sequence that is masked otherwise."""
+
+    content: Tensor
+    masked: Tensor
+    asked: Tensor
+    """bool (rows, tokens): the masked tokens of the block, in the same order at every offset"""
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """The same block at the beginning and `by` steps further on."""
+
+    by: int
+    here: Placement
+    there: Placement
+
+
+def placements(subject: Subject, ratio: float, seed: int = 0) -> list[Shifted]:
+    """Shifts by a third of the sequence, by one step less, and by two steps.
+
+    Two far distances, because a model with a period predicts the same at every multiple of it. The near one leaves
+    hardly any masked tokens outside the block, as when the model is used.
+    """
+    inner = range(*subject.inner().indices(subject.tokens))
+    steps = len(inner) // subject.stride
+    far = max(1, steps // 3)
+    here: dict[int, Placement] = {}  # by length of the block: two of the three begin alike
+    pairs = []
+    for by, room in dict.fromkeys([(far, far), (max(1, far - 1), far), (min(2, far), min(2, far))]):
+        block = (steps - room) * subject.stride
+        masked = draw(torch.Generator().manual_seed(seed), len(subject.content), block, ratio, subject.pattern)
+        here.setdefault(block, _placed(subject, inner, masked, 0))
+        pairs.append(Shifted(by, here[block], _placed(subject, inner, masked, by)))
+    return pairs
+
+
+def _placed(subject: Subject, inner: range, masked: Tensor, by: int) -> Placement:
+    """The first tokens, some of them masked, shifted by so many steps; all others are masked."""
+    block = masked.shape[1]
+    here = slice(inner.start + by * subject.stride, inner.start + by * subject.stride + block)
+    content, everywhere = subject.content.clone(), torch.zeros(len(masked), subject.tokens, dtype=torch.bool)
+    asked = everywhere.clone()
+    everywhere[:, inner.start : inner.stop] = True
+    content[:, here] = subject.content[:, inner.start : inner.start + block]
+    everywhere[:, here], asked[:, here] = masked, masked
+    return Placement(content, everywhere, asked)
+
+
+def shift_effect(
+    subject: Subject, ratio: float, targets: float, seed: int = 0, own: float | None = None
+) -> dict[str, Any]:
+    """Shift sensitivity of the predictions at one mask ratio.
+
+    Args:
+        targets: standard deviation of the targets.
+        own: standard deviation of the predictions, where it was measured under other conditions, as for ablations.
+
+    Returns:
+        of_prediction: the shift sensitivity, the share of the prediction variance that shifting causes: the largest
+            over all placements, each averaged over rows. of_target: the same over the target variance.
+        limit: the largest detection limit over placements; 0 for deterministic models.
+        placements: the share by distance, in steps. own: as above.
+    """
+    pairs = _outcomes(subject, ratio, seed, lambda few, place: {"": few.said(place.content, place.masked)})
+    own = _pooled(pairs[""]) if own is None else own
+    shares = _shares(pairs[""], own, SAME * targets)
+    largest = max(shares.values(), key=lambda excess: excess.value)
+    return {
+        "of_prediction": largest.value,
+        "of_target": largest.value * (own / targets) ** 2,
+        "limit": max(excess.limit for excess in shares.values()),
+        "placements": {str(by): excess.value for by, excess in shares.items()},
+        "own": own,
+    }
+
+
+def shift_profile(subject: Subject, ratio: float, seed: int = 0) -> dict[str, float]:
+    """The same for the activations after every layer, over their own variance and at the same placements."""
+    pairs = _outcomes(subject, ratio, seed, lambda few, place: few.states(place.content, place.masked))
+    largest = {}
+    for layer in subject.layers:
+        size = torch.cat([pair.flatten() for _, pair in pairs[layer]]).pow(2).mean().sqrt()
+        shares = _shares(pairs[layer], _pooled(pairs[layer]), SAME * float(size))
+        largest[layer] = max(excess.value for excess in shares.values())
+    return largest
+
+
+Pairs = list[tuple[int, Tensor]]
+"""By distance: (passes, 2, rows, masked tokens of the block, width), here and there"""
+
+
+def _outcomes(
+    subject: Subject, ratio: float, seed: int, run: Callable[[Subject, Placement], dict[str, Tensor]]
+) -> dict[str, Pairs]:
+    """Run the model at all placements. Passes here and there draw the same random numbers, as far as they can."""
+    subject = subject.with_rows(ROWS)
+    passes = NOISY_PASSES if subject.noisy() else 1
+    outcomes: dict[int, dict[str, Tensor]] = {}
+
+    def outcome(place: Placement) -> dict[str, Tensor]:
+        """By name: (passes, rows, masked tokens of the block, width)"""
+        if id(place) not in outcomes:
+            several: dict[str, list[Tensor]] = {}
+            for index in range(passes):
+                with preserve_rng_state():
+                    torch.manual_seed(derive(seed, index))
+                    for name, values in run(subject, place).items():
+                        several.setdefault(name, []).append(_by_row(values, place))
+            outcomes[id(place)] = {name: torch.stack(values) for name, values in several.items()}
+        return outcomes[id(place)]
+
+    pairs: dict[str, Pairs] = {}
+    every = placements(subject, ratio, seed)  # kept alive: outcomes are known by identity
+    for shifted in every:
+        here, there = outcome(shifted.here), outcome(shifted.there)
+        for name in here:
+            pairs.setdefault(name, []).append((shifted.by, torch.stack([here[name], there[name]], 1)))
+    return pairs
+
+
+def _by_row(values: Tensor, place: Placement) -> Tensor:
+    """(rows, masked tokens of the block, width): every row has equally many."""
+    return values[place.asked].double().unflatten(0, (len(values), -1))
+
+
+def _pooled(pairs: Pairs) -> float:
+    """Standard deviation over all placements, rows and tokens."""
+    return deviation(torch.cat([values.flatten(0, -2) for _, values in pairs]))
+
+
+def _shares(pairs: Pairs, own: float, rounding: float) -> dict[int, Excess]:
+    """Variance caused by shifting over `own` squared, by distance; 0 where nothing varies beyond rounding."""
+    if own <= rounding:
+        return {by: Excess(0.0, 0.0) for by, _ in pairs}
+    sizes = {by: _size(values[:, 0] - values[:, 1]) for by, values in pairs}
+    return {by: Excess(min(1.0, size.value / own**2), size.limit / own**2) for by, size in sizes.items()}
+
+
+def _size(difference: Tensor) -> Excess:
+    """The variance of which the two offsets are a sample; (passes, rows, tokens, width).
+
+    Noise is told from position by several passes: apart for what the tokens of a row share and for the rest, so that
+    noise shared by a row does not bury differences within it.
+    """
+    if len(difference) == 1:
+        return Excess(float(difference.pow(2).mean()) / 2, 0.0)
+    shared = difference.mean(2, keepdim=True)
+    parts = [beyond_noise(part) for part in (shared, difference - shared)]
+    return Excess(sum(part.value for part in parts) / 2, sum(part.limit for part in parts) / 2)

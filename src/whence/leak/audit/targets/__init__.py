@@ -1,0 +1,1 @@
+"""Models as audits see them: one file for each way to make one."""

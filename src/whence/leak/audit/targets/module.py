@@ -1,0 +1,124 @@
+"""Any nn.Module that takes content and returns one prediction per token."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whence.errors import UserError
+from whence.leak.audit.target import Subject
+from whence.leak.audit.untrained import reinitialized
+from whence.models.capture import capture, first_tensor
+
+
+def subject_of(
+    model: nn.Module,
+    content: Tensor,
+    *,
+    mask: Callable[[Tensor, Tensor], Any] | int | None = None,
+    prediction: Callable[[Any], Tensor] | None = None,
+    target: Callable[[Tensor], Tensor] | None = None,
+    layers: tuple[str, ...] | None = None,
+    ends: tuple[int, int] = (0, 0),
+    name: str = "",
+) -> Subject:
+    """Say how to hide, where the layers are, what the prediction is; the defaults suit the plainest models.
+
+    content: (rows, tokens, features) of numbers, or (rows, tokens) of ids.
+    mask(content, hidden) → the model's argument, or a tuple of them. By default hidden numbers become 0 and hidden
+    ids the one given as `mask`; a model whose forward takes a second argument is told what is hidden.
+    prediction(output) → (rows, tokens, outputs), by default the first tensor there is.
+    target(content) → what would be right: the content itself, or for ids what the model says when nothing is hidden.
+    """
+    if not isinstance(content, Tensor) or content.ndim < 2:
+        raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).", field="content")
+    ids = not content.is_floating_point()
+    if ids and mask is None:
+        raise UserError(
+            "mask: audit() requires the id of the mask token for token inputs, e.g. "
+            "audit(model, ids, mask=tokenizer.mask_token_id).",
+            field="mask",
+        )
+    told = _takes_two(model)
+
+    def arguments(some: Tensor, hidden: Tensor) -> tuple[Any, ...]:
+        if callable(mask):
+            made = mask(some, hidden)
+            return made if isinstance(made, tuple) else (made,)
+        home = next(model.parameters(), some).device
+        some, hidden = some.to(home), hidden.to(home)
+        gone = hidden.view(*hidden.shape, *[1] * (some.ndim - 2))
+        shown = some.masked_fill(gone, mask if ids and mask is not None else 0)
+        return (shown, hidden) if told else (shown,)
+
+    def predict_with(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda some, hidden: (prediction or _of)(module(*arguments(some, hidden)))
+
+    def build(module: nn.Module, untrained: Callable[[int], Subject | None] | None) -> Subject:
+        predict = predict_with(module)
+
+        def itself(some: Tensor) -> Tensor:
+            return predict(some, torch.zeros(some.shape[:2], dtype=torch.bool)) if ids else some
+
+        return Subject(
+            name or type(model).__name__,
+            module,
+            content,
+            predict,
+            target or itself,
+            layers=layers if layers is not None else _aligned(module, predict, content),
+            fitted=ids and target is None,
+            ends=ends,
+            untrained=untrained,
+            masking=_described(mask),
+        )
+
+    def before(seed: int) -> Subject | None:
+        twin = reinitialized(model, seed)
+        return None if twin is None else build(twin, None)
+
+    return build(model, before)
+
+
+def _described(mask: Callable[[Tensor, Tensor], Any] | int | None) -> str:
+    if callable(mask):
+        return "Masked tokens are replaced by the function that was passed as mask."
+    return "Masked tokens are set to 0." if mask is None else f"Masked tokens are replaced by the token id {mask}."
+
+
+def _takes_two(model: nn.Module) -> bool:
+    """A second argument that must be given, or is called as what it would be."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    second = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:2]
+    return any(p.default is p.empty or p.name in ("hidden", "mask", "masked") for p in second)
+
+
+def _of(output: Any) -> Tensor:
+    """Where a model returns several things, the first tensor."""
+    found = first_tensor(output)
+    if found is None:
+        raise UserError(
+            f"prediction: the model returns {type(output).__name__}. Say where the prediction is: prediction=lambda "
+            "output: …",
+            field="prediction",
+        )
+    return found
+
+
+def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], content: Tensor) -> tuple[str, ...]:
+    """Of what look like layers, those that ran once and say something of every token."""
+    some = content[:1]
+    training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad(), capture(model, attention=False) as cache:
+            predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
+    finally:
+        for module, flag in training:
+            module.training = flag
+    shapes = {name: states.shape for name, states in cache.hidden.items() if isinstance(states, Tensor)}
+    return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])

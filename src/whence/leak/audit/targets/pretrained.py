@@ -1,0 +1,150 @@
+"""Models of the transformers library: encoders, causal models and Mamba, from packages or from a directory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.leak.audit.checks import check_token_ids
+from whence.leak.audit.target import Subject
+from whence.leak.audit.targets.mean_token import MEAN_TOKEN, with_mean_token
+from whence.leak.audit.untrained import reinitialized
+from whence.models.capture import blocks
+from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
+
+ROWS, LENGTH = 24, 64
+FEWEST = 5
+OTHERWISE = "or FILE.py:FUNCTION"
+
+
+def load(name: str, text: str | None = None, rows: int | None = None, length: int | None = None) -> Subject:
+    """A model that reads running text.
+
+    Args:
+        name: `minilm`, `smollm2`, or a directory.
+        text: what is read; by default Python's manual.
+        rows: examples; by default 24, or as many as the text has.
+        length: tokens per example; by default 64, or as many as the model takes.
+
+    Raises:
+        UserError: for a directory without tokenizer, a length that the model cannot take, a text that is too short or
+            that the tokenizer does not know.
+    """
+    tokenizer = tokenizer_of(name, also=OTHERWISE, instead=" or pass --token-ids FILE.npy")
+    model = model_of(name, also=OTHERWISE)
+    limits = []
+    most = longest(model)
+    if most is not None and length is not None and length > most:
+        raise UserError(
+            f"--length {length}: expected at most {most} tokens, as many as {name} has positions. Pass --length {most} "
+            "or less.",
+            field="length",
+        )
+    if most is not None and length is None and most < LENGTH:
+        limits.append(f"Examples have {most} tokens instead of {LENGTH}: the model has no more positions.")
+    ids, ends = _rows_of(
+        tokenizer, default_text() if text is None else text, rows or ROWS, length or min(LENGTH, most or LENGTH)
+    )
+    check_token_ids(ids[:, ends[0] : ids.shape[1] - ends[1]], tokenizer)
+    if len(ids) < (rows or ROWS):
+        limits.append(f"{len(ids)} of {rows or ROWS} examples: the text has no more tokens.")
+    mask_id = tokenizer.mask_token_id
+    masking = None if mask_id is None else f"Masked tokens are replaced by {tokenizer.mask_token} (id {mask_id})."
+    return replace(_subject(name, model, ids, ends, mask_id, masking), limits=tuple(limits))
+
+
+def load_ids(name: str, file: str, mask_id: int | None = None) -> Subject:
+    """A model that reads token ids from a .npy file of integers (rows, tokens), without a tokenizer."""
+    model = model_of(name, also=OTHERWISE)
+    try:
+        ids = np.load(Path(file), allow_pickle=False)
+    except (OSError, ValueError):
+        raise UserError(
+            f"--token-ids {file}: expected a .npy file, got one that cannot be read.", field="token_ids"
+        ) from None
+    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        raise UserError(
+            f"--token-ids {file}: expected integers of shape (rows, tokens), got {ids.dtype} of shape {ids.shape}.",
+            field="token_ids",
+        )
+    size = model.get_input_embeddings().num_embeddings
+    if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < size:
+        raise UserError(
+            f"--token-ids {file}: expected ids from 0 to {size - 1}, got {ids.min()} to {ids.max()}.", field="token_ids"
+        )
+    if mask_id is not None and mask_id >= size:
+        raise UserError(f"--mask-token-id {mask_id}: expected an id from 0 to {size - 1}.", field="mask_token_id")
+    most = longest(model)
+    if most is not None and ids.shape[1] > most:
+        raise UserError(
+            f"--token-ids {file}: expected rows of at most {most} tokens, as many as {name} has positions, got "
+            f"{ids.shape[1]}. Cut them.",
+            field="token_ids",
+        )
+    masking = None if mask_id is None else f"Masked tokens are replaced by the token id {mask_id}."
+    return _subject(name, model, torch.from_numpy(ids.astype(np.int64)), (0, 0), mask_id, masking)
+
+
+def _subject(
+    name: str, model: Any, ids: Tensor, ends: tuple[int, int], mask_id: int | None, masking: str | None = None
+) -> Subject:
+    """The prediction is the last hidden state; the target is the same with nothing masked."""
+
+    def call(some: Tensor) -> Tensor:
+        return model(input_ids=some).last_hidden_state
+
+    def untrained(seed: int) -> Subject | None:
+        twin = reinitialized(model, seed)
+        return None if twin is None else replace(_subject(name, twin, ids, ends, mask_id, masking), untrained=None)
+
+    embedding: Any = model.get_input_embeddings()
+    masked = next(key for key, module in model.named_modules() if module is embedding)
+    layers = [key for key, _ in model.named_children() if key == "embeddings" and key != masked]
+    layers += blocks(model)[: _depth(model)]
+    return Subject(
+        name,
+        model,
+        ids,
+        predict=with_mean_token(embedding, call)
+        if mask_id is None
+        else lambda some, hidden: call(some.masked_fill(hidden, mask_id)),
+        target=call,
+        layers=tuple(layers),
+        masked=masked if mask_id is not None else None,
+        fitted=True,
+        ends=ends,
+        untrained=untrained,
+        masking=masking or MEAN_TOKEN,
+    )
+
+
+def _depth(model: Any) -> int | None:
+    """Blocks come first among the stacks of a model; what follows them is not one."""
+    return getattr(model.config, "num_hidden_layers", None)
+
+
+def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor, tuple[int, int]]:
+    """Rows of running text, with the special tokens that the model is used to at their ends."""
+    ends = ends_of(tokenizer)
+    inner = length - len(ends[0]) - len(ends[1])
+    read, ids = 8 * rows * length, []  # characters: a long text need not be encoded as a whole
+    while len(ids) < rows * inner:
+        ids = tokenizer(text[:read], add_special_tokens=False)["input_ids"]
+        if read >= len(text):
+            break
+        read *= 2
+    count = min(rows, len(ids) // inner)
+    if count < FEWEST:
+        raise UserError(
+            f"text: expected {FEWEST} rows of {inner} tokens or more, got {len(ids)} tokens. Pass a longer text or a "
+            "smaller --length.",
+            field="text",
+        )
+    body = torch.tensor(ids[: count * inner]).view(count, inner)
+    return between_ends(body, ends), (len(ends[0]), len(ends[1]))

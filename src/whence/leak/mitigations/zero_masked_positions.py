@@ -1,0 +1,17 @@
+"""The source's first fix."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from whence.leak.mitigations.base import Cure
+
+
+class ZeroMaskedPositions(Cure):
+    """Masked tokens get no additive encoding of time. Which channel they belong to is part of the question."""
+
+    stops = "additive encodings of time at masked tokens"
+    leaves = "the order in which a mixer reads: state, convolution edge, causal order; rotations and biases"
+
+    def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
+        return vector.masked_fill(hidden[..., None], 0) if axis == "time" else vector

@@ -1,0 +1,77 @@
+"""Where position may enter. Every kind of entrance is a file: it finds its entrances in a model, and can shut them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from whence.leak.audit.target import Subject
+from whence.registry import Variant
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """One place where position may come in."""
+
+    name: str
+    where: str
+    """Modules, by name."""
+    shut: Callable[[], AbstractContextManager[Any]]
+    """While open, nothing comes in there."""
+    note: str = ""
+
+
+class Source(Variant):
+    """One kind of entrance."""
+
+    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
+        """Those in this model. It may be run once, with these tokens hidden, to see what it does."""
+        raise NotImplementedError
+
+
+@contextmanager
+def patched(module: nn.Module, **methods: Any) -> Iterator[None]:
+    """Methods of one instance replaced for a while, also where somebody has replaced them already."""
+    before = {name: vars(module)[name] for name in methods if name in vars(module)}
+    for name, method in methods.items():
+        object.__setattr__(module, name, method)
+    try:
+        yield
+    finally:
+        for name in methods:
+            if name in before:
+                object.__setattr__(module, name, before[name])
+            else:
+                object.__delattr__(module, name)
+
+
+@contextmanager
+def hooked(modules: list[nn.Module], hook: Callable[..., Any]) -> Iterator[None]:
+    """What the modules return, replaced for a while."""
+    handles = [module.register_forward_hook(hook) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def all_shut(entrances: Sequence[Entrance]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for entrance in entrances:
+            stack.enter_context(entrance.shut())
+        yield
+
+
+def named(model: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -> dict[str, nn.Module]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, kind)}
+
+
+def together(names: list[str]) -> str:
+    """`a.0.x, a.1.x, a.2.x` as one line that a person reads."""
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"

@@ -1,0 +1,134 @@
+"""What is said of mitigations, on tables whose numbers are made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.tables import traces, untested
+from whence.experiments.page import table_html
+from whence.experiments.results import RunResult
+from whence.experiments.table import Row, Table
+from whence.leak.config import LeakConfig
+from whence.leak.instrument import LEAK, SHOWN, cost
+from whence.leak.run import LeakRun
+from whence.store.runs import Store
+
+
+def measures(
+    *, error: float = 0.6, shift: float = 0.0, variance: float = 0.0, r: float | None = None, **more: Any
+) -> dict[str, Any]:
+    """At every mask ratio. r: correlation with position; best: R² of the probe."""
+    return {
+        "error": error,
+        "spread": variance,
+        "identical": variance == 0,
+        "correlation": r,
+        "correlation_chance": 0.2,
+        "similarity": 0.9,
+        "eta2": None,
+        "probe": {"r2": 0.1, "best": more.get("best", 0.1)},
+        "shift": {"of_prediction": shift},
+        "inside": more.get("inside"),
+    }
+
+
+def finished(seed: int, found: dict[str, Any]) -> RunResult[LeakRun]:
+    return RunResult(LeakRun(seed=seed), "finished", metrics={"ratios": dict.fromkeys(SHOWN, found)})
+
+
+def row(name: str, **numbers: Any) -> Row[LeakRun]:
+    """One mitigation over six seeds."""
+    return Row(name, tuple(finished(seed, measures(**numbers)) for seed in range(6)))
+
+
+def table(*rows: Row[LeakRun]) -> Table[LeakRun]:
+    return untested(LEAK, "made up", rows)
+
+
+def verdict(one: Row[LeakRun]) -> str:
+    return table(one).rows[0].cell("verdict").verdict
+
+
+LEAKY = row("none", shift=0.3, variance=0.2, r=0.7, best=0.9)
+CLEAN = row("none")
+
+
+@pytest.mark.parametrize(
+    ("reference", "cured", "expected", "words"),
+    [
+        (LEAKY, row("a"), "clean", "a: removes the leak"),
+        (CLEAN, row("a"), "clean", "a: does not leak"),
+        (LEAKY, row("a", shift=0.2, variance=0.01, r=0.7), "leaky", "shrinks it (to 1.0 % from 20.0 %"),
+        (LEAKY, row("a", shift=0.2, variance=0.15, r=0.1, best=0.8), "leaky", "removes its linear part only"),
+        (LEAKY, row("a", shift=0.2, variance=0.15, r=0.7), "leaky", "does not stop it"),
+        (LEAKY, row("a", shift=1e-6, variance=1e-6, r=0.7), "traces", "leaves traces"),
+        (LEAKY, row("a", error=1.0), "clean, reconstructs nothing", "the model is destroyed"),
+        (
+            LEAKY,
+            row("a", shift=0.5, variance=0.5, r=0.7, inside={"shift": {"of_prediction": 0.0}, "spread": 0.0}),
+            "clean, explicit prior",
+            "what position predicts is in the explicit prior",
+        ),
+        (
+            row("none", shift=0.3, variance=0.2, r=0.1, best=0.9),
+            row("a", shift=0.3, variance=0.2, r=0.1, best=0.9),
+            "leaky",
+            "does not stop it",  # there never was a linear part that it could have removed
+        ),
+    ],
+)
+def test_words(reference: Row[LeakRun], cured: Row[LeakRun], expected: str, words: str) -> None:
+    assert verdict(cured) == expected
+    assert words in table(reference, cured).findings[1]
+
+
+def test_a_model_that_reconstructed_nothing_before_is_not_destroyed() -> None:
+    findings = table(row("none", error=1.0, shift=0.3, variance=0.2), row("a", error=1.0)).findings
+    assert "reconstructs nothing" in findings[0]
+    assert "destroyed" not in findings[1]
+
+
+def test_costs_are_factors_over_paired_seeds() -> None:
+    made = table(row("none", error=0.5), row("a", error=0.6))
+    found = cost(made, made.rows[1], "0.5")
+    assert found is not None
+    assert found[0] == pytest.approx(1.2)
+    assert cost(made, made.rows[0], "0.5") == (1.0, (1.0, 1.0))
+
+
+def test_without_a_reference_each_is_described_by_itself() -> None:
+    nothing = Row("none", (RunResult(LeakRun(), "failed", "a non-finite number"),))
+    findings = " ".join(table(nothing, row("a", shift=0.3, variance=0.2, r=0.7)).findings)
+    assert "a: at mask ratio 1, predictions vary between positions by 20.0 %" in findings
+    assert "No run of none has finished" in findings
+
+
+def test_seeds_that_disagree_are_marked() -> None:
+    assert verdict(Row("a", (LEAKY.results[0], CLEAN.results[1]))) == "leaky, seeds disagree"
+
+
+def test_nothing_is_called_good_or_bad_of_a_model_that_reconstructs_nothing() -> None:
+    page = table_html(LEAK, table(row("none", error=1.0), row("a", error=1.0, shift=0.3, variance=0.2)))
+    assert page.count('<span class="badge unsure">reconstructs nothing</span>') == 2
+    assert '<span class="badge unsure">clean</span>' in page
+    assert '<span class="badge unsure">leaky</span>' in page
+    alive = table_html(LEAK, table(CLEAN, row("a", shift=0.3, variance=0.2)))
+    assert '<span class="badge good">clean</span>' in alive
+    assert '<span class="badge bad">leaky</span>' in alive
+
+
+def test_figures_and_the_table_give_a_mitigation_the_same_colour() -> None:
+    made = table(Row("failed", (RunResult(LeakRun(), "failed", "gone"),)), LEAKY, row("a"))
+    for figure in LEAK.figures(made).values():
+        lines = {trace.name: trace.line.color for trace in traces(figure) if trace.mode == "lines"}
+        assert lines == {name: LEAK.style(made, name)["color"] for name in ("none", "a")}
+
+
+def test_every_mitigation_is_compared_with_the_first_at_two_mask_ratios(store: Store) -> None:
+    asked = {"data": "planted:steps=48,channels=2", "cures": ["none", "all", "content_gated"], "seeds": 2}
+    (planned,) = LEAK.plan(LeakConfig.read(asked), store)
+    assert [(contrast.a, contrast.b, contrast.by.part) for contrast in planned.contrasts] == [
+        (name, "none", f"at mask ratio {ratio}") for ratio in ("0.5", "0.9") for name in ("all", "content_gated")
+    ]

@@ -1,0 +1,208 @@
+"""Entrances are found in models of all kinds, shut while they should be, and open again afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+
+from tests.leak.test_model import job_of
+from whence.leak.audit.shift import shift_effect
+from whence.leak.audit.target import Subject
+from whence.leak.audit.targets.module import subject_of
+from whence.leak.audit.targets.pretrained import _subject
+from whence.leak.pathways import SOURCES
+from whence.leak.pathways.base import Entrance, all_shut, patched
+
+IDS = torch.randint(5, 90, (8, 24), generator=torch.Generator().manual_seed(0))
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}
+
+
+def found(subject: Subject) -> dict[str, Entrance]:
+    hidden = subject.hide(0.5)
+    return {entrance.name: entrance for source in SOURCES for entrance in source().find(subject, hidden)}
+
+
+def moved(subject: Subject) -> float:
+    return shift_effect(subject, 0.5, 1.0)["of_prediction"]
+
+
+def transformer(kind: str) -> Subject:
+    torch.manual_seed(0)
+    heads = {"num_attention_heads": 4, "intermediate_size": 64}
+    if kind == "bert":
+        config = transformers.BertConfig(**SIZES, **heads, max_position_embeddings=64)
+    elif kind == "llama":
+        config = transformers.LlamaConfig(**SIZES, **heads, num_key_value_heads=2)
+    else:
+        config = transformers.MambaConfig(**SIZES, state_size=8)
+    model = transformers.AutoModel.from_config(config).eval()
+    with torch.no_grad():  # as they start, attention is next to uniform and nothing shows
+        for name, weight in model.named_parameters():
+            if weight.ndim == 2 and "A_log" not in name:
+                weight.mul_(6.0)
+    return _subject(kind, model, IDS, (0, 0), 3 if kind == "bert" else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("bert", {"learned absolute positions"}),
+        ("llama", {"rotation in attention", "causal order"}),
+        ("mamba", {"recurrent state", "convolution edge"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_models_of_transformers(kind: str, names: set[str]) -> None:
+    subject = transformer(kind)
+    entrances = found(subject)
+    assert set(entrances) == names
+    hidden = subject.hide(0.5)
+    before = subject.said(subject.content, hidden)
+    open_, weights = moved(subject), [p.detach().clone() for p in subject.model.parameters()]
+    assert open_ > 1e-3
+    with all_shut(list(entrances.values())):
+        assert moved(subject) < 1e-4 * open_, "with all shut, nothing tells where a token is"
+    assert torch.equal(before, subject.said(subject.content, hidden)), "open again, bit for bit"
+    assert all(torch.equal(old, new) for old, new in zip(weights, subject.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ({"backbone": "transformer", "temporal": "sinusoidal"}, {"additive encoding (sinusoidal)"}),
+        ({"backbone": "transformer", "temporal": "learned"}, {"additive encoding (learned)"}),
+        ({"backbone": "transformer", "temporal": "rope"}, {"rotation in attention"}),
+        ({"backbone": "transformer", "temporal": "alibi"}, {"bias in attention"}),
+        ({"backbone": "transformer", "temporal": "none", "causal": True}, {"causal order"}),
+        ({"backbone": "mamba", "temporal": "none"}, {"recurrent state", "convolution edge"}),
+        ({"backbone": "bimamba:taps=1", "temporal": "none"}, {"recurrent state"}),
+    ],
+)
+def test_models_of_whence(model: dict[str, str], names: set[str]) -> None:
+    subject = job_of(**model).subject(8)
+    entrances = found(subject)
+    assert set(entrances) == names
+    assert moved(subject) > 1e-5
+    with all_shut(list(entrances.values())):
+        assert moved(subject) < 1e-9
+
+
+class Recurrent(nn.Module):
+    """A model of somebody else's."""
+
+    def __init__(self, kind: type[nn.RNNBase], batch_first: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.batch_first = batch_first
+        self.loop = kind(3, 8, batch_first=batch_first)
+        self.outputs = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.loop(x if self.batch_first else x.transpose(0, 1))[0]
+        return self.outputs(y if self.batch_first else y.transpose(0, 1))
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_loops_of_torch(kind: type[nn.RNNBase], batch_first: bool) -> None:
+    subject = subject_of(Recurrent(kind, batch_first), torch.randn(8, 24, 3))
+    entrances = found(subject)
+    assert set(entrances) == {"recurrent state"}
+    assert moved(subject) > 1e-4
+    with all_shut(list(entrances.values())):
+        assert moved(subject) < 1e-9
+
+
+def test_mask_tokens_that_differ() -> None:
+    """Numbers at visible tokens remain when the mask token is ablated, so that some models keep all of the effect."""
+
+    class Numbered(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + torch.linspace(-1, 1, x.shape[1])[:, None] * torch.linspace(-1, 1, x.shape[2])
+
+    shares = []
+    for seed in range(4):
+        job = job_of(backbone="transformer", temporal="none", seed=seed)
+        subject = job.subject(8)
+        assert "mask token" not in found(subject)
+        job.model.shown = Numbered()
+        entrances = found(subject)
+        assert set(entrances) == {"mask token"}
+        whole = moved(subject)
+        assert whole > 0.01
+        with all_shut(list(entrances.values())):
+            shares.append(moved(subject) / whole)
+    assert max(shares) < 1.001
+    assert min(shares) < 0.8
+
+
+def test_what_somebody_else_has_replaced_is_given_back() -> None:
+    module = job_of(backbone="transformer").model.temporal
+    mine = lambda x, positions: 2 * x  # noqa: E731
+    object.__setattr__(module, "embed", mine)
+    with patched(module, embed=lambda x, positions: x):  # type: ignore[arg-type]
+        assert module.embed is not mine  # type: ignore[union-attr]
+    assert module.embed is mine  # type: ignore[union-attr]
+
+
+class Encoder(nn.Module):
+    """torch's own transformer, told by a mask that only what lies behind may be seen."""
+
+    def __init__(self, bias: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inputs, self.outputs = nn.Linear(3, 16), nn.Linear(16, 3)
+        self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2))
+        self.bias = bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = torch.arange(x.shape[1])
+        apart = steps[:, None] - steps
+        mask = torch.where(apart < 0, -torch.inf, -self.bias * apart)
+        x = self.inputs(x)
+        for block in self.blocks:
+            x = block(x, src_mask=mask)
+        return self.outputs(x)
+
+
+def test_causal_order_in_torchs_own_layers() -> None:
+    subject = subject_of(Encoder(), torch.randn(8, 24, 3))
+    entrances = found(subject)
+    assert set(entrances) == {"causal order"}
+    assert moved(subject) > 1e-4
+    with all_shut(list(entrances.values())):
+        assert moved(subject) < 1e-9
+
+
+def test_lifting_the_order_keeps_a_bias() -> None:
+    """A mask that carries distances, too: without the order they are still there, on both sides."""
+    subject = subject_of(Encoder(bias=0.3), torch.randn(8, 24, 3))
+    entrances = found(subject)
+    assert set(entrances) == {"causal order"}
+    with all_shut(list(entrances.values())):
+        assert moved(subject) > 1e-5, "the bias sees the edges"
+
+
+class Convolved(nn.Module):
+    def __init__(self, padding: int | str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv1d(3, 3, 5, padding=padding)
+        with torch.no_grad():
+            assert self.conv.bias is not None
+            self.conv.bias.add_(1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(torch.relu(x + 1).mT).mT
+
+
+@pytest.mark.parametrize("padding", [2, "same"])
+def test_padded_convolutions(padding: int | str) -> None:
+    subject = subject_of(Convolved(padding), torch.randn(8, 24, 3))
+    entrances = found(subject)
+    assert set(entrances) == {"convolution edge"}
+    assert moved(subject) > 1e-4
+    with all_shut(list(entrances.values())):
+        assert moved(subject) < 1e-9
