@@ -15,7 +15,7 @@ from whence.cli import VERBS
 from whence.encodings import ENCODINGS
 from whence.encodings.transforms import TRANSFORMS
 from whence.mixers import MIXERS
-from whence.models.sequence import ModelSpec
+from whence.models.sequence import ModelConfig
 from whence.tasks import TASKS
 
 PROJECT = Path(__file__).parents[1]
@@ -39,7 +39,7 @@ def test_its_tables_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_its_python_runs(here: Path) -> None:
-    model = ModelSpec(d_model=16, heads=2).build(5, 5)
+    model = ModelConfig(d_model=16, heads=2).build(5, 5)
     tokens, positions = torch.randint(5, (2, 7)), torch.arange(7)[None]
     q, k = torch.randn(2, 2, 4, 7, 64)
     names = {"q": q, "k": k, "positions": positions, "any_model": lambda: model(tokens, positions)}

@@ -136,7 +136,7 @@ def fail(store: Store, run: ArenaRun, message: str) -> None:
 def finish_all(store: Store, runs: Sequence[ArenaRun], by_encoding: Mapping[str, Sequence[Any]]) -> None:
     """By encoding, for every seed in turn: within, or (within, beyond)."""
     for run in runs:
-        scores = by_encoding[run.model.contender][run.seed - runs[0].seed]
+        scores = by_encoding[run.model.position_label][run.seed - runs[0].seed]
         finish(store, run, *(scores if isinstance(scores, tuple) else (scores,)))
 
 

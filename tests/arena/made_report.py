@@ -33,7 +33,7 @@ def made_report(store: Store, monkeypatch: pytest.MonkeyPatch) -> Report:
     """Two tasks; one encoding masters, one learns, one has a failed run."""
     config = spec("rope", "alibi", "t5", tasks=[TASK, "long_range_match"], seeds=9)
     for run in planned(config, store):
-        name, wiggle = run.model.contender, run.seed / 1000
+        name, wiggle = run.model.position_label, run.seed / 1000
         if name == "t5" and run.seed == 8:
             fail(store, run, "loss is <i>NaN</i> & gone")
         elif name == "rope":

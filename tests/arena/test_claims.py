@@ -94,7 +94,7 @@ def test_order_without_encoding(scores: Any, outcome: str, store: Store) -> None
 
 def copying(held: float, fell: float, mastered: str = "all") -> Callable[[ArenaRun], Any]:
     def scores(run: ArenaRun) -> Any:
-        name = run.model.contender
+        name = run.model.position_label
         within = 1.0 if mastered == "all" or name in mastered.split() else 0.9
         return within, 0.6, held if name in ("none", "t5") else fell
 
@@ -123,7 +123,7 @@ def test_copying(name: str, scores: Any, outcome: str, store: Store) -> None:
     ("scores", "outcome"),
     [
         (lambda run: (1.0, 0.34), "reproduced"),
-        (lambda run: (1.0, 0.97 if run.model.contender == "alibi" else 0.34), "not reproduced"),
+        (lambda run: (1.0, 0.97 if run.model.position_label == "alibi" else 0.34), "not reproduced"),
         (lambda run: (0.9, 0.34), UNDECIDABLE),
         (lambda run: (0.9, 0.97), UNDECIDABLE),
     ],

@@ -49,9 +49,9 @@ def test_verdicts_of_rows(store: Store) -> None:
         "fire": [],
     }
     plan = planned(spec(*scores))
-    finish_all(store, [run for run in plan if run.seed < len(scores[run.model.contender])], scores)
+    finish_all(store, [run for run in plan if run.seed < len(scores[run.model.position_label])], scores)
     for run in plan:
-        if run.model.contender == "fire":
+        if run.model.position_label == "fire":
             fail(store, run, "it <b>broke</b>")
     rows = one(tabulate(plan, store)).rows
     assert [r.cell("id").verdict for r in rows] == ["solved", "at chance", "learning", "not run", "failed"]
@@ -90,8 +90,8 @@ def test_a_failed_run_counts_as_a_loss(store: Store) -> None:
     """Of the encoding that failed, in its own pairs; a seed on which both fail does not count."""
     comparison = spec("rope", "alibi", "t5", seeds=9)
     for run in planned(comparison):
-        if run.model.contender != "t5" or run.seed != 6:
-            finish(store, run, 0.9 if run.model.contender == "rope" else 0.7 + run.seed / 1000)
+        if run.model.position_label != "t5" or run.seed != 6:
+            finish(store, run, 0.9 if run.model.position_label == "rope" else 0.7 + run.seed / 1000)
         else:
             fail(store, run, "NaN")
     table = one(tabulate(planned(comparison), store))
@@ -108,10 +108,10 @@ def test_a_failed_run_counts_as_a_loss(store: Store) -> None:
 def test_whoever_fails_does_not_win(store: Store) -> None:
     comparison = spec("rope", "alibi", seeds=20, lengths={"test_lengths": 0})
     for run in planned(comparison):
-        if run.model.contender == "rope" and run.seed >= 6:
+        if run.model.position_label == "rope" and run.seed >= 6:
             fail(store, run, "NaN")
         else:
-            finish(store, run, 0.9 if run.model.contender == "rope" else 0.8)
+            finish(store, run, 0.9 if run.model.position_label == "rope" else 0.8)
     table = one(tabulate(planned(comparison), store))
     (pair,) = table.pairs("id")
     assert (pair.winner, pair.wins, pair.losses, pair.n) == (None, 6, 14, 20)
@@ -122,7 +122,7 @@ def test_only_divergence_counts_against_an_encoding(store: Store) -> None:
     comparison = spec("rope", "alibi", seeds=6, lengths=FEW)
     plan = planned(comparison)
     finish_all(store, [run for run in plan if run.seed < 5], {"rope": [0.9] * 5, "alibi": [0.7] * 5})
-    last = {run.model.contender: run for run in plan if run.seed == 5}
+    last = {run.model.position_label: run for run in plan if run.seed == 5}
     finish(store, last["rope"], 0.9)
     table = one(tabulate(plan, store, {last["alibi"].id: "crashed"}))
     (pair,) = table.pairs("id")
@@ -132,10 +132,10 @@ def test_only_divergence_counts_against_an_encoding(store: Store) -> None:
 def test_survivors_do_not_solve_a_task(store: Store) -> None:
     comparison = spec("rope", "alibi", seeds=9, lengths=FEW)
     for run in planned(comparison):
-        if run.model.contender == "rope" and run.seed:
+        if run.model.position_label == "rope" and run.seed:
             fail(store, run, "NaN")
         else:
-            finish(store, run, 1.0 if run.model.contender == "rope" else 0.97)
+            finish(store, run, 1.0 if run.model.position_label == "rope" else 0.97)
     table = one(tabulate(planned(comparison), store))
     assert (table.rows[0].cell("id").verdict, mastered(table.rows[0])) == ("learning", False)
     (pair,) = table.pairs("id")
@@ -181,7 +181,7 @@ def test_damage_is_not_called_a_failure(store: Store) -> None:
     path = store.folder(hurt.id).path / "metrics.jsonl"
     path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
     table = one(tabulate(planned(comparison), store))
-    row = next(row for row in table.rows if row.name == hurt.model.contender)
+    row = next(row for row in table.rows if row.name == hurt.model.position_label)
     assert (list(row.damaged), row.failed, len(row.finished)) == ([hurt.id], {}, 1)
     assert any(line.startswith(f"Damaged runs, in no average: {row.name} (1)") for line in table.findings)
 
@@ -318,7 +318,7 @@ def test_an_encoding_and_its_transform_share_a_table(store: Store) -> None:
 
 def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
     plan = planned(spec("rope", "alibi", "t5", seeds=3))
-    by_name = {(run.model.contender, run.seed): run for run in plan}
+    by_name = {(run.model.position_label, run.seed): run for run in plan}
     finish(store, by_name["rope", 0], 0.8)
     fail(store, by_name["rope", 1], "the loss is NaN")
     for seed, value in enumerate((0.5, 0.6, 0.7)):
@@ -346,7 +346,7 @@ def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:
     assert not {run.seed for run in comparison.tuning_runs()} & {run.seed for run in reported(comparison, store)}
     for run in comparison.tuning_runs():
         low = run.training.lr == 0.001
-        good_on_validation = low if run.model.contender == "rope" else not low
+        good_on_validation = low if run.model.position_label == "rope" else not low
         finish(
             store,
             run,
@@ -375,7 +375,7 @@ def test_a_winner_that_depends_on_the_settings_is_reported_so(store: Store) -> N
     comparison = spec("rope", "alibi", tune="lr=0.001,0.01", seeds=6, lengths={"test_lengths": 0})
     validation = {("rope", 0.001): 0.9, ("rope", 0.01): 0.6, ("alibi", 0.001): 0.7, ("alibi", 0.01): 0.8}
     for run in comparison.tuning_runs():
-        finish(store, run, validation[run.model.contender, run.training.lr])
+        finish(store, run, validation[run.model.position_label, run.training.lr])
     finish_all(store, reported(comparison, store), {"rope": [0.9] * 6, "alibi": [0.8] * 6})
     told = one(tables_of(comparison, store)).findings
     assert any("rope beats alibi in distribution by 10.0 points" in line for line in told)
@@ -385,7 +385,7 @@ def test_a_winner_that_depends_on_the_settings_is_reported_so(store: Store) -> N
     assert depends in told
     for run in comparison.tuning_runs():  # the loser's best is still below the winner's worst
         shutil.rmtree(store.folder(run.id).path)
-        finish(store, run, 0.9 if run.model.contender == "rope" else 0.6 + run.training.lr)
+        finish(store, run, 0.9 if run.model.position_label == "rope" else 0.6 + run.training.lr)
     assert not any("depends" in line for line in one(tables_of(comparison, store)).findings)
 
 
@@ -432,8 +432,8 @@ def test_scores_across_tasks(store: Store) -> None:
     tasks = [TASK, "long_range_match"]
     plan = planned(spec("rope", "alibi", "t5", tasks=tasks))
     given = {"rope": [0.9, 0.8], "alibi": [0.7, 0.6]}
-    finish_all(store, [run for run in plan if run.model.contender != "t5"], given)
-    finish(store, next(run for run in plan if run.model.contender == "t5"), 1.0)
+    finish_all(store, [run for run in plan if run.model.position_label != "t5"], given)
+    finish(store, next(run for run in plan if run.model.position_label == "t5"), 1.0)
     tables = tabulate(plan, store)
     found = overall(tables)
     assert list(found) == ["rope", "alibi"], "t5 lacks a task"
@@ -451,9 +451,10 @@ def test_scores_across_tasks(store: Store) -> None:
 
 def test_everything_can_be_written_as_json(store: Store) -> None:
     plan = planned(spec("rope", "alibi", "t5", seeds=7))
-    finish_all(store, [r for r in plan if r.model.contender != "t5"], {"rope": [1.0] * 7, "alibi": [(0.97, 0.3)] * 7})
+    others = [r for r in plan if r.model.position_label != "t5"]
+    finish_all(store, others, {"rope": [1.0] * 7, "alibi": [(0.97, 0.3)] * 7})
     for run in plan:
-        if run.model.contender == "t5":
+        if run.model.position_label == "t5":
             fail(store, run, "NaN")
     for design in ("fixed", "sequential"):
         table = one(tabulate(plan, store, design=design))

@@ -90,13 +90,13 @@ def test_asking_for_the_best_pair_alone_does_not_shrink_the_family(store: Store)
     alone = one(tables_of(pair, store))
     assert (alone.family, alone.decided) == (6, False)
     glance = spec("t5", "none", "kerple", seeds=3, lengths={"test_lengths": 0})
-    finish_all(store, [run for run in planned(glance) if run.model.contender == "kerple"], {"kerple": [0.5] * 3})
+    finish_all(store, [run for run in planned(glance) if run.model.position_label == "kerple"], {"kerple": [0.5] * 3})
     tables_of(glance, store)
     assert one(tables_of(spec("t5", "none", seeds=6, lengths={"test_lengths": 0}), store)).family == 8, (
         "a glance counts"
     )
     wider = spec(*names, "fire", seeds=6, lengths={"test_lengths": 0})
-    finish_all(store, [run for run in planned(wider) if run.model.contender == "fire"], {"fire": [0.5] * 6})
+    finish_all(store, [run for run in planned(wider) if run.model.position_label == "fire"], {"fire": [0.5] * 6})
     assert one(tables_of(wider, store)).family == 12, "a wider family holds all that was shown"
 
 

@@ -26,7 +26,7 @@ def added(comparison: ArenaConfig, store: Store) -> list[ArenaRun]:
 
 
 def added_names(comparison: ArenaConfig, store: Store) -> list[tuple[str, int]]:
-    return [(r.model.contender, r.seed) for r in added(comparison, store)]
+    return [(r.model.position_label, r.seed) for r in added(comparison, store)]
 
 
 def test_only_open_comparisons_get_more_seeds(store: Store) -> None:
@@ -48,11 +48,11 @@ def test_encodings_that_failed_or_are_at_chance_get_no_more_seeds(store: Store) 
     plan = planned(comparison)
     finish_all(
         store,
-        [r for r in plan if r.model.contender != "none"],
+        [r for r in plan if r.model.position_label != "none"],
         {"rope": [0.9, 0.92] * 3, "alibi": [0.91, 0.9] * 3, "t5": [0.2, 0.3] * 3},
     )
     for r in plan:
-        if r.model.contender == "none":
+        if r.model.position_label == "none":
             fail(store, r, "NaN")
     assert added_names(comparison, store) == [("rope", 6), ("alibi", 6)]
 
@@ -72,12 +72,12 @@ def test_each_table_gets_its_own_seeds(store: Store) -> None:
     comparison = spec("rope", "alibi", seeds=9, sweep="layers=1,2", tune="lr=0.001,0.01", lengths={"test_lengths": 0})
     best = {"rope": 0.01, "alibi": 0.001}
     for r in comparison.tuning_runs():
-        finish(store, r, 0.9 if r.training.lr == best[r.model.contender] else 0.8)
+        finish(store, r, 0.9 if r.training.lr == best[r.model.position_label] else 0.8)
     plan = reported(comparison, store)
     for layers, alibi in ((1, [0.7] * 9), (2, CLOSE)):
         finish_all(store, [r for r in plan if r.model.layers == layers], {"rope": CLEAR, "alibi": alibi})
     more = added(comparison, store)
-    assert {(r.model.layers, r.training.lr, r.model.contender, r.seed) for r in more} == {
+    assert {(r.model.layers, r.training.lr, r.model.position_label, r.seed) for r in more} == {
         (2, lr, name, 9) for name, lr in best.items()
     }
     assert not {r.id for r in more} & {r.id for r in plan}
@@ -96,7 +96,7 @@ def test_added_seeds_belong_to_the_comparison(store: Store) -> None:
     more = added(comparison, store)
     for r in more:
         finish(store, r, 0.9)
-    assert [(r.model.contender, r.seed) for r in reported(comparison, store)[-2:]] == [("rope", 9), ("t5", 9)]
+    assert [(r.model.position_label, r.seed) for r in reported(comparison, store)[-2:]] == [("rope", 9), ("t5", 9)]
     assert added_names(comparison, store) == [("rope", 10), ("t5", 10)]
 
 

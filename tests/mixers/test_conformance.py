@@ -10,7 +10,7 @@ from whence.encodings import ENCODINGS
 from whence.mixers import MIXERS
 from whence.mixers.base import Mixer
 from whence.models.init import initialise
-from whence.models.sequence import ModelSpec, SequenceModel
+from whence.models.sequence import ModelConfig, SequenceModel
 
 D_MODEL, HEADS, LENGTH, BATCH = 24, 4, 9, 3
 CHOICES = [*MIXERS.names(), "bimamba:weights=separate", "mamba:state=5,expand=1,taps=2,rank=3"]
@@ -23,10 +23,10 @@ def mixer(choice: str) -> Mixer:
 
 
 def model(choice: str, **fields: object) -> SequenceModel:
-    spec = ModelSpec.model_validate(
+    config = ModelConfig.model_validate(
         {"mixer": choice, "d_model": D_MODEL, "heads": HEADS, "dropout": 0.0, "encoding": "none", **fields}
     )
-    made = spec.build(7, 5)
+    made = config.build(7, 5)
     initialise(made, 0)
     return made.double()
 
@@ -89,7 +89,7 @@ def test_one_token_is_enough_and_half_precision_works(choice: str) -> None:
 @pytest.mark.parametrize("choice", CHOICES)
 def test_its_shape_is_known_without_computing(choice: str) -> None:
     with torch.device("meta"):
-        made = ModelSpec.model_validate({"mixer": choice, "encoding": "none"}).build(7, 5)
+        made = ModelConfig.model_validate({"mixer": choice, "encoding": "none"}).build(7, 5)
         inputs = torch.zeros(2, 30, dtype=torch.long)
         assert made(inputs, inputs).shape == (2, 30, 5)
 
@@ -111,14 +111,14 @@ def test_blocks_without_an_mlp(choice: str) -> None:
 )
 def test_what_has_no_place_in_a_mixer_is_refused(fields: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ModelSpec.model_validate({"mixer": "bimamba", **fields}).build(7, 5)
+        ModelConfig.model_validate({"mixer": "bimamba", **fields}).build(7, 5)
 
 
 def test_heads_need_not_divide_the_width_where_there_are_none() -> None:
-    spec = ModelSpec.model_validate({"mixer": "mamba", "encoding": "learned", "d_model": 30, "heads": 4})
-    assert spec.build(7, 5)(*tokens()).shape == (BATCH, LENGTH, 5)
+    config = ModelConfig.model_validate({"mixer": "mamba", "encoding": "learned", "d_model": 30, "heads": 4})
+    assert config.build(7, 5)(*tokens()).shape == (BATCH, LENGTH, 5)
     with pytest.raises(ValueError, match="heads: 4 does not divide d_model=30"):
-        ModelSpec.model_validate({**spec.model_dump(), "mixer": "attention"}).build(7, 5)
+        ModelConfig.model_validate({**config.model_dump(), "mixer": "attention"}).build(7, 5)
 
 
 def read(choice: str, valid: Tensor | None, kind: str = "bidirectional") -> Tensor:

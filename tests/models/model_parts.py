@@ -9,7 +9,7 @@ from whence.encodings import RoPE
 from whence.encodings.base import Encoding, distances
 from whence.mixers.attention import Kind
 from whence.models.init import initialise
-from whence.models.sequence import ModelSpec, Pool, SequenceModel
+from whence.models.sequence import ModelConfig, Pool, SequenceModel
 
 D_MODEL, HEADS, LAYERS, VOCAB = 16, 4, 2, 11
 
@@ -93,7 +93,7 @@ def build(
     inputs: int = VOCAB,
     seed: int = 0,
 ) -> SequenceModel:
-    spec = ModelSpec(
+    config = ModelConfig(
         d_model=D_MODEL,
         heads=HEADS,
         layers=LAYERS,
@@ -103,7 +103,7 @@ def build(
     )
     count = LAYERS if ENCODINGS[encoding] is Gated else 1
     encodings = [ENCODINGS[encoding]() for _ in range(count)]
-    model = SequenceModel(spec, encodings, inputs, outputs, "sequence" if pool else "token", continuous=continuous)
+    model = SequenceModel(config, encodings, inputs, outputs, "sequence" if pool else "token", continuous=continuous)
     initialise(model, seed)
     return model
 

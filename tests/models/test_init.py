@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.models.model_parts import ENCODINGS, LAYERS, VOCAB, build
 from whence.models.init import initialise
-from whence.models.sequence import ModelSpec
+from whence.models.sequence import ModelConfig
 from whence.random import derive
 
 
@@ -81,7 +81,7 @@ def test_streams_are_the_same_in_another_process():
 
 def test_scales():
     """Unit-variance logits, a residual stream that depth does not inflate, content as loud as position."""
-    model = ModelSpec(d_model=128, layers=LAYERS, dropout=0).build(VOCAB * 50, VOCAB)
+    model = ModelConfig(d_model=128, layers=LAYERS, dropout=0).build(VOCAB * 50, VOCAB)
     initialise(model, 0)
     block = model.blocks[0]
     assert model.embedding.weight.std().item() == pytest.approx(math.sqrt(0.5), rel=0.02)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tests.models.model_parts import D_MODEL, ENCODINGS, HEADS, KINDS, LAYERS, VOCAB, Gated, batch, build, masks, rope
 from whence.models.init import initialise
 from whence.models.losses import loss
-from whence.models.sequence import ModelSpec, SequenceModel, pooled
+from whence.models.sequence import ModelConfig, SequenceModel, pooled
 
 EXACT = {"rtol": 0, "atol": 0}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -131,7 +131,7 @@ def test_output_shapes(pool, continuous):
 
 def pointing(pool="last", attention="bidirectional", places=2, encoding="embed"):
     plain = build(encoding, attention=attention, pool=pool)
-    model = SequenceModel(plain.spec, list(plain.encodings), VOCAB, places, "place")
+    model = SequenceModel(plain.config, list(plain.encodings), VOCAB, places, "place")
     initialise(model, 0)
     return model
 
@@ -236,7 +236,7 @@ def test_transform_is_applied_once_at_the_entrance():
         return positions * 2
 
     plain = build("rotate")
-    model = SequenceModel(plain.spec, [rope()], VOCAB, VOCAB, transform=double)
+    model = SequenceModel(plain.config, [rope()], VOCAB, VOCAB, transform=double)
     model.load_state_dict(plain.state_dict())
     tokens, positions = batch()
     torch.testing.assert_close(model(tokens, positions), plain(tokens, positions * 2), **EXACT)
@@ -252,7 +252,7 @@ def test_per_layer_encodings_are_separate_and_named():
     assert all(gradient.abs().sum() > 0 for gradient in gradients)
     assert not torch.equal(*gradients)
     with pytest.raises(ValueError, match="3 encodings for 2 layers"):
-        SequenceModel(model.spec, [Gated() for _ in range(3)], VOCAB, VOCAB)
+        SequenceModel(model.config, [Gated() for _ in range(3)], VOCAB, VOCAB)
 
 
 def test_every_parameter_is_trained():
@@ -288,8 +288,8 @@ def test_positions_of_the_wrong_shape_are_refused(shape):
 
 
 def test_grid_encodings_need_grid_positions():
-    spec = ModelSpec(d_model=D_MODEL, heads=HEADS, encoding="rope:layout=axial")  # type: ignore[arg-type]
-    model = spec.build(VOCAB, VOCAB)
+    config = ModelConfig(d_model=D_MODEL, heads=HEADS, encoding="rope:layout=axial")  # type: ignore[arg-type]
+    model = config.build(VOCAB, VOCAB)
     tokens, positions = batch()
     assert model(tokens, torch.stack([positions, positions], -1)).shape == (3, 7, VOCAB)
     with pytest.raises(ValueError, match=r"reads 2 position axes"):
@@ -298,29 +298,29 @@ def test_grid_encodings_need_grid_positions():
 
 def test_meta_construction_allocates_nothing_and_can_be_filled():
     with torch.device("meta"):
-        model = ModelSpec().build(VOCAB, VOCAB)
+        model = ModelConfig().build(VOCAB, VOCAB)
     assert all(p.is_meta for p in model.parameters())
     initialise(model.to_empty(device="cpu"), 3)
-    twin = ModelSpec().build(VOCAB, VOCAB)
+    twin = ModelConfig().build(VOCAB, VOCAB)
     initialise(twin, 3)
     tokens, positions = batch()
     torch.testing.assert_close(model.eval()(tokens, positions), twin.eval()(tokens, positions), **EXACT)
 
 
 def test_specs_survive_json_and_hash():
-    spec = ModelSpec(d_model=64, pool="mean", encoding="rope:scaling=yarn,factor=4")  # type: ignore[arg-type]
-    dumped = spec.model_dump(mode="json")
+    config = ModelConfig(d_model=64, pool="mean", encoding="rope:scaling=yarn,factor=4")  # type: ignore[arg-type]
+    dumped = config.model_dump(mode="json")
     assert dumped["encoding"]["scaling"] == "yarn"
     assert dumped["encoding"]["factor"] == 4
-    again = ModelSpec.model_validate(json.loads(json.dumps(dumped)))
-    assert again == spec
-    assert hash(again) == hash(spec)
-    assert again != ModelSpec(d_model=64, pool="mean")
-    assert ModelSpec.model_validate_json(spec.model_dump_json()) == spec
+    again = ModelConfig.model_validate(json.loads(json.dumps(dumped)))
+    assert again == config
+    assert hash(again) == hash(config)
+    assert again != ModelConfig(d_model=64, pool="mean")
+    assert ModelConfig.model_validate_json(config.model_dump_json()) == config
 
 
 def test_every_field_is_described():
-    assert all(field.description for field in ModelSpec.model_fields.values())
+    assert all(field.description for field in ModelConfig.model_fields.values())
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_every_field_is_described():
 )
 def test_bad_specs_are_refused_before_building(fields, message):
     with pytest.raises(ValueError, match=message):
-        ModelSpec(**fields).build(VOCAB, VOCAB)
+        ModelConfig(**fields).build(VOCAB, VOCAB)
 
 
 @pytest.mark.parametrize(
@@ -342,27 +342,27 @@ def test_bad_specs_are_refused_before_building(fields, message):
 )
 def test_fields_are_validated(fields):
     with pytest.raises(ValidationError):
-        ModelSpec(**fields)
+        ModelConfig(**fields)
 
 
 @pytest.mark.parametrize("kind", ["bidirectional", "prefix"])
 @pytest.mark.parametrize("encoding", ["xpos", "cope", "t5:sides=past"])
 def test_causal_only_encodings_refuse_other_attention(kind, encoding):
     with pytest.raises(ValueError, match=f"attention: '{kind}' does not go with {encoding}. Allowed: causal."):
-        ModelSpec(attention=kind, encoding=encoding).build(VOCAB, VOCAB)
-    ModelSpec(attention="causal", encoding=encoding).build(VOCAB, VOCAB)
+        ModelConfig(attention=kind, encoding=encoding).build(VOCAB, VOCAB)
+    ModelConfig(attention="causal", encoding=encoding).build(VOCAB, VOCAB)
 
 
 def test_transforms_reach_the_encoding_and_size_its_tables():
-    shifted = ModelSpec(encoding="learned", positions="shifted:reach=40").build(
+    shifted = ModelConfig(encoding="learned", positions="shifted:reach=40").build(
         VOCAB, VOCAB, train_length=8, max_length=16
     )
     assert len(shifted.encodings[0].table) == 48
-    randomized = ModelSpec(encoding="learned", positions="randomized:span=99").build(
+    randomized = ModelConfig(encoding="learned", positions="randomized:span=99").build(
         VOCAB, VOCAB, train_length=8, max_length=16
     )
     assert len(randomized.encodings[0].table) == 99
-    squeezed = ModelSpec(encoding="learned", positions="interpolated").build(
+    squeezed = ModelConfig(encoding="learned", positions="interpolated").build(
         VOCAB, VOCAB, train_length=8, max_length=16
     )
     assert len(squeezed.encodings[0].table) == 8
@@ -371,17 +371,17 @@ def test_transforms_reach_the_encoding_and_size_its_tables():
         for _ in range(20):
             assert model.train()(tokens[:, :8], positions[:, :8]).isfinite().all()
         assert model.eval()(tokens, positions).isfinite().all()
-    same = ModelSpec(positions="randomized", dropout=0.0).build(VOCAB, VOCAB)
+    same = ModelConfig(positions="randomized", dropout=0.0).build(VOCAB, VOCAB)
     assert not torch.equal(same(tokens, positions), same(tokens, positions))  # a new draw each time
     with pytest.raises(ValueError, match="has no effect on none"):
-        ModelSpec(encoding="none", positions="randomized").build(VOCAB, VOCAB)
+        ModelConfig(encoding="none", positions="randomized").build(VOCAB, VOCAB)
     with pytest.raises(ValueError, match="span=12 has no room for max_length=16"):
-        ModelSpec(positions="randomized:span=12").build(VOCAB, VOCAB, train_length=8, max_length=16)
+        ModelConfig(positions="randomized:span=12").build(VOCAB, VOCAB, train_length=8, max_length=16)
 
 
 def test_t5_uses_all_its_buckets_where_only_the_past_is_seen():
     causal, both = (
-        ModelSpec(encoding="t5", attention=a).build(VOCAB, VOCAB).encodings[0] for a in ("causal", "bidirectional")
+        ModelConfig(encoding="t5", attention=a).build(VOCAB, VOCAB).encodings[0] for a in ("causal", "bidirectional")
     )
     assert (causal.sides, both.sides) == ("past", "both")
 

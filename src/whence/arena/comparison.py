@@ -167,7 +167,7 @@ def tables_of_runs(
     """Runs that differ in nothing but seed, encoding and what was tuned make one table."""
     groups: dict[str, dict[str, list[ArenaRun]]] = {}
     for run in runs:
-        groups.setdefault(setting_of(run, tuned), {}).setdefault(run.model.contender, []).append(run)
+        groups.setdefault(setting_of(run, tuned), {}).setdefault(run.model.position_label, []).append(run)
     first = [next(iter(variants.values()))[0] for variants in groups.values()]
     for title, (setting, variants) in zip(_titles(first, tuned), groups.items(), strict=True):
         own = {encoding: (tried or {}).get((setting, encoding), ()) for encoding in variants}

@@ -27,7 +27,7 @@ TUNING_SEED = 1_000_000
 USUAL_ENCODINGS = ("sinusoidal", "learned", "rope", "alibi")
 
 
-def parse_contender(value: Any) -> Any:
+def parse_position_config(value: Any) -> Any:
     """`"randomized:span=512+rope"` → transform and encoding."""
     if not isinstance(value, str):
         return value
@@ -49,9 +49,9 @@ class ArenaConfig(ComparisonConfig):
         min_length=1,
         description="what to learn (see 'whence tasks')",
     )
-    encodings: Annotated[tuple[Annotated[PositionConfig, BeforeValidator(parse_contender)], ...], Listed] = Field(
+    encodings: Annotated[tuple[Annotated[PositionConfig, BeforeValidator(parse_position_config)], ...], Listed] = Field(
         default=(),
-        description="contenders (see 'whence encodings'); a transform of positions goes in front: randomized+rope. "
+        description="encodings (see 'whence encodings'); a transform of positions goes in front: randomized+rope. "
         f"None named: {', '.join(USUAL_ENCODINGS)}, or what the mixer has a place for",
     )
     first_seed: int = Field(default=0, ge=0, lt=TUNING_SEED - 1000, description="the first of them; the others follow")
@@ -74,13 +74,13 @@ class ArenaConfig(ComparisonConfig):
     training: TrainingConfig = TrainingConfig()
 
     @pydantic.model_validator(mode="after")
-    def _name_the_contenders(self) -> ArenaConfig:
+    def _default_encodings(self) -> ArenaConfig:
         if not self.encodings:
-            object.__setattr__(self, "encodings", usual_contenders(self.model))
+            object.__setattr__(self, "encodings", default_position_configs(self.model))
         swept, tuned = (dict(parse_grid(f, getattr(self, f), self.tasks)) for f in ("sweep", "tune"))
         if twice := set(swept) & set(tuned):
             raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.", field="tune")
-        names = [str(contender) for contender in self.encodings]
+        names = [str(position) for position in self.encodings]
         if self.against and self.against not in names:
             raise UserError(
                 f"against: {self.against!r} is not among the encodings. Allowed: {', '.join(names)}.", field="against"
@@ -117,17 +117,17 @@ class ArenaConfig(ComparisonConfig):
         for seed in seeds:
             for task in self.tasks:
                 for setting in unfold(sweep, task):
-                    for contender in self.encodings:
-                        document = self._document(task, contender, seed)
+                    for position in self.encodings:
+                        document = self._document(task, position, seed)
                         runs = [apply(setting | tuned, document) for tuned in unfold(tune, task)]
-                        cells.append(((setting_of(runs[0], self.tuned), str(contender)), runs))
+                        cells.append(((setting_of(runs[0], self.tuned), str(position)), runs))
         return cells
 
-    def _document(self, task: Any, contender: PositionConfig, seed: int) -> dict[str, Any]:
+    def _document(self, task: Any, position: PositionConfig, seed: int) -> dict[str, Any]:
         return {
             "task": task.model_dump(),
             "seed": seed,
-            "model": self.model.with_contender(contender).model_dump(),
+            "model": self.model.with_position(position).model_dump(),
             "lengths": self.lengths.model_dump(),
             "training": self.training.model_dump(),
         }
@@ -137,7 +137,7 @@ def _chosen(runs: list[ArenaRun], values: Mapping[str, Any] | None, tuned: tuple
     return next((run for run in runs if tuned_values(run, tuned) == values), runs[0])
 
 
-def usual_contenders(model: Architecture) -> tuple[PositionConfig, ...]:
+def default_position_configs(model: Architecture) -> tuple[PositionConfig, ...]:
     """The four of the source where they have a place; a mixer without attention takes what it can, and none first."""
     mixer = cast(type[Mixer], model.mixer.variant)
 

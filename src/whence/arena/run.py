@@ -17,7 +17,7 @@ from whence.errors import UserError
 from whence.mixers.base import Mixer
 from whence.models.init import initialise
 from whence.models.losses import loss
-from whence.models.sequence import ModelSpec, SequenceModel, count_parameters
+from whence.models.sequence import ModelConfig, SequenceModel, count_parameters
 from whence.shortcuts.saved import scores
 from whence.shortcuts.search import best
 from whence.tasks import TASKS, TaskChoice
@@ -75,7 +75,7 @@ class ArenaRun(RunConfig):
     task: TaskChoice = Field(
         default=TASKS.preferred("k_back_recall")[0], description="what to learn (see 'whence tasks')"
     )
-    model: ModelSpec = ModelSpec()
+    model: ModelConfig = ModelConfig()
     lengths: Lengths = Lengths()
 
     @pydantic.model_validator(mode="after")
@@ -94,7 +94,7 @@ class ArenaRun(RunConfig):
         return {**super().versions(), "task": self.task.build().version}
 
     def labels(self) -> dict[str, str]:
-        return {"task": str(self.task), "mixer": str(self.model.mixer), "encoding": self.model.contender}
+        return {"task": str(self.task), "mixer": str(self.model.mixer), "encoding": self.model.position_label}
 
     @property
     def train_length(self) -> int:
@@ -261,7 +261,7 @@ class ArenaJob(Trainable):
 
 def answers(model: nn.Module, batch: Batch) -> Tensor:
     """What the model says to a batch; one that may look ahead within the question is told where it ends."""
-    if cast(SequenceModel, model).spec.attention != "prefix":
+    if cast(SequenceModel, model).config.attention != "prefix":
         return model(batch.inputs, batch.positions)
     ends = torch.full((len(batch.inputs),), batch.prompt, device=batch.inputs.device)
     return model(batch.inputs, batch.positions, prefix=ends)

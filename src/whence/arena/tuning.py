@@ -57,7 +57,7 @@ def trials(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> dict
     """What the finished tuning runs show, for each table and encoding."""
     grouped: dict[Key, dict[str, list[ArenaRun]]] = {}
     for run in runs:
-        key = setting_of(run, tuned), run.model.contender
+        key = setting_of(run, tuned), run.model.position_label
         grouped.setdefault(key, {}).setdefault(canonical(tuned_values(run, tuned)), []).append(run)
     return {
         key: [trial for members in settings.values() if (trial := _trial(members, store, tuned))]

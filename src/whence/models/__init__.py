@@ -1,1 +1,1 @@
-"""Models built from a spec, and instruments that look into any model."""
+"""Models built from a configuration, pretrained models, and what looks into any of them."""

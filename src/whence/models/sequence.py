@@ -58,15 +58,16 @@ class Architecture(Config):
     attention: Kind = Field(default="causal", description="who sees whom in attention, by order in the sequence")
     pool: Pool = Field(default="last", description="where one answer per sequence is read off")
 
-    def with_contender(self, contender: PositionConfig) -> ModelSpec:
-        return ModelSpec(**self.model_dump(), encoding=contender.encoding, positions=contender.positions)
+    def with_position(self, position: PositionConfig) -> ModelConfig:
+        return ModelConfig(**self.model_dump(), encoding=position.encoding, positions=position.positions)
 
 
-class ModelSpec(Architecture, PositionConfig):
+class ModelConfig(Architecture, PositionConfig):
     """The model and its encoding."""
 
     @property
-    def contender(self) -> str:
+    def position_label(self) -> str:
+        """As a user writes it: `rope`, `randomized+alibi`."""
         return PositionConfig.__str__(self)
 
     __str__ = Config.__str__  # a model is a group of fields, not one word
@@ -152,7 +153,7 @@ class SequenceModel(nn.Module):
 
     def __init__(
         self,
-        spec: ModelSpec,
+        config: ModelConfig,
         encodings: Sequence[Encoding],
         inputs: int,
         outputs: int,
@@ -163,17 +164,17 @@ class SequenceModel(nn.Module):
     ) -> None:
         """`encodings`: one for all layers, or one per layer. `per`: what an answer is about."""
         super().__init__()
-        if len(encodings) not in (1, spec.layers):
-            raise ValueError(f"{len(encodings)} encodings for {spec.layers} layers: give one, or one per layer")
-        self.spec = spec
+        if len(encodings) not in (1, config.layers):
+            raise ValueError(f"{len(encodings)} encodings for {config.layers} layers: give one, or one per layer")
+        self.config = config
         self.explicit = False  # True forces attention's step-by-step path, which the fused one must equal
         self.per: Per = per
         self.transform = transform
         self.encodings = nn.ModuleList(encodings)
-        self.embedding = Features(inputs, spec.d_model) if continuous else Tokens(inputs, spec.d_model)
-        self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
-        self.norm = nn.LayerNorm(spec.d_model)
-        self.head = Places(spec.d_model, outputs) if per == "place" else Linear(spec.d_model, outputs)
+        self.embedding = Features(inputs, config.d_model) if continuous else Tokens(inputs, config.d_model)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.d_model)
+        self.head = Places(config.d_model, outputs) if per == "place" else Linear(config.d_model, outputs)
 
     def forward(
         self, inputs: Tensor, positions: Tensor, *, valid: Tensor | None = None, prefix: Tensor | None = None
@@ -195,15 +196,15 @@ class SequenceModel(nn.Module):
             x, positions, interleaving = encodings[0].interleave(x, positions, valid)
             inserted = torch.ones(len(x), interleaving.count, dtype=torch.bool, device=x.device)
             present = None if valid is None else interleaving.merge(valid, inserted)
-        contexts = cast(type[Mixer], self.spec.mixer.variant).contexts(
-            encodings, positions, self.spec.attention, valid=present, prefix=prefix, explicit=self.explicit
+        contexts = cast(type[Mixer], self.config.mixer.variant).contexts(
+            encodings, positions, self.config.attention, valid=present, prefix=prefix, explicit=self.explicit
         )
         for layer, block in enumerate(self.blocks):
             x = block(x, contexts[layer % len(contexts)])
         x = self.norm(x if interleaving is None else interleaving.tokens(x))
         if self.per == "token":
             return self.head(x)
-        whole = pooled(x, self.spec.pool, valid)
+        whole = pooled(x, self.config.pool, valid)
         return self.head(whole) if self.per == "sequence" else self.head(whole, x, valid)
 
 
@@ -220,20 +221,20 @@ def _check_positions(inputs: Tensor, positions: Tensor, axes: int) -> None:
 class Block(nn.Module):
     """x + mixer(norm(x)), then x + mlp(norm(x)) if there is an MLP."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        hidden = max(1, round(spec.d_model * spec.mlp_ratio)) if spec.mlp_ratio else 0
-        residual = 1 / math.sqrt((2 if hidden else 1) * spec.layers)
-        self.dropout = spec.dropout
-        self.mixer_norm = nn.LayerNorm(spec.d_model)
-        self.mixer: Mixer = spec.mixer.build(
-            d_model=spec.d_model, heads=spec.heads, dropout=spec.dropout, out_scale=residual
+        hidden = max(1, round(config.d_model * config.mlp_ratio)) if config.mlp_ratio else 0
+        residual = 1 / math.sqrt((2 if hidden else 1) * config.layers)
+        self.dropout = config.dropout
+        self.mixer_norm = nn.LayerNorm(config.d_model)
+        self.mixer: Mixer = config.mixer.build(
+            d_model=config.d_model, heads=config.heads, dropout=config.dropout, out_scale=residual
         )
         self.has_mlp = hidden > 0
         if hidden:
-            self.mlp_norm = nn.LayerNorm(spec.d_model)
-            self.up = Linear(spec.d_model, hidden)
-            self.down = Linear(hidden, spec.d_model, scale=residual)
+            self.mlp_norm = nn.LayerNorm(config.d_model)
+            self.up = Linear(config.d_model, hidden)
+            self.down = Linear(hidden, config.d_model, scale=residual)
 
     def forward(self, x: Tensor, context: Any) -> Tensor:
         x = x + self._drop(self.mixer(self.mixer_norm(x), context))
