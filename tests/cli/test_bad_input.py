@@ -65,7 +65,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["arena", "--train-length", "3"], ["train_length: 3", "4 or more"]),
         (["arena", "--min-length", "64", "--train-length", "8"], ["min_length: 64", "at most train_length=8"]),
         (["arena", "--encodings", "rope:layout=axial"], ["reads 2 position axes"]),
-        (["arena", "--encodings", "learned:beyond_table=error"], ["room for 32 positions", "128"]),
+        (["arena", "--encodings", "learned:out_of_range=error"], ["room for 32 positions", "128"]),
         (["arena", "--clip", "inf"], ["training.clip", "finite"]),
         (["arena", "--encodings", "rope:base=nan"], ["base", "Allowed:"]),
         (["arena", "--encodings", "+rope"], ["'+rope'", "TRANSFORM+ENCODING"]),

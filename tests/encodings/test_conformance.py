@@ -29,7 +29,7 @@ def queries(batch: int = 2, length: int = 8, dtype: torch.dtype = torch.float32)
 def test_declares_what_the_tables_show(encoding: Encoding) -> None:
     assert encoding.summary().endswith(".")
     assert len(encoding.summary()) <= 120
-    assert encoding.beyond
+    assert encoding.extrapolation
     assert encoding.reference
     assert encoding.shift in ("invariant", "absolute", "ignored")
     assert encoding.hooks() or encoding.name == "none"
@@ -168,7 +168,7 @@ def test_far_past_training(encoding: Encoding, far: int) -> None:
         except ValueError as error:
             refusal = str(error)
         if refusal:
-            assert "error" in encoding.beyond
+            assert "error" in encoding.extrapolation
             assert "position" in refusal
             assert encoding.name in refusal
         else:

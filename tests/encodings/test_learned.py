@@ -24,7 +24,7 @@ def test_reads_its_table_and_interpolates() -> None:
 @pytest.mark.parametrize("position", [8, 7.5, 1000, -1, -0.5, float("nan"), float("inf")])
 def test_error_names_position_and_rows(position: float) -> None:
     with pytest.raises(ValueError, match=rf"position {position:g} .*table of 8 rows"):
-        rows(Learned(4, 8, 100, beyond_table="error"), 3, position)
+        rows(Learned(4, 8, 100, out_of_range="error"), 3, position)
 
 
 def test_untrained_rows_reach_max_length_and_no_further() -> None:
@@ -38,14 +38,14 @@ def test_untrained_rows_reach_max_length_and_no_further() -> None:
 
 
 def test_clamp_uses_the_last_row() -> None:
-    learned = Learned(4, 8, 100, beyond_table="clamp")
+    learned = Learned(4, 8, 100, out_of_range="clamp")
     assert len(learned.table) == 8
     assert_close(rows(learned, 7, 8, 10**6), learned.table[[7, 7, 7]])
     assert_close(rows(learned, 7.5, -3.0), learned.table[[7, 0]])
 
 
 def test_compiled_code_skips_the_check_but_not_the_refusal() -> None:
-    learned = Learned(4, 8, beyond_table="error")
+    learned = Learned(4, 8, out_of_range="error")
     compiled = torch.compile(learned.embed, backend="aot_eager", fullgraph=True)
     with pytest.raises((IndexError, RuntimeError)):
         compiled(torch.zeros(1, 1, 4), torch.tensor([[8]]))

@@ -25,7 +25,7 @@ def test_every_entry_is_packaged_for_the_current_versions() -> None:
 def test_defaults_are_packaged_at_training_and_test_lengths(name: str) -> None:
     choice = TASKS.choose(name)
     task: Task = choice.build()
-    for length in (task.train_length, *task.lengths_beyond(task.train_length)):
+    for length in (task.train_length, *task.ood_lengths(task.train_length)):
         first = saved.first_counted(choice, task.train_length if length > task.train_length else 0)
         assert saved.key(choice, length, first) in saved.packaged()
 

@@ -156,7 +156,7 @@ def test_skills_are_declared(choice: str) -> None:
 @every_name
 def test_default_lengths_are_possible(name: str) -> None:
     task = build(name)
-    wanted = [task.train_length, *task.lengths_beyond(task.train_length)]
+    wanted = [task.train_length, *task.ood_lengths(task.train_length)]
     assert wanted == sorted(set(wanted))
     for length in wanted:
         assert task.shortest <= length <= (task.longest or length)

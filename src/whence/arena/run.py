@@ -62,7 +62,7 @@ class Lengths(Config):
     def for_task(self, task: Task) -> Lengths:
         """With nothing left open."""
         train = self.train_length or task.train_length
-        own = tuple(n for n in task.lengths_beyond(train) if task.longest is None or n <= task.longest)
+        own = tuple(n for n in task.ood_lengths(train) if task.longest is None or n <= task.longest)
         beyond = own if self.test_lengths is None else self.test_lengths
         filled = dict(self) | {"train_length": train, "test_lengths": beyond}
         return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known

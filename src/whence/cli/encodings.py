@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
             "summary": encoding.summary(),
             "enters": list(encoding.hooks()),
             "options": options_of(ENCODINGS, encoding.name),
-            "beyond": encoding.beyond,
+            "extrapolation": encoding.extrapolation,
             "causal_only": encoding.causal_only,
             "admits_transforms": encoding.admits_transforms,
             "reference": encoding.reference,
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         "Encodings",
         ["name", "enters", "options", "past the training length", "reference"],
         [
-            [e["name"], ", ".join(e["enters"]) or "—", shown(e["options"]), e["beyond"], e["reference"]]
+            [e["name"], ", ".join(e["enters"]) or "—", shown(e["options"]), e["extrapolation"], e["reference"]]
             for e in encodings
         ],
     )

@@ -68,7 +68,7 @@ def _facts(choice: Choice) -> dict[str, Any]:
 
     task: Task = choice.build()
     length = max(task.shortest, min(task.train_length, task.longest or task.train_length))
-    beyond = [n for n in task.lengths_beyond(length) if task.longest is None or n <= task.longest]
+    beyond = [n for n in task.ood_lengths(length) if task.longest is None or n <= task.longest]
     batch = task.sample(torch.Generator().manual_seed(0), 1, max(task.shortest, min(8, length)))
     inputs, asked = batch.inputs[0].tolist(), choice.options()
     found = {n: scores(choice, n, length if n > length else 0) for n in (length, *beyond)}

@@ -18,7 +18,7 @@ BLOCKED = -1e30
 class ALiBi(Encoding):
     """Subtract mₕ·distance from the logits: every head prefers near keys, at its own rate."""
 
-    beyond = "the penalty goes on growing; far keys fade out"
+    extrapolation = "the penalty goes on growing; far keys fade out"
     reference = "Press 2021"
 
     def __init__(

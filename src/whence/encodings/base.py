@@ -32,7 +32,7 @@ HOOKS = ("embed", "rotate", "bias", "score", "interleave")
 class Encoding(Variant, nn.Module):
     """Where position enters a model. One instance serves all layers unless `per_layer` is set."""
 
-    beyond: ClassVar[str]
+    extrapolation: ClassVar[str]
     """What happens past the training length, in a few words."""
     reference: ClassVar[str]
     axes: int = 1

@@ -14,7 +14,7 @@ from whence.encodings.base import Count, Encoding, Shift, interpolate
 class CoPE(Encoding):
     """Count the keys that the query's own gates let through, and embed that count."""
 
-    beyond = "counts are clamped at the last learned one"
+    extrapolation = "counts are clamped at the last learned one"
     reference = "Golovneva 2024"
     causal_only = True
     per_layer = True

@@ -15,7 +15,7 @@ from whence.encodings.base import Count, Encoding, Shift, distances, precise
 class FIRE(Encoding):
     """A small MLP of ln(1 + c·d) / ln(1 + c·max(i, L)): distances as a share of the way back to the start."""
 
-    beyond = "distances are shares of the query's position i, so they stay in the range seen in training"
+    extrapolation = "distances are shares of the query's position i, so they stay in the range seen in training"
     reference = "Li 2023 (FIRE)"
 
     def __init__(

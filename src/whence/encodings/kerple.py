@@ -14,7 +14,7 @@ from whence.encodings.base import Count, Encoding, distances
 class KERPLE(Encoding):
     """Subtract a learned function of the distance: p·ln(1 + a·d), or a·d^p."""
 
-    beyond = "the learned curve goes on"
+    extrapolation = "the learned curve goes on"
     reference = "Chi 2022 (KERPLE)"
 
     def __init__(

@@ -15,7 +15,7 @@ from whence.encodings.base import Count, Encoding, Shift, interpolate, on_axes, 
 class Learned(Encoding):
     """Add a learned vector per position to the token embeddings; fractions interpolate between rows."""
 
-    beyond = "the option beyond_table says: an error, the last row, or rows that training never visited"
+    extrapolation = "the option out_of_range says: an error, the last row, or rows that training never visited"
     reference = "Gehring 2017; Devlin 2018"
 
     def __init__(
@@ -24,7 +24,7 @@ class Learned(Encoding):
         train_length: Count,
         max_length: Count | None = None,
         *,
-        beyond_table: Annotated[
+        out_of_range: Annotated[
             Literal["error", "clamp", "untrained"],
             Field(description="past the training length: refuse, reuse the last row, or use rows kept for max_length"),
         ] = "untrained",
@@ -33,9 +33,9 @@ class Learned(Encoding):
         ] = 0.7,
     ) -> None:
         super().__init__()
-        self.beyond_table, self.init_std = beyond_table, init_std
-        rows = max(train_length, max_length or 0) if beyond_table == "untrained" else train_length
-        self.longest = None if beyond_table == "clamp" else rows
+        self.out_of_range, self.init_std = out_of_range, init_std
+        rows = max(train_length, max_length or 0) if out_of_range == "untrained" else train_length
+        self.longest = None if out_of_range == "clamp" else rows
         self.table = nn.Parameter(torch.empty(rows, d_model))
         self.reset_parameters()
 
@@ -48,7 +48,7 @@ class Learned(Encoding):
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         at = precise(positions) if on_axes(positions).is_floating_point() else positions.long()
-        if self.beyond_table == "clamp":
+        if self.out_of_range == "clamp":
             at = at.clamp(0, len(self.table) - 1)
         else:
             self._refuse_outside(at)
@@ -63,9 +63,9 @@ class Learned(Encoding):
         if outside.numel():
             raise ValueError(
                 f"position {outside[0].item():g} is outside the learned table of {last + 1} rows (0 to {last}); "
-                f"beyond_table={self.beyond_table!r}: raise max_length with 'untrained', or choose 'clamp'"
+                f"out_of_range={self.out_of_range!r}: raise max_length with 'untrained', or choose 'clamp'"
             )
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        return [{"beyond_table": "error"}, {"beyond_table": "clamp"}]
+        return [{"out_of_range": "error"}, {"out_of_range": "clamp"}]

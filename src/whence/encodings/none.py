@@ -8,7 +8,7 @@ from whence.encodings.base import Encoding, Shift
 class NoPE(Encoding):
     """Nothing: only a causal mask, if there is one, breaks the symmetry between positions."""
 
-    beyond = "nothing to extrapolate; attention spreads over more keys"
+    extrapolation = "nothing to extrapolate; attention spreads over more keys"
     reference = "Haviv 2022; Kazemnejad 2023"
     admits_transforms = False
 

@@ -19,7 +19,7 @@ COARSE = 0.2
 class PositionTokens(Encoding):
     """Learned tokens stand between the others and carry what the model makes of their places."""
 
-    beyond = "the tokens move apart: as many of them for more others"
+    extrapolation = "the tokens move apart: as many of them for more others"
     reference = "MAMBA-GINR"
     admits_transforms = False
 

@@ -17,7 +17,7 @@ from whence.encodings.base import Count, Encoding, Shift, on_axes, precise
 class RoPE(Encoding):
     """Rotate pairs of query and key channels by angles proportional to position."""
 
-    beyond = "angles go on; slow pairs enter unseen angles unless scaled"
+    extrapolation = "angles go on; slow pairs enter unseen angles unless scaled"
     reference = "Su 2021; scaling: Chen 2023, bloc97 2023, Peng 2023; 2-D: Heo 2024"
 
     def __init__(

@@ -15,7 +15,7 @@ from whence.encodings.base import Count, Encoding, on_axes, precise
 class Sandwich(Encoding):
     """Add Σᵢ cos((m−n)·θᵢ), less its peak, at a strength per head: ALiBi's decay with ripples."""
 
-    beyond = "the sum keeps decaying, roughly with the logarithm of the distance"
+    extrapolation = "the sum keeps decaying, roughly with the logarithm of the distance"
     reference = "Chi 2022 (Sandwich)"
 
     def __init__(

@@ -17,7 +17,7 @@ class Shaw(Encoding):
     The keys' half of the paper; its relative values, which it found to add nothing, are left out.
     """
 
-    beyond = "all distances past max_distance share one vector per side"
+    extrapolation = "all distances past max_distance share one vector per side"
     reference = "Shaw 2018"
     per_layer = True
 

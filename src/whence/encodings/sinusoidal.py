@@ -15,7 +15,7 @@ from whence.encodings.base import Count, Encoding, Shift, on_axes, precise
 class Sinusoidal(Encoding):
     """Add sin(p·θᵢ), cos(p·θᵢ) in alternating channels to the token embeddings."""
 
-    beyond = "defined everywhere; slow channels take values never seen in training"
+    extrapolation = "defined everywhere; slow channels take values never seen in training"
     reference = "Vaswani 2017"
 
     def __init__(

@@ -15,7 +15,7 @@ from whence.encodings.base import Count, Encoding, distances, interpolate
 class T5(Encoding):
     """A learned bias per head and distance bucket: exact when near, logarithmic when far."""
 
-    beyond = "all distances past max_distance share the last bucket"
+    extrapolation = "all distances past max_distance share the last bucket"
     reference = "Raffel 2019"
 
     def __init__(

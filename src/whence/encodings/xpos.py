@@ -17,7 +17,7 @@ from whence.encodings.base import Count, Encoding, on_axes, precise
 class XPos(Encoding):
     """RoPE, times ζᵢ^(distance/512): fast pairs also fade as a key falls behind."""
 
-    beyond = "angles go on and scores fade; a span too wide for the number format is an error"
+    extrapolation = "angles go on and scores fade; a span too wide for the number format is an error"
     reference = "Sun 2022"
     causal_only = True
 

@@ -82,7 +82,7 @@ def _lengths(choice: Choice, train: int | None = None, beyond: list[int] | None 
     task: Task = choice.build()
     train = train or max(task.shortest, min(task.train_length, task.longest or task.train_length))
     yield choice, train, 0
-    for length in task.lengths_beyond(train) if beyond is None else beyond:
+    for length in task.ood_lengths(train) if beyond is None else beyond:
         if length > train and (task.longest is None or length <= task.longest):
             yield choice, length, saved.first_counted(choice, train)
 

@@ -100,7 +100,7 @@ class Task(Variant, abc.ABC):
         """How many tokens a problem of this length takes."""
         return length
 
-    def lengths_beyond(self, train_length: int) -> tuple[int, ...]:
+    def ood_lengths(self, train_length: int) -> tuple[int, ...]:
         return tuple(factor * train_length for factor in self.stretch)
 
     def counted(self, batch: Batch, first: int) -> Tensor:
