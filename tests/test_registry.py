@@ -11,8 +11,11 @@ from pydantic import Field, ValidationError
 
 from tests.calls import python
 from tests.conftest import TINY_FLAGS
+from whence.config import Config
 from whence.encodings import ENCODINGS
-from whence.registry import Registry, Variant, parse_choice, structural_parameters
+from whence.errors import UserError
+from whence.experiments.options import variants
+from whence.registry import Choice, Registry, Variant, parse_choice, structural_parameters
 
 PAGE = Path(__file__).parents[1] / "docs" / "add-an-encoding.md"
 NEW_ENCODING = PAGE.read_text().split("```python\n")[1].split("```")[0]  # what a newcomer would paste
@@ -60,18 +63,6 @@ def test_adding_and_deleting_one_file(project_copy: Path) -> None:
     assert "[kerple]" not in suite.stdout
 
 
-@pytest.mark.parametrize(
-    "files", [("encodings/rope.py", "encodings/none.py"), ("tasks/k_back_recall.py", "tasks/modular_sum.py")]
-)
-def test_even_a_default_can_be_deleted(project_copy: Path, files: tuple[str, ...]) -> None:
-    for file in files:
-        (project_copy / "src" / "whence" / file).unlink()
-    for verb in ("train", "arena"):
-        shown = python(project_copy, "-m", "whence", verb, "--print-spec")
-        assert shown.returncode == 0, shown.stderr
-        assert not any(f'"{Path(file).stem}"' in shown.stdout.replace('"scaling": "none"', "") for file in files)
-
-
 def test_a_file_must_hold_exactly_one_variant(project_copy: Path) -> None:
     (project_copy / "src" / "whence" / "encodings" / "empty.py").write_text('"""Nothing."""\n')
     broken = python(project_copy, "-c", "from whence.encodings import ENCODINGS; list(ENCODINGS)")
@@ -92,6 +83,63 @@ def test_constructors_are_validated_when_called_directly() -> None:
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             Example(2, **wrong)
     assert structural_parameters(Example) == ["width"]
+
+
+class Other(Example):
+    """Another one."""
+
+    name = "explicit"
+
+
+class ALiBiLike(Example):
+    """A third."""
+
+
+class _Shared(Example):
+    """For the others: no variant, like all private classes."""
+
+
+EXAMPLES: Registry[Example] = Registry(__name__, Example)
+
+
+class Holder(Config):
+    one: Annotated[Choice[Example], EXAMPLES] = EXAMPLES.choose("explicit:size=4")
+    many: tuple[Annotated[Choice[Example], EXAMPLES], ...] = ()
+    none: Annotated[Choice[Example], EXAMPLES] | None = None
+
+
+def test_a_module_is_a_registry() -> None:
+    assert EXAMPLES.names() == ["a_li_bi_like", "explicit"]
+    assert [variant.name for variant in EXAMPLES] == EXAMPLES.names()
+    built = EXAMPLES.choose("explicit:fast=true").build(width=2, unknown=5)
+    assert (type(built), built.fast, built.size) == (Other, True, 3)
+    assert EXAMPLES.attribute("Other") is EXAMPLES.choose("explicit").variant is Other
+
+
+def test_a_field_keeps_the_type_of_what_is_chosen() -> None:
+    held = Holder.read({"many": ["a_li_bi_like", {"name": "explicit", "size": 9}], "none": "explicit:size=2"})
+    assert (held.one.build(width=1).size, [choice.build(width=1).size for choice in held.many]) == (4, [3, 9])
+    assert Holder.read(held.model_dump()) == held == Holder.model_validate_json(held.model_dump_json())
+    assert variants(Holder.model_fields["one"].rebuild_annotation()) == EXAMPLES.names()
+    assert variants(Holder.model_fields["many"].annotation) == variants(Holder.model_fields["none"].annotation)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            {"one": "explicid"},
+            "one: 'explicid' is not known. Allowed: a_li_bi_like, explicit. Did you mean 'explicit'?",
+        ),
+        ({"one": "explicit:sise=3"}, "no such field (value '3'). Allowed: fast, name, size. Did you mean 'size'?"),
+        ({"many": ["explicit:size=0"]}, "many.0.explicit.size: '0' is not valid. Allowed: greater than or equal to 1."),
+        ({"none": "explicit:size"}, "write options as name:option=value"),
+    ],
+)
+def test_errors_name_the_field(document: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        Holder.read(document)
+    assert message in str(raised.value)
 
 
 def test_choices_read_and_print_as_text() -> None:

@@ -10,6 +10,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict
 
 from whence.errors import from_validation
+from whence.registry import registries_in
 
 
 class Config(BaseModel):
@@ -34,7 +35,7 @@ def fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
             found
             for kind in here
             if part in kind.model_fields
-            for found in _models_in(kind.model_fields[part].annotation)
+            for found in _models_in(kind.model_fields[part].rebuild_annotation())
         ]
         tagged = [kind for kind in here if "name" in kind.model_fields and kind.model_fields["name"].default == part]
         here = inside or tagged or here
@@ -44,4 +45,6 @@ def fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return [annotation]
+    if registries := registries_in(annotation):
+        return [model for registry in registries for model in registry.choices.values()]
     return [model for part in get_args(annotation) for model in _models_in(part)]

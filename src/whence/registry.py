@@ -1,4 +1,7 @@
-"""A folder is a registry: every file in it holds one variant, and the file's name is its key.
+"""A registry is a folder or a module: what lies in it is found, so that a variant is added without any other edit.
+
+A folder holds one variant per file, and the file's name is its key. A module holds several; a variant's key is the
+`name` that its class states, or else the class's name in snake_case (`PositionMean` → `position_mean`).
 
 A variant's constructor is its specification. Positional parameters are *structure*, supplied by whoever
 builds it (a model knows its width); keyword-only parameters are *options*, chosen by the user. From the
@@ -12,16 +15,19 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Union, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_type_hints
 
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic_core import CoreSchema
 
 from whence.errors import UserError
 
 T = TypeVar("T", bound="Variant")
+T_co = TypeVar("T_co", bound="Variant", covariant=True)
 
 
 class Variant:
@@ -42,17 +48,24 @@ class Variant:
         return inspect.cleandoc(cls.__doc__ or "").split("\n")[0]
 
 
-class Choice(BaseModel):
-    """A variant and its options, not built yet. Reads and prints as `name:option=value,option=value`."""
+class Choice(BaseModel, Generic[T_co]):
+    """A variant and its options, not built yet. Reads and prints as `name:option=value,option=value`.
+
+    A field of a config that holds one is declared `Annotated[Choice[Task], TASKS]`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    variant: ClassVar[type[Variant]]
+    _variant: ClassVar[type[Any]]
     name: str
+
+    @property
+    def variant(self) -> type[T_co]:
+        return self._variant
 
     def options(self) -> dict[str, Any]:
         return {field: getattr(self, field) for field in type(self).model_fields if field != "name"}
 
-    def build(self, **structure: Any) -> Any:
+    def build(self, **structure: Any) -> T_co:
         """Construct the variant from the parts of `structure` that its signature asks for."""
         wanted = structural_parameters(self.variant)
         return self.variant(**{key: structure[key] for key in wanted if key in structure}, **self.options())
@@ -93,32 +106,56 @@ def parse_choice(value: Any) -> Any:
 
 
 class Registry(Generic[T]):
-    """The variants found in one package folder."""
+    """The variants found in one package folder, or in one module. As an annotation: a choice of one of them."""
 
-    def __init__(self, package: ModuleType | str, base: type[T]) -> None:
-        self._package = importlib.import_module(package) if isinstance(package, str) else package
+    def __init__(self, place: str, base: type[T]) -> None:
+        self._place = importlib.import_module(place)
         self._base = base
 
     @functools.cached_property
     def _variants(self) -> dict[str, type[T]]:
-        return {name: self._load(name) for name in self.names()}
+        """Found when they are first needed: a module may define its registry above its variants."""
+        if self._is_folder:
+            variants = {name: self._load(name) for name in self.names()}
+        else:
+            classes = self._in(self._place)
+            keyed = [(v.__dict__.get("name") or _snake_case(v.__name__), v) for v in classes]
+            variants = dict(sorted(keyed, key=lambda item: item[0]))
+            if len(variants) < len(classes):
+                raise UserError(f"{self._place.__file__}: two variants have the same name")
+        for name, variant in variants.items():
+            variant.name = name
+        return variants
+
+    @property
+    def _is_folder(self) -> bool:
+        return hasattr(self._place, "__path__")
 
     def names(self) -> list[str]:
-        """The keys, from file names alone: nothing is imported."""
-        files = pkgutil.iter_modules(self._package.__path__)
+        """The keys; those of a folder from file names alone, so that nothing is imported."""
+        if not self._is_folder:
+            return list(self._variants)
+        files = pkgutil.iter_modules(self._place.__path__)
         return sorted(f.name for f in files if not f.ispkg and f.name != "base" and not f.name.startswith("_"))
 
     def _load(self, name: str) -> type[T]:
-        module = importlib.import_module(f"{self._package.__name__}.{name}")
-        found = [
+        module = importlib.import_module(f"{self._place.__name__}.{name}")
+        variants = self._in(module)
+        if len(variants) != 1:
+            raise UserError(f"{module.__file__}: expected exactly one {self._base.__name__}, found {len(variants)}")
+        return variants[0]
+
+    def _in(self, module: ModuleType) -> list[type[T]]:
+        """The variants that a module defines: its base, private and abstract classes are none."""
+        classes = [item for item in vars(module).values() if inspect.isclass(item) and issubclass(item, self._base)]
+        return [
             item
-            for item in vars(module).values()
-            if inspect.isclass(item) and issubclass(item, self._base) and item.__module__ == module.__name__
+            for item in classes
+            if item.__module__ == module.__name__
+            and item is not self._base
+            and not item.__name__.startswith("_")
+            and not inspect.isabstract(item)
         ]
-        if len(found) != 1:
-            raise UserError(f"{module.__file__}: expected exactly one {self._base.__name__}, found {len(found)}")
-        found[0].name = name
-        return found[0]
 
     def __getitem__(self, name: str) -> type[T]:
         return self._variants[name]
@@ -129,38 +166,52 @@ class Registry(Generic[T]):
     def __len__(self) -> int:
         return len(self._variants)
 
-    def by_class_name(self, class_name: str) -> type[T] | None:
-        return next((variant for variant in self if variant.__name__ == class_name), None)
+    def attribute(self, name: str) -> type[T]:
+        """The variant whose class has this name: what a package's `__getattr__` returns (`encodings.RoPE`)."""
+        by_class = {} if name.startswith("_") else {variant.__name__: variant for variant in self}
+        if name not in by_class:
+            raise AttributeError(f"{self._place.__name__} has no {name!r}; it has {', '.join(by_class)}")
+        return by_class[name]
 
     @functools.cached_property
-    def choices(self) -> dict[str, type[Choice]]:
+    def choices(self) -> dict[str, type[Choice[T]]]:
         """For every variant, the frozen pydantic model of its options."""
         return {name: _choice_model(name, variant) for name, variant in self._variants.items()}
 
-    def preferred(self, *wanted: str) -> list[Choice]:
-        """Those of the wanted variants that are there, or the first that is: a default must survive a deleted file."""
-        return [self.choose(name) for name in wanted if name in self._variants] or [self.choose(self.names()[0])]
-
-    def choose(self, value: Any) -> Choice:
+    def choose(self, value: Any) -> Choice[T]:
         """A validated choice from text, a mapping or a choice."""
         return self._adapter.validate_python(value)
 
     @functools.cached_property
-    def _adapter(self) -> pydantic.TypeAdapter[Choice]:
-        return pydantic.TypeAdapter(self.union())
+    def _adapter(self) -> pydantic.TypeAdapter[Choice[T]]:
+        return pydantic.TypeAdapter(self._union)
 
-    def union(self) -> Any:
-        """The type of a field that holds one choice of this registry."""
+    @property
+    def _union(self) -> Any:
         members = list(self.choices.values())
         tagged = Annotated[Union[tuple(members)], Field(discriminator="name")] if len(members) > 1 else members[0]
         return Annotated[tagged, BeforeValidator(parse_choice)]
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(self._union)
 
-def _choice_model(name: str, variant: type[Variant]) -> type[Choice]:
+
+def registries_in(annotation: Any) -> list[Registry[Any]]:
+    """Those that a field's annotation chooses from: `tuple[Annotated[Choice[Task], TASKS], ...]` → `[TASKS]`."""
+    own = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, Registry)]
+    return own or [registry for part in get_args(annotation) for registry in registries_in(part)]
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _choice_model(name: str, variant: type[T]) -> type[Choice[T]]:
     parameters = inspect.signature(variant).parameters.values()
     hints = get_type_hints(variant.__init__, include_extras=True)
-    fields: dict[str, Any] = {p.name: (hints[p.name], p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
-    model = create_model(variant.__name__, __base__=Choice, name=(Literal[name], name), **fields)  # type: ignore[valid-type]
-    model.variant = variant
+    fields: dict[str, Any] = {"name": (Literal[name], name)}
+    fields |= {p.name: (hints[p.name], p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
+    model = create_model(variant.__name__, __base__=Choice[variant], **fields)
+    model._variant = variant
     model.__doc__ = variant.summary()
     return model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import pydantic
 from pydantic import BeforeValidator, Field
@@ -17,13 +17,13 @@ from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
 from whence.experiments.table import Family
-from whence.mixers.base import Mixer
 from whence.models.sequence import Architecture, PositionConfig, supported_hooks
 from whence.tasks import TASKS, TaskChoice
 from whence.training.config import TrainingConfig
 
 TUNING_SEED = 1_000_000
 """Seeds from here on are for tuning: no table reports them."""
+USUAL_TASKS = ("modular_sum", "k_back_recall", "shift_invariant_pattern", "long_range_match")
 USUAL_ENCODINGS = ("sinusoidal", "learned", "rope", "alibi")
 
 
@@ -45,7 +45,7 @@ class ArenaConfig(ComparisonConfig):
     """Which encodings to compare, on which tasks, over how many seeds."""
 
     tasks: Annotated[tuple[TaskChoice, ...], Listed] = Field(
-        default=tuple(TASKS.preferred("modular_sum", "k_back_recall", "shift_invariant_pattern", "long_range_match")),
+        default=tuple(map(TASKS.choose, USUAL_TASKS)),
         min_length=1,
         description="what to learn (see 'whence tasks')",
     )
@@ -139,14 +139,14 @@ def _chosen(runs: list[ArenaRun], values: Mapping[str, Any] | None, tuned: tuple
 
 def default_position_configs(model: Architecture) -> tuple[PositionConfig, ...]:
     """The four of the source where they have a place; a mixer without attention takes what it can, and none first."""
-    mixer = cast(type[Mixer], model.mixer.variant)
+    mixer = model.mixer.variant
 
     def fits(name: str) -> bool:
         encoding: type[Encoding] = ENCODINGS[name]
         causal = model.attention == "causal" or not encoding.causal_only
         return causal and set(encoding.hooks()) <= supported_hooks(mixer)
 
-    usual = [name for name in USUAL_ENCODINGS if name in ENCODINGS.names() and fits(name)]
+    usual = [name for name in USUAL_ENCODINGS if fits(name)]
     if len(usual) < len(USUAL_ENCODINGS):
         usual = ["none", *usual]
-    return tuple(PositionConfig(encoding=choice) for choice in ENCODINGS.preferred(*usual))
+    return tuple(PositionConfig(encoding=ENCODINGS.choose(name)) for name in usual)

@@ -10,6 +10,7 @@ from whence.arena.run import ArenaRun, Lengths
 from whence.errors import UserError, not_allowed
 from whence.models.sequence import Architecture
 from whence.registry import Choice
+from whence.tasks.base import Task
 from whence.training.config import TrainingConfig
 
 Grid = list[tuple[str, list[str]]]
@@ -17,7 +18,7 @@ TUNABLE = ("lr", "schedule", "warmup", "weight_decay", "clip", "dropout")
 GROUPS = {"model": Architecture, "lengths": Lengths, "training": TrainingConfig}
 
 
-def parse_grid(field: str, text: str, tasks: Sequence[Choice]) -> Grid:
+def parse_grid(field: str, text: str, tasks: Sequence[Choice[Task]]) -> Grid:
     """Fields and the values to try, from the text that a user wrote.
 
     Tuning is of how a model is trained: models of other sizes, or trained for longer, are no longer compared alike.
@@ -47,7 +48,7 @@ def group_of(name: str) -> str | None:
     return next((group for group, spec in GROUPS.items() if name in spec.model_fields), None)
 
 
-def unfold(grid: Grid, task: Choice) -> Iterator[dict[str, str]]:
+def unfold(grid: Grid, task: Choice[Task]) -> Iterator[dict[str, str]]:
     """Every setting that makes a difference to this task: options that it does not have are left out."""
     applies = [(name, values) for name, values in grid if group_of(name) or name in task.options()]
     for values in itertools.product(*(values for _, values in applies)):

@@ -72,9 +72,7 @@ class ArenaRun(RunConfig):
     """Train one model on one task."""
 
     kind: ClassVar[str] = "arena"
-    task: TaskChoice = Field(
-        default=TASKS.preferred("k_back_recall")[0], description="what to learn (see 'whence tasks')"
-    )
+    task: TaskChoice = Field(default=TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
     model: ModelConfig = ModelConfig()
     lengths: Lengths = Lengths()
 
@@ -144,7 +142,7 @@ class ArenaRun(RunConfig):
 
     @property
     def mixer(self) -> type[Mixer]:
-        return cast(type[Mixer], self.model.mixer.variant)
+        return self.model.mixer.variant
 
     def build_model(self, device: torch.device | str) -> SequenceModel:
         task: Task = self.task.build()

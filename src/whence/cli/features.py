@@ -12,6 +12,7 @@ from whence.cli.output import print_json, stderr
 from whence.errors import UserError
 
 if TYPE_CHECKING:
+    from whence.features.data.base import Data
     from whence.registry import Choice
 
 ACTIONS = {
@@ -162,7 +163,7 @@ def _train(arguments: list[str]) -> int:
     return train_one(run, engine, lambda store, status: print_quality(status["latest"]))
 
 
-def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
+def _chosen_data(engine: OnStates, asked: Choice[Data]) -> dict[str, Any]:
     """What --activations stands for. asked: what --data says."""
     if not engine.activations:
         return {}
@@ -171,7 +172,7 @@ def _chosen_data(engine: OnStates, asked: Choice) -> dict[str, Any]:
     from whence.store.runs import Store
     from whence.training.pinned import pinned
 
-    if asked != DATA.preferred("planted")[0]:
+    if asked != DATA.choose("planted"):
         raise UserError("activations: --data was given, too. Allowed: one of them.", field="activations")
     found = Activations.open(Store(engine.store), engine.activations)
     return {"data": pinned(DATA.choose({"name": "stored", "path": str(found.path)}))}

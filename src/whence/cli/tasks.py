@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _facts(choice: Choice) -> dict[str, Any]:
+def _facts(choice: Choice[Task]) -> dict[str, Any]:
     import torch
 
     from whence.shortcuts.saved import scores

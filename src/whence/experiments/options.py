@@ -6,12 +6,12 @@ import shlex
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
 from whence.config import Config
-from whence.registry import Choice
+from whence.registry import registries_in
 
 NONE = "none"
 
@@ -61,7 +61,9 @@ def leaves(spec: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
         if is_group(value):
             yield from leaves(value, (*path, name))
         else:
-            yield Leaf((*path, name), info.annotation, info.description or "", written(value, info.annotation))
+            chosen = registries_in(info.rebuild_annotation())
+            annotation = info.annotation if not chosen else info.rebuild_annotation()
+            yield Leaf((*path, name), annotation, info.description or "", written(value, info.annotation))
 
 
 def written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
@@ -130,10 +132,8 @@ def metavar(kind: Any) -> str:
 
 def variants(annotation: Any) -> list[str]:
     """The names that a field of a registry, or a list of such, may begin with."""
-    if isinstance(annotation, type) and issubclass(annotation, Choice):
-        return [str(annotation.model_fields["name"].default)]
+    if registries := registries_in(annotation):
+        return sorted(name for registry in registries for name in registry.names())
     if isinstance(annotation, type) and issubclass(annotation, Config):  # written as one word, its first field first
-        return variants(next(iter(annotation.model_fields.values())).annotation)
-    if get_origin(annotation) is Annotated:
-        return variants(get_args(annotation)[0])
+        return variants(next(iter(annotation.model_fields.values())).rebuild_annotation())
     return sorted({name for part in get_args(annotation) for name in variants(part)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pydantic
 from pydantic import Field
@@ -33,7 +33,7 @@ class FeaturesConfig(ComparisonConfig):
     presets: tuple[str, ...] = Field(
         default=(ALL,), min_length=1, description="names ('whence features presets'), or all"
     )
-    data: AnyData = Field(default=DATA.preferred("planted")[0], description="states to learn features of")
+    data: AnyData = Field(default=DATA.choose("planted"), description="states to learn features of")
     size: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
     l0: int = Field(default=0, ge=0, description="active features that all are brought to; 0: as usual for the data")
     sparsity: str = Field(default=OWN, description="own: each preset's; or one for all of them, as topk or l1")
@@ -81,17 +81,13 @@ class FeaturesConfig(ComparisonConfig):
         return found
 
 
-def _at_l0(sparsity: str, l0: int) -> Choice:
+def _at_l0(sparsity: str, l0: int) -> Choice[Sparsity]:
     """With the options that give so many active features."""
     try:
         choice = SPARSITY.choose(sparsity)
-        return SPARSITY.choose({"name": choice.name, **choice.options(), **_kind(choice).at_l0(l0)})
+        return SPARSITY.choose({"name": choice.name, **choice.options(), **choice.variant.at_l0(l0)})
     except pydantic.ValidationError as error:
         raise from_validation(error, lambda path: [OWN, *SPARSITY.names()]) from None
-
-
-def _kind(choice: Choice) -> type[Sparsity]:
-    return cast(type[Sparsity], choice.variant)
 
 
 def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ def parse_data(value: Any) -> Any:
     return {"name": "stored", "path": value}
 
 
-def data_of(choice: Choice) -> Data:
+def data_of(choice: Choice[Data]) -> Data:
     """The data, checked; what is impossible about them is the user's to mend."""
     try:
         data: Data = choice.build()
@@ -62,7 +62,7 @@ class FeaturesRun(RunConfig):
     """Train one autoencoder."""
 
     kind: ClassVar[str] = "features"
-    data: AnyData = Field(default=DATA.preferred("planted")[0], description="states to learn features of")
+    data: AnyData = Field(default=DATA.choose("planted"), description="states to learn features of")
     model: AutoencoderSpec = AutoencoderSpec()
     training: FeatureTraining = FeatureTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
 

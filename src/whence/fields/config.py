@@ -35,7 +35,7 @@ class FieldsConfig(ComparisonConfig):
     """What to vary, and over how many seeds."""
 
     axis: Axis = Field(default="lps", description="lps: how many; placement; encoder: mixers and encodings; hyponet")
-    data: AnyData = Field(default=DATA.preferred("photos")[0], description="what to learn fields of")
+    data: AnyData = Field(default=DATA.choose("photos"), description="what to learn fields of")
     model: AblatedSpec = AblatedSpec()
     training: AblationTraining = AblationTraining()
 

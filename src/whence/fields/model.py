@@ -21,7 +21,7 @@ from whence.fields.hyponets import HYPONETS, HyponetChoice
 from whence.fields.hyponets.base import Attended, Hyponet
 from whence.fields.render import ResidualRender
 from whence.mixers import MIXERS, MixerChoice
-from whence.mixers.base import Kind, Mixer
+from whence.mixers.base import Kind
 from whence.models.sequence import Block, Features
 
 AT_ONCE = 2048
@@ -40,13 +40,13 @@ class FieldSpec(Config):
     groups: int = Field(default=2, ge=1, description="of placement n_group")
     conditional: bool = Field(default=True, description="position tokens start from the tokens before them, too")
     mixer: MixerChoice = Field(
-        default=MIXERS.preferred("bimamba")[0], description="what lets tokens exchange information: bimamba, attention"
+        default=MIXERS.choose("bimamba"), description="what lets tokens exchange information: bimamba, attention"
     )
     encoding: EncodingChoice = Field(
-        default=ENCODINGS.preferred("none")[0], description="explicit encoding beside the position tokens"
+        default=ENCODINGS.choose("none"), description="explicit encoding beside the position tokens"
     )
     hyponet: HyponetChoice = Field(
-        default=HYPONETS.preferred("cross_attention")[0], description="what turns position tokens into values"
+        default=HYPONETS.choose("cross_attention"), description="what turns position tokens into values"
     )
     d_model: int = Field(default=64, ge=1, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
@@ -58,7 +58,7 @@ class FieldSpec(Config):
 
     @property
     def kind(self) -> Kind:
-        kinds = cast(type[Mixer], self.mixer.variant).kinds
+        kinds = self.mixer.variant.kinds
         return "bidirectional" if "bidirectional" in kinds else "causal"
 
     def build(self, channels: int, size: tuple[int, ...], draw: int = 0) -> FieldModel:
@@ -67,8 +67,8 @@ class FieldSpec(Config):
             raise ValueError(f"heads: {self.heads} does not divide d_model={self.d_model}.")
         if any(count % self.patch for count in size):
             raise ValueError(f"patch: {self.patch} does not divide the input of {'×'.join(map(str, size))} points.")
-        mixer = cast(type[Mixer], self.mixer.variant)
-        unsupported_hooks = sorted(set(cast(type[Encoding], self.encoding.variant).hooks()) - set(mixer.hooks))
+        mixer = self.mixer.variant
+        unsupported_hooks = sorted(set(self.encoding.variant.hooks()) - set(mixer.hooks))
         if unsupported_hooks:
             raise ValueError(
                 f"encoding: {self.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
@@ -147,7 +147,7 @@ class FieldModel(nn.Module):
         homes = self._places(interleaving, coordinates)
         if self.encoding.axes > 1:  # where they are, in tokens, instead of when they are read
             along = interleaving.merge(coordinates, homes) * torch.tensor(self.counts, device=x.device)
-        mixer = cast(type[Mixer], self.spec.mixer.variant)
+        mixer = self.spec.mixer.variant
         context = mixer.contexts([self.encoding], along, self.spec.kind)[0]
         for block in self.blocks:
             merged = block(merged, context)

@@ -67,7 +67,7 @@ class FieldsRun(RunConfig):
     """Train one field model."""
 
     kind: ClassVar[str] = "fields"
-    data: AnyData = Field(default=DATA.preferred("photos")[0], description="what to learn fields of")
+    data: AnyData = Field(default=DATA.choose("photos"), description="what to learn fields of")
     model: FieldSpec = FieldSpec()
     training: FieldTraining = FieldTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
 

@@ -45,7 +45,7 @@ class LeakConfig(ComparisonConfig):
     """Which cures to compare, on which data, over how many seeds."""
 
     data: AnyData = Field(
-        default=DATA.preferred("basic_motions")[0],
+        default=DATA.choose("basic_motions"),
         description=f"what to hide and predict: {', '.join(DATA.names())}, or a .npy file",
     )
     cures: Annotated[tuple[Annotated[Treatment, BeforeValidator(parse_treatment)], ...], Listed] = Field(

@@ -17,7 +17,7 @@ from whence.leak.audit.probe import FOLDS
 from whence.leak.mitigations.base import Cure
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers._linear import Linear
-from whence.mixers.base import Kind, Mixer
+from whence.mixers.base import Kind
 from whence.models.sequence import Block, Features
 
 Layout = Literal["time", "time_channel"]
@@ -35,13 +35,13 @@ class MaskedSpec(Config):
     """The model, and how recordings become tokens."""
 
     backbone: Annotated[MixerChoice, BeforeValidator(_as_mixer)] = Field(
-        default=MIXERS.preferred("bimamba")[0], description="transformer, mamba or bimamba"
+        default=MIXERS.choose("bimamba"), description="transformer, mamba or bimamba"
     )
     temporal: EncodingChoice = Field(
-        default=ENCODINGS.preferred("sinusoidal")[0], description="how time enters (see 'whence encodings')"
+        default=ENCODINGS.choose("sinusoidal"), description="how time enters (see 'whence encodings')"
     )
     spatial: EncodingChoice = Field(
-        default=ENCODINGS.preferred("learned")[0],
+        default=ENCODINGS.choose("learned"),
         description="how the channel enters, if every token belongs to one; must be added to tokens",
     )
     layout: Layout = Field(
@@ -65,7 +65,7 @@ class MaskedSpec(Config):
     @property
     def kind(self) -> Kind:
         """What a mixer calls it; those that are not attention know one kind only."""
-        kinds = cast(type[Mixer], self.backbone.variant).kinds
+        kinds = self.backbone.variant.kinds
         return "bidirectional" if "bidirectional" in kinds and not self.causal else "causal"
 
     def shape(self, steps: int, channels: int) -> tuple[int, int]:
@@ -99,11 +99,11 @@ class MaskedSpec(Config):
 
     def build(self, tokens: int, features: int, channels: int, cures: list[Cure]) -> MaskedModel:
         """Raises ValueError for what no single field can know."""
-        mixer = cast(type[Mixer], self.backbone.variant)
+        mixer = self.backbone.variant
         if self.backbone.name == "attention" and self.d_model % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide d_model={self.d_model}.")
         for name, choice, hooks in (("temporal", self.temporal, mixer.hooks), ("spatial", self.spatial, ("embed",))):
-            unsupported_hooks = sorted(set(cast(type[Encoding], choice.variant).hooks()) - set(hooks))
+            unsupported_hooks = sorted(set(choice.variant.hooks()) - set(hooks))
             if unsupported_hooks:
                 raise ValueError(
                     f"{name}: {choice} enters through {', '.join(unsupported_hooks)}, which has no place here. "
@@ -184,7 +184,7 @@ class MaskedModel(nn.Module):
 
     def _context(self, layer: int, visible: Tensor, positions: Tensor) -> Any:
         writes = [w for cure in cast(list[Cure], list(self.cures)) if (w := cure.writes(visible, layer)) is not None]
-        mixer = cast(type[Mixer], self.spec.backbone.variant)
+        mixer = self.spec.backbone.variant
         return mixer.contexts([self.temporal], positions, self.spec.kind, valid=writes[0] if writes else None)[0]
 
 

@@ -80,7 +80,7 @@ class LeakRun(RunConfig):
     """Train one masked model."""
 
     kind: ClassVar[str] = "leak"
-    data: AnyData = Field(default=DATA.preferred("basic_motions")[0], description="what to hide and predict")
+    data: AnyData = Field(default=DATA.choose("basic_motions"), description="what to hide and predict")
     cures: Cures = Field(default=(), description="cures, joined by +; none, or all of the source's")
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()

@@ -30,7 +30,7 @@ class PositionConfig(Config):
     """How position enters: an encoding, and what happens to positions before it sees them."""
 
     encoding: EncodingChoice = Field(
-        default=ENCODINGS.preferred("rope")[0], description="how position enters (see 'whence encodings')"
+        default=ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
     )
     positions: TransformChoice | None = Field(
         default=None, description="edit of the positions before the encoding sees them"
@@ -45,7 +45,7 @@ class Architecture(Config):
     """The model around the encoding."""
 
     mixer: MixerChoice = Field(
-        default=MIXERS.preferred("attention")[0],
+        default=MIXERS.choose("attention"),
         description="what lets tokens exchange information: attention, mamba, bimamba (options: docs/mamba.md)",
     )
     d_model: int = Field(default=64, ge=1, description="width of the residual stream")
@@ -87,7 +87,7 @@ class ModelConfig(Architecture, PositionConfig):
         Raises ValueError for what no single field can know. Weights come from the ambient RNG;
         `initialise(model, seed)` makes them a function of the seed.
         """
-        mixer = cast(type[Mixer], self.mixer.variant)
+        mixer = self.mixer.variant
         if "heads" in structural_parameters(mixer) and self.d_model % self.heads:
             raise ValueError(
                 f"heads: {self.heads} does not divide d_model={self.d_model}. "
@@ -132,7 +132,7 @@ class ModelConfig(Architecture, PositionConfig):
             "train_length": train_length,
             "max_length": max_length,
         }
-        count = self.layers if cast(type[Encoding], self.encoding.variant).per_layer else 1
+        count = self.layers if self.encoding.variant.per_layer else 1
         return [self.encoding.build(**structure) for _ in range(count)]
 
 
@@ -196,7 +196,7 @@ class SequenceModel(nn.Module):
             x, positions, interleaving = encodings[0].interleave(x, positions, valid)
             inserted = torch.ones(len(x), interleaving.count, dtype=torch.bool, device=x.device)
             present = None if valid is None else interleaving.merge(valid, inserted)
-        contexts = cast(type[Mixer], self.config.mixer.variant).contexts(
+        contexts = self.config.mixer.variant.contexts(
             encodings, positions, self.config.attention, valid=present, prefix=prefix, explicit=self.explicit
         )
         for layer, block in enumerate(self.blocks):

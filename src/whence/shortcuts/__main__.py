@@ -46,7 +46,7 @@ SHORTER = (
     ("shift_invariant_pattern:ask=detection", 128),
 )
 """Other options and lengths for which baselines were once stated too low."""
-Entry = tuple[Choice, int, int]
+Entry = tuple[Choice[Task], int, int]
 """Task, length, first position that counts."""
 
 
@@ -77,7 +77,7 @@ def _of_preset(preset: dict) -> Iterator[Entry]:
                 yield from _lengths(choice, train, lengths.get("test_lengths"))
 
 
-def _lengths(choice: Choice, train: int | None = None, beyond: list[int] | None = None) -> Iterator[Entry]:
+def _lengths(choice: Choice[Task], train: int | None = None, beyond: list[int] | None = None) -> Iterator[Entry]:
     """As the arena scores them: beyond the training length, only later positions count where every one is asked."""
     task: Task = choice.build()
     train = train or max(task.shortest, min(task.train_length, task.longest or task.train_length))

@@ -15,12 +15,13 @@ from typing import Any
 from whence.registry import Choice
 from whence.shortcuts.search import SEARCH_VERSION, ShortcutScore, best, search
 from whence.tasks import TASKS
+from whence.tasks.base import Task
 
 PACKAGED = Path(__file__).with_name("baselines.json")
 _in_memory: dict[str, list[ShortcutScore]] = {}
 
 
-def scores(choice: Choice, length: int, first: int = 0) -> list[ShortcutScore]:
+def scores(choice: Choice[Task], length: int, first: int = 0) -> list[ShortcutScore]:
     """The best score of every feature class, best first. Read from a file, or searched: that takes some seconds."""
     first = first_counted(choice, first)
     name = key(choice, length, first)
@@ -30,23 +31,23 @@ def scores(choice: Choice, length: int, first: int = 0) -> list[ShortcutScore]:
     return list(_in_memory[name])
 
 
-def stated_baseline(choice: Choice, length: int, first: int = 0) -> ShortcutScore:
+def stated_baseline(choice: Choice[Task], length: int, first: int = 0) -> ShortcutScore:
     """The accuracy that a model must exceed: the best of all classes that do not express the skill."""
     return best(scores(choice, length, first))
 
 
-def first_counted(choice: Choice, first: int) -> int:
+def first_counted(choice: Choice[Task], first: int) -> int:
     """The first position that counts: 0 in tasks whose answers are all of the same kind."""
-    return first if getattr(choice.variant, "dense") else 0  # noqa: B009  (a choice knows its variant as any variant)
+    return first if choice.variant.dense else 0
 
 
-def key(choice: Choice, length: int, first: int = 0) -> str:
+def key(choice: Choice[Task], length: int, first: int = 0) -> str:
     """Names what was searched. Results under other versions of the task or of the search are not found by it."""
-    version: int = getattr(choice.variant, "version")  # noqa: B009  (a choice knows its variant as any variant)
+    version = choice.variant.version
     return f"{choice} v{version} search {SEARCH_VERSION} length {length} first {first}"
 
 
-def _search_now(name: str, choice: Choice, length: int, first: int) -> list[dict[str, Any]]:
+def _search_now(name: str, choice: Choice[Task], length: int, first: int) -> list[dict[str, Any]]:
     print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
     entries = [to_json(score) for score in searched(str(choice), length, first)]
     _remember(name, entries)

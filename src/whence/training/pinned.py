@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os.path
+from typing import Protocol, runtime_checkable
 
-from whence.registry import Choice
+from whence.registry import Choice, T
 
 
-def pinned(choice: Choice) -> Choice:
+@runtime_checkable
+class FileData(Protocol):
+    """A variant with the options `path` and `checksum`."""
+
+    def checksum_now(self) -> str: ...
+
+
+def pinned(choice: Choice[T]) -> Choice[T]:
     """With the checksum of its files, where a variant has such an option and it is still open."""
     if choice.options().get("checksum") != "":
         return choice
     named = choice.model_copy(update={"path": os.path.normpath(choice.options()["path"] or "?")})
-    return named.model_copy(update={"checksum": named.build().checksum_now()})
+    data = named.build()
+    assert isinstance(data, FileData)
+    return named.model_copy(update={"checksum": data.checksum_now()})

@@ -46,16 +46,14 @@ class AutoencoderSpec(Config):
     """What an autoencoder is composed of."""
 
     size: int = Field(default=2048, ge=1, le=2**20, description="features")
-    centre: CentreChoice = Field(default=CENTRES.preferred("mean")[0], description="taken off states beforehand")
-    encoder: EncoderChoice = Field(default=ENCODERS.preferred("shared")[0], description="states to pre-activations")
-    norm: NormChoice = Field(default=NORMS.preferred("none")[0], description="of all pre-activations of a state")
-    mask: MaskChoice = Field(default=MASKS.preferred("none")[0], description="which features may speak where")
-    sparsity: SparsityChoice = Field(default=SPARSITY.preferred("topk")[0], description="what keeps codes sparse")
+    centre: CentreChoice = Field(default=CENTRES.choose("mean"), description="taken off states beforehand")
+    encoder: EncoderChoice = Field(default=ENCODERS.choose("shared"), description="states to pre-activations")
+    norm: NormChoice = Field(default=NORMS.choose("none"), description="of all pre-activations of a state")
+    mask: MaskChoice = Field(default=MASKS.choose("none"), description="which features may speak where")
+    sparsity: SparsityChoice = Field(default=SPARSITY.choose("topk"), description="what keeps codes sparse")
     losses: tuple[LossChoice, ...] = Field(default=(), description="what is asked besides reconstruction")
-    position_schedule: ScheduleChoice = Field(
-        default=SCHEDULES.preferred("constant")[0], description="how position comes in"
-    )
-    start: StartChoice = Field(default=STARTS.preferred("unit")[0], description="first directions")
+    position_schedule: ScheduleChoice = Field(default=SCHEDULES.choose("constant"), description="how position comes in")
+    start: StartChoice = Field(default=STARTS.choose("unit"), description="first directions")
     blind: bool = Field(default=False, description="control: nothing is masked, all states stand at one position")
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 from whence.features.data.base import Data
 from whence.features.sae.centering.base import Centre
@@ -25,10 +25,12 @@ LOSSES: Registry[Loss] = Registry("whence.features.sae.losses", Loss)
 SCHEDULES: Registry[Schedule] = Registry("whence.features.sae.schedules", Schedule)
 STARTS: Registry[Start] = Registry("whence.features.sae.inits", Start)
 
-if TYPE_CHECKING:
-    DataChoice = CentreChoice = EncoderChoice = NormChoice = MaskChoice = Choice
-    SparsityChoice = LossChoice = ScheduleChoice = StartChoice = Choice
-else:
-    DataChoice, CentreChoice, EncoderChoice, NormChoice = (r.union() for r in (DATA, CENTRES, ENCODERS, NORMS))
-    MaskChoice, SparsityChoice, LossChoice = (r.union() for r in (MASKS, SPARSITY, LOSSES))
-    ScheduleChoice, StartChoice = SCHEDULES.union(), STARTS.union()
+DataChoice = Annotated[Choice[Data], DATA]
+CentreChoice = Annotated[Choice[Centre], CENTRES]
+EncoderChoice = Annotated[Choice[Encoder], ENCODERS]
+NormChoice = Annotated[Choice[Norm], NORMS]
+MaskChoice = Annotated[Choice[Mask], MASKS]
+SparsityChoice = Annotated[Choice[Sparsity], SPARSITY]
+LossChoice = Annotated[Choice[Loss], LOSSES]
+ScheduleChoice = Annotated[Choice[Schedule], SCHEDULES]
+StartChoice = Annotated[Choice[Start], STARTS]
