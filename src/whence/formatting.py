@@ -15,3 +15,10 @@ def scored(name: str, value: float) -> str:
 def labelled(name: str) -> str:
     """With its unit."""
     return f"{name} (%)" if is_share(name) else name
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -13,7 +13,7 @@ from whence.arena.config import ArenaConfig
 from whence.cli.options import Engine, parse
 from whence.config import Config
 from whence.encodings import ENCODINGS
-from whence.experiments.options import command, leaves, variants
+from whence.experiments.options import command, options_of
 from whence.features.config import FeaturesConfig
 from whence.features.run import FeaturesRun
 from whence.fields.config import FieldsConfig
@@ -41,24 +41,24 @@ def test_a_command_without_changes_has_no_flags(spec_class: type[Config]) -> Non
 def test_every_field_reaches_the_command_line(spec_class: type[Config]) -> None:
     """One field after the other, with a value that is not its default where one is easily found."""
     tried = 0
-    for leaf in leaves(spec_class()):
+    for option in options_of(spec_class()):
         value: Any
-        if isinstance(leaf.value, bool):
-            value = not leaf.value
-        elif leaf.words:
-            value = next((word for word in leaf.words if word != leaf.value), leaf.value)
-        elif leaf.whole_number:
-            value = int(leaf.value) + 1
+        if isinstance(option.value, bool):
+            value = not option.value
+        elif option.choices:
+            value = next((word for word in option.choices if word != option.value), option.value)
+        elif option.whole_number:
+            value = int(option.value) + 1
         else:
             continue
-        document: dict[str, Any] = {leaf.path[-1]: value}
-        for part in reversed(leaf.path[:-1]):
+        document: dict[str, Any] = {option.path[-1]: value}
+        for part in reversed(option.path[:-1]):
             document = {part: document}
         try:
             expected = spec_class.read(document)
         except Exception:  # impossible together with the other defaults
             continue
-        assert read_back(spec_class, document) == expected, leaf.path
+        assert read_back(spec_class, document) == expected, option.path
         tried += 1
     assert tried >= 4
 
@@ -70,14 +70,14 @@ def test_presets_survive_the_way_through_a_command(name: str) -> None:
 
 
 def test_choices_come_from_the_registries() -> None:
-    fields = {leaf.name: leaf for leaf in leaves(ArenaConfig())}
-    assert variants(fields["tasks"].annotation) == TASKS.names()
-    assert variants(fields["encodings"].annotation) == ENCODINGS.names()
-    assert "bimamba" in variants(fields["mixer"].annotation)
-    assert fields["attention"].words is not None
-    assert "causal" in fields["attention"].words
-    assert fields["test_lengths"].given([]) is None
-    assert fields["test_lengths"].given(["64"]) == ("64",)
+    fields = {option.name: option for option in options_of(ArenaConfig())}
+    assert list(fields["tasks"].variants) == TASKS.names()
+    assert list(fields["encodings"].variants) == ENCODINGS.names()
+    assert "bimamba" in fields["mixer"].variants
+    assert fields["attention"].choices is not None
+    assert "causal" in fields["attention"].choices
+    assert fields["test_lengths"].parse([]) is None
+    assert fields["test_lengths"].parse(["64"]) == ("64",)
 
 
 def test_the_runs_of_tuning_are_among_those_that_are_counted(store: Store) -> None:

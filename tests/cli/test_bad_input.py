@@ -99,7 +99,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["runs", "show", "abc"], ["run", "no run 'abc'"]),
         (["runs", "show", "../../etc"], ["run", "no run"]),
         (["runs", "rm"], ["run", "name the runs"]),
-        (["train", "--task"], ["options:", "--task"]),
+        (["train", "--task"], ["--task", "a value must follow"]),
         (["runs", "list", "--store", "nowhere"], ["store: 'nowhere'", "not a directory"]),
         (["runs", "verify", "--store", "nowhere"], ["store: 'nowhere'", "not a directory"]),
         (["runs", "export", "--csv", "--json"], ["csv", "--csv or --json"]),

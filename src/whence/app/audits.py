@@ -15,10 +15,10 @@ from whence.app.forms import form
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls
 from whence.cli.leak import Auditing
-from whence.cli.output import duration
 from whence.errors import UserError
 from whence.experiments.jobs import ALIVE, Job, job_id, jobs, submit
 from whence.experiments.options import command
+from whence.formatting import duration
 from whence.leak.audit.auditing import Audit
 from whence.leak.page import (
     audit_page,

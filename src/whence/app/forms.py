@@ -13,10 +13,9 @@ import streamlit as st
 import yaml
 
 from whence.app.parts import plain, the_store
-from whence.cli.options import elsewhere
 from whence.config import Config
 from whence.errors import UserError
-from whence.experiments.options import NONE, Leaf, command, leaves, variants
+from whence.experiments.options import NONE, Option, command, options_of, store_flag
 from whence.experiments.saved import Presets
 
 S = TypeVar("S", bound=Config)
@@ -71,31 +70,33 @@ def form(
         )
         if (chosen := st.session_state.get(f"{key}:preset", OWN)) != OWN:
             st.caption(plain(presets.about(chosen)))
-    shown = [leaf for leaf in leaves(spec_class()) if leaf.path[0] not in left_out and leaf.name not in left_out]
+    shown = [
+        option for option in options_of(spec_class()) if option.path[0] not in left_out and option.name not in left_out
+    ]
     values: dict[tuple[str, ...], Any] = {}
     complaints: dict[str, Any] = {}
-    in_front = [leaf for name in first for leaf in shown if leaf.name == name]
+    in_front = [option for name in first for option in shown if option.name == name]
 
-    def place(members: Sequence[Leaf], across: int) -> None:
+    def place(members: Sequence[Option], across: int) -> None:
         for row in _rows(members, across):
             wide = isinstance(row[0].value, tuple)
-            for leaf, cell in zip(row, [st.container()] if wide else st.columns(across), strict=False):
+            for option, cell in zip(row, [st.container()] if wide else st.columns(across), strict=False):
                 with cell:
-                    values[leaf.path], complaints[leaf.name] = _widget(leaf, key, offered), st.empty()
+                    values[option.path], complaints[option.name] = _widget(option, key, offered), st.empty()
 
     place(in_front, across=3)
-    groups: dict[tuple[str, ...], list[Leaf]] = {}
-    for leaf in shown:
-        if leaf not in in_front:
-            groups.setdefault(leaf.path[:-1], []).append(leaf)
+    groups: dict[tuple[str, ...], list[Option]] = {}
+    for option in shown:
+        if option not in in_front:
+            groups.setdefault(option.path[:-1], []).append(option)
     for path, members in groups.items():
         with st.expander(_title(spec_class, path)):
             place(members, across=2)
     document, spec = _judged(
-        spec_class, _document({leaf.path: leaf for leaf in shown}, values), settle, check, complaints
+        spec_class, _document({option.path: option for option in shown}, values), settle, check, complaints
     )
     with st.expander("Copy as a command or as YAML" if config else "Copy as a command"):
-        st.code(command(words, spec_class, document, elsewhere(the_store())), language="bash", wrap_lines=True)
+        st.code(command(words, spec_class, document, store_flag(the_store())), language="bash", wrap_lines=True)
         if config:
             told = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
             st.code(told, language="yaml")
@@ -122,53 +123,58 @@ def _judged(
         return document, None
 
 
-def _rows(members: Sequence[Leaf], across: int) -> list[list[Leaf]]:
+def _rows(members: Sequence[Option], across: int) -> list[list[Option]]:
     """Lists have a line of their own, others share one."""
-    rows: list[list[Leaf]] = []
-    for leaf in members:
-        if isinstance(leaf.value, tuple) or not rows or isinstance(rows[-1][0].value, tuple) or len(rows[-1]) == across:
+    rows: list[list[Option]] = []
+    for option in members:
+        if (
+            isinstance(option.value, tuple)
+            or not rows
+            or isinstance(rows[-1][0].value, tuple)
+            or len(rows[-1]) == across
+        ):
             rows.append([])
-        rows[-1].append(leaf)
+        rows[-1].append(option)
     return rows
 
 
-def _widget(leaf: Leaf, key: str, offered: Offered) -> Any:
-    name, label = _key(key, leaf), leaf.name.replace("_", " ")
-    keep: dict[str, Any] = {"key": name, "help": plain(leaf.about), "persist_state": "session"}
-    if isinstance(leaf.value, bool):
+def _widget(option: Option, key: str, offered: Offered) -> Any:
+    name, label = _key(key, option), option.name.replace("_", " ")
+    keep: dict[str, Any] = {"key": name, "help": plain(option.description), "persist_state": "session"}
+    if isinstance(option.value, bool):
         return st.checkbox(label, **keep)
-    names, labels = variants(leaf.annotation), offered.get(leaf.name, {})
+    names, labels = list(option.variants), offered.get(option.name, {})
     chosen: dict[str, Any] = {
         "accept_new_options": bool(names) or not labels,
         "format_func": lambda value: labels.get(value, value),
     }
-    if isinstance(leaf.value, tuple):
+    if isinstance(option.value, tuple):
         options = list(dict.fromkeys([*(labels or names), *st.session_state.get(name, ())]))
-        placeholder = None if leaf.value else "as usual"
+        placeholder = None if option.value else "as usual"
         return st.multiselect(label, options, placeholder=placeholder, select_all=False, **chosen, **keep)
-    if leaf.words:
-        return st.selectbox(label, [*leaf.words, *([NONE] if leaf.optional else [])], **keep)
+    if option.choices:
+        return st.selectbox(label, [*option.choices, *([NONE] if option.optional else [])], **keep)
     if found := list(labels) or names:
-        options = [*([NONE] if leaf.optional else []), *found]
+        options = [*([NONE] if option.optional else []), *found]
         options = list(dict.fromkeys([*options, str(st.session_state.get(name, options[0]))]))
         return st.selectbox(label, options, **chosen, **keep)
-    if leaf.whole_number:
+    if option.whole_number:
         return st.number_input(label, step=1, **keep)  # its limits are the spec's to tell: Streamlit keeps to itself
     return st.text_input(label, **keep)
 
 
-def _key(key: str, leaf: Leaf) -> str:
-    return f"{key}:{'.'.join(leaf.path)}"
+def _key(key: str, option: Option) -> str:
+    return f"{key}:{'.'.join(option.path)}"
 
 
 def _fill(key: str, spec: Config) -> None:
-    for leaf in leaves(spec):
-        value: Any = leaf.value
+    for option in options_of(spec):
+        value: Any = option.value
         if isinstance(value, tuple):
             value = list(value)
-        elif leaf.whole_number:
-            value = int(str(leaf.value))
-        st.session_state[_key(key, leaf)] = value
+        elif option.whole_number:
+            value = int(str(option.value))
+        st.session_state[_key(key, option)] = value
 
 
 def _take_preset(key: str, spec_class: type[Config], presets: Presets, usual: Config) -> None:
@@ -176,17 +182,17 @@ def _take_preset(key: str, spec_class: type[Config], presets: Presets, usual: Co
     _fill(key, usual if name == OWN else spec_class.read(presets.read(name)))
 
 
-def _document(known: Mapping[tuple[str, ...], Leaf], values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+def _document(known: Mapping[tuple[str, ...], Option], values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     document: dict[str, Any] = {}
-    for path, leaf in known.items():
+    for path, option in known.items():
         value = values[path]
         value = tuple(value) if isinstance(value, list) else value
-        if (value if isinstance(value, bool | tuple) else str(value)) == leaf.value:
+        if (value if isinstance(value, bool | tuple) else str(value)) == option.value:
             continue
         inner = document
         for part in path[:-1]:
             inner = inner.setdefault(part, {})
-        given = leaf.given(value)
+        given = option.parse(value)
         inner[path[-1]] = list(given) if isinstance(given, tuple) else given
     return document
 

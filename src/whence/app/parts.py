@@ -57,9 +57,9 @@ def the_store() -> Store:
 
 def terminal(*words: str) -> str:
     """A command to copy, for this store."""
-    from whence.cli.options import elsewhere  # the first page can do without it, and comes sooner
+    from whence.experiments.options import store_flag  # the first page can do without it, and comes sooner
 
-    return shlex.join(["whence", *words, *elsewhere(the_store())])
+    return shlex.join(["whence", *words, *store_flag(the_store())])
 
 
 def plain(text: str) -> str:

@@ -11,9 +11,8 @@ from typing import Any
 import streamlit as st
 
 from whence.app.parts import plain, table
-from whence.cli.output import duration
 from whence.experiments.jobs import ALIVE, Job
-from whence.formatting import scored
+from whence.formatting import duration, scored
 from whence.report.badges import badge
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store

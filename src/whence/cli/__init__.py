@@ -63,6 +63,8 @@ def run(arguments: list[str]) -> int:
         if verb in SLOW_TO_START and sys.stderr.isatty():
             print("whence: starting (loading torch) …", file=sys.stderr)
         return importlib.import_module(f"whence.cli.{verb}").main(arguments[1:])
+    except SystemExit as leaving:  # argparse leaves by itself after --help
+        return int(leaving.code or 0)
     except UserError as error:
         if "--json" in arguments:
             print(json.dumps({"error": {"field": error.field, "message": str(error)}}))

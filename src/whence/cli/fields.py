@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from whence.cli.options import Engine, Stored, dispatch, parse, parse_options
-from whence.cli.output import duration, print_json, print_table, stderr
+from whence.cli.output import print_json, print_table, stderr
 from whence.errors import UserError
+from whence.formatting import duration
 
 if TYPE_CHECKING:
     from whence.fields.run import FieldsRun

@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whence.cli.output import duration, stderr
+from whence.cli.output import stderr
 from whence.execution.execute import Event
-from whence.formatting import scored
+from whence.formatting import duration, scored
 from whence.training.config import RunConfig
 
 ENDED = {

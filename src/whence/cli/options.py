@@ -1,28 +1,21 @@
-"""tyro over the specs: every field is a flag, a config file fills in first, and pydantic alone judges values.
-
-tyro is shown a twin of the spec whose leaves are text. It gives flags, grouping and help; the text then goes
-to the spec itself, so that a bad value gets the same message from the command line and from a file.
-"""
+"""argparse over the configs: every field is a flag, a config file fills in first, and pydantic alone judges values."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import io
+import argparse
+import inspect
 import json
-import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import tyro
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from whence.config import Config
 from whence.errors import UserError, nearest, not_allowed
-from whence.experiments.options import as_set, is_group, is_list, leaves, metavar, written
-from whence.experiments.saved import Presets
-from whence.store.runs import Store
+from whence.experiments.options import NONE, Option, options_of, set_fields
+from whence.experiments.saved import CONFIG_FILES, Presets
 from whence.system import Device
 
 if TYPE_CHECKING:
@@ -30,10 +23,14 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Config)
 Chosen = TypeVar("Chosen", bound="Output")
+CONFIG, PRESET = "--config", "--preset"
+WIDEST = 110
 
 
 class Output(Config):
     """Where results go."""
+
+    GROUP: ClassVar[str] = "Output"
 
     json_: bool = Field(
         default=False, description="print one JSON document on standard output; progress goes to standard error"
@@ -43,11 +40,15 @@ class Output(Config):
 class Stored(Output):
     """Where runs are kept and results go."""
 
+    GROUP: ClassVar[str] = "Output"
+
     store: str | None = Field(default=None, description="directory of runs; none: $WHENCE_STORE, else whence-runs here")
 
 
 class Engine(Stored):
     """Where and how to run: none of this changes what a run is."""
+
+    GROUP: ClassVar[str] = "Execution"
 
     workers: int | None = Field(default=None, ge=1, description="processes; none: one per core")
     threads: int | None = Field(default=None, ge=1, description="CPU threads per process; none: the cores, shared out")
@@ -76,17 +77,8 @@ def dispatch(arguments: list[str], help: str, actions: dict[str, Action]) -> int
     return actions[arguments[0]](arguments[1:])
 
 
-def elsewhere(store: Store) -> list[str]:
-    """The option that leads back to this store, where it is not the one that would be taken anyhow."""
-    return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]
-
-
-class Nothing(Config):
-    """For verbs that have options but no spec."""
-
-
 def parse(
-    spec_class: type[S],
+    config_class: type[S],
     options_class: type[Chosen],
     arguments: list[str],
     *,
@@ -94,83 +86,138 @@ def parse(
     description: str,
     presets: Presets | None = None,
 ) -> tuple[S, Chosen]:
-    """The spec from defaults, then `--config FILE` or `--preset NAME`, then the flags; and the options.
+    """The config from defaults, then `--config FILE` or `--preset NAME`, then the flags; and the options.
 
     Exits after `--help`.
     """
-    arguments, config = _take(arguments, "--config", "FILE.yaml, FILE.json")
+    parser = _parser(prog, description)
+    _add_flags(parser, config_class, pairs=True)
+    group = parser.add_argument_group("Configuration files")
+    group.add_argument(
+        CONFIG, dest=CONFIG, metavar="FILE", help="read any of the fields above from YAML or JSON first; flags win"
+    )
     if presets:
-        arguments, preset = _take(arguments, "--preset", f"see '{presets.command}'")
-        if preset and config:
+        text = f"start from one that comes with whence ('{presets.command}'); flags win"
+        group.add_argument(PRESET, dest=PRESET, metavar="NAME", help=text)
+    _add_flags(parser, options_class)
+    given, words = _parse(parser, arguments)
+    _expect_none(words, prog)
+    path, preset = given.get(CONFIG), given.get(PRESET)
+    if presets and preset is not None:
+        if path is not None:
             raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
-        config = str(presets.path(preset)) if preset else config
-        description += f"\n\n--preset NAME starts from one that comes with whence ('{presets.command}'); flags win."
-    spec = spec_class.read(_read_config(config)) if config else spec_class()
-    description += "\n\n--config FILE reads any of these fields from YAML or JSON first; flags win."
-    values, chosen, words = _ask_tyro(spec, options_class(), arguments, prog, description)
-    if words:
-        raise UserError(f"{words[0]!r}: not expected here. See '{prog} --help'.", field=words[0])
-    return spec_class.read(_untwin(values, spec)), options_class.read(_untwin(chosen, options_class()))
+        path = str(presets.path(preset))
+    config = config_class() if path is None else config_class.read(_read_config(path))
+    return config_class.read(_updated(config, given)), options_class.read(_updated(options_class(), given))
 
 
 def parse_options(
     options_class: type[Chosen], arguments: list[str], *, prog: str, description: str, words: bool = False
 ) -> tuple[Chosen, list[str]]:
-    """For verbs without a spec: the options, and the plain words among the arguments where the verb takes any."""
-    _, chosen, found = _ask_tyro(Nothing(), options_class(), arguments, prog, description)
-    if found and not words:
-        raise UserError(f"{found[0]!r}: not expected here. See '{prog} --help'.", field=found[0])
-    return options_class.read(_untwin(chosen, options_class())), found
+    """For verbs without a config: the options, and the plain words among the arguments where the verb takes any."""
+    parser = _parser(prog, description)
+    _add_flags(parser, options_class)
+    given, found = _parse(parser, arguments)
+    if not words:
+        _expect_none(found, prog)
+    return options_class.read(_updated(options_class(), given)), found
 
 
-def _ask_tyro(
-    spec: Config, options: Output, arguments: list[str], prog: str, description: str
-) -> tuple[Any, Any, list[str]]:
-    """What was given for the spec, what was given for the options, and the words that are neither."""
-    group = type(options).__name__.lower()
-    twin = _twin(spec, (group, _twin(options)))
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            values, rest = tyro.cli(
-                type(twin),
-                args=arguments,
-                default=twin,
-                prog=prog,
-                description=description,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-                return_unknown_args=True,
-            )
-    except SystemExit as leaving:
-        if not leaving.code:  # after --help
-            raise
-        words = re.sub(r"[╭╮╰╯│─]+", " ", complaint.getvalue()).split()
-        raise UserError(f"options: {' '.join(words)}", field="options") from None
-    for unknown in rest:
-        if unknown.startswith("-"):
-            match = nearest(unknown, [leaf.flag for part in (spec, options) for leaf in leaves(part)])
-            hint = f" Did you mean {match!r}?" if match else ""
-            raise UserError(f"{unknown}: no such option. See '{prog} --help'.{hint}", field=unknown)
-    return values, getattr(values, group), rest
+def _parser(prog: str, description: str) -> argparse.ArgumentParser:
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    return argparse.ArgumentParser(
+        prog,
+        usage=f"{prog} [options]",
+        description=description,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
 
 
-def _take(arguments: list[str], option: str, allowed: str) -> tuple[list[str], str | None]:
-    """The arguments without `option VALUE`, and the value."""
-    kept, value, rest = [], None, iter(arguments)
-    for argument in rest:
-        name, equals, text = argument.partition("=")
-        if name == option:
-            value = text if equals else next(rest, None)
-            if not value:
-                raise UserError(f"{option}: a value must follow. Allowed: {allowed}.", field=option.strip("-"))
+def _add_flags(parser: argparse.ArgumentParser, config_class: type[Config], *, pairs: bool = False) -> None:
+    """One flag per field, grouped by the class or the nested config that it belongs to.
+
+    pairs: `--flag` and `--no-flag`, since a file may have set either.
+    """
+    for (title, about), options in _groups(config_class).items():
+        group = parser.add_argument_group(title, about)
+        for option in options:
+            kind: dict[str, Any] = {"metavar": option.metavar}
+            if isinstance(option.value, bool):
+                kind = {"action": argparse.BooleanOptionalAction if pairs else "store_true"}
+            elif isinstance(option.value, tuple):
+                kind["nargs"] = "*"
+            group.add_argument(option.flag, dest=option.flag, help=_help(option), **kind)
+
+
+def _groups(config_class: type[Config]) -> dict[tuple[str, str | None], list[Option]]:
+    """By title and description: fields of the class itself, of those it is made from, of nested configs."""
+    config = config_class()
+    owners = {
+        name: owner for owner in reversed(config_class.__mro__) for name in vars(owner).get("__annotations__", {})
+    }
+    flat = {owner: (vars(owner).get("GROUP", "Options"), None) for owner in config_class.__mro__}
+    groups: dict[tuple[str, str | None], list[Option]] = {title: [] for title in flat.values()}
+    for option in options_of(config):
+        if len(option.path) == 1:
+            groups[flat[owners[option.path[0]]]].append(option)
         else:
-            kept.append(argument)
-    return kept, value
+            nested = getattr(config, option.path[0])
+            title = option.path[0].replace("_", " ").capitalize()
+            groups.setdefault((title, inspect.getdoc(nested)), []).append(option)
+    return {title: options for title, options in groups.items() if options}
+
+
+def _help(option: Option) -> str:
+    text, names = option.description, option.variants
+    if any(name not in text for name in names) and len(listed := ", ".join(names)) < WIDEST:
+        text += f". One of: {listed}"
+    value = " ".join(option.value) or NONE if isinstance(option.value, tuple) else option.value
+    if value not in (False, ""):
+        text += f" (default: {'on' if value is True else value})"
+    return text.replace("%", "%%")
+
+
+def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """What was given, by flag, and the words that belong to no flag."""
+    try:
+        given, words = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        if "expected" in str(error):
+            raise UserError(
+                f"{error.argument_name}: a value must follow. See '{parser.prog} --help'.", field=error.argument_name
+            ) from None
+        raise UserError(f"{error.argument_name}: {error.message}.", field=error.argument_name) from None
+    for unknown in words:
+        if unknown.startswith("-"):
+            match = nearest(unknown, parser._option_string_actions)
+            hint = f" Did you mean {match!r}?" if match else ""
+            raise UserError(f"{unknown}: no such option. See '{parser.prog} --help'.{hint}", field=unknown)
+    return vars(given), words
+
+
+def _expect_none(words: list[str], prog: str) -> None:
+    if words:
+        raise UserError(f"{words[0]!r}: not expected here. See '{prog} --help'.", field=words[0])
+
+
+def _updated(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the config has set, with what was given in its place."""
+    document = set_fields(config)
+    for option in options_of(config):
+        if option.flag in given:
+            inner = document
+            for part in option.path[:-1]:
+                inner = inner[part]
+            inner[option.path[-1]] = option.parse(given[option.flag])
+    return document
 
 
 def _read_config(name: str) -> dict[str, Any]:
     path = Path(name)
-    if path.suffix not in (".yaml", ".yml", ".json"):
+    if path.suffix not in CONFIG_FILES:
         raise UserError(f"config: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.", field="config")
     try:
         text = path.read_text()
@@ -191,46 +238,4 @@ def _read_config(name: str) -> dict[str, Any]:
         raise UserError(
             f"config: {name!r} must hold fields and values, not a {type(document).__name__}.", field="config"
         )
-    return document
-
-
-def _twin(spec: BaseModel, *groups: tuple[str, Any]) -> Any:
-    """A dataclass instance that mirrors a spec: nested specs stay groups, every other value becomes text.
-
-    What nobody has set is shown as it is by default, not as the spec filled it in: what a task or a mixer brings along
-    must follow the task and the mixer that the flags choose.
-    """
-    fields: list[tuple[str, Any, Any]] = []
-    for name, info in type(spec).model_fields.items():
-        value, flag, about = as_set(spec, name), name.rstrip("_"), info.description or ""
-        if is_group(value):
-            inner = _twin(value)
-            fields.append((flag, type(inner), dataclasses.field(default=inner)))
-            continue
-        if isinstance(value, bool):
-            kind = Annotated[bool, tyro.conf.arg(help=about)]
-        elif is_list(info.annotation):
-            kind = Annotated[tuple[str, ...], tyro.conf.arg(help=about, metavar=metavar(info.annotation) + " …")]
-        else:
-            kind = Annotated[str, tyro.conf.arg(help=about, metavar=metavar(info.annotation))]
-        default = written(value, info.annotation)
-        fields.append((flag, kind, dataclasses.field(default=default)))
-    fields += [(name, type(group), dataclasses.field(default=group)) for name, group in groups]
-    twin = dataclasses.make_dataclass(type(spec).__name__, fields, frozen=True)
-    twin.__doc__ = type(spec).__doc__
-    return twin()
-
-
-def _untwin(values: Any, spec: BaseModel) -> dict[str, Any]:
-    """What was set, by a file or by a flag; the rest stays open."""
-    document, untouched = {}, _twin(spec)
-    for name, info in type(spec).model_fields.items():
-        flag, before = name.rstrip("_"), as_set(spec, name)
-        value, optional = getattr(values, flag), type(None) in get_args(info.annotation)
-        if is_group(before):
-            document[name] = _untwin(value, before)
-        elif value != getattr(untouched, flag):
-            document[name] = None if optional and value in ("none", ("none",), ()) else value
-        elif name in spec.model_fields_set:
-            document[name] = before  # an empty list is not none, though their texts are alike
     return document

@@ -50,10 +50,3 @@ def print_lines(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 def percent(value: float) -> str:
     return f"{100 * value:.1f}"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

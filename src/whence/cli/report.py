@@ -95,8 +95,9 @@ def gather(words: list[str], store: Store) -> tuple[Report, str]:
 
 
 def _comparison(text: str, store: Store) -> tuple[str, Report]:
-    from whence.experiments.comparison import store_flag, tables_of
+    from whence.experiments.comparison import tables_of
     from whence.experiments.export import Report
+    from whence.experiments.options import store_flag
 
     chosen, config, path = find(text, store)
     is_preset = chosen.presets is not None and text in chosen.presets.names()
@@ -148,8 +149,8 @@ def _of_file(path: Path) -> tuple[Any, Any, Path]:
 def _single_runs(words: list[str], store: Store) -> Report:
     from whence.arena.comparison import ARENA, tables_of_runs
     from whence.arena.run import ArenaRun
-    from whence.experiments.comparison import store_flag
     from whence.experiments.export import Report
+    from whence.experiments.options import store_flag
     from whence.experiments.table import tabulate
     from whence.training.config import load_run_config
 

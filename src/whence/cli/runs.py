@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import Field
 
 from whence.cli.options import Engine, Stored, dispatch, parse_options
-from whence.cli.output import duration, print_json, print_lines, print_table, stderr
+from whence.cli.output import print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
-from whence.formatting import scored
+from whence.formatting import duration, scored
 from whence.store.exported import as_csv, evaluated
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, RunLockedError, Store

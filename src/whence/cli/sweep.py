@@ -9,9 +9,10 @@ from typing import Any
 
 from whence.cli.live import Watcher
 from whence.cli.options import Engine
-from whence.cli.output import duration, print_json, stderr
+from whence.cli.output import print_json, stderr
 from whence.execution.engines.local import Outcome
 from whence.experiments import comparison
+from whence.formatting import duration
 from whence.store.runs import Store
 from whence.training.config import RunConfig
 

@@ -20,6 +20,7 @@ from whence.errors import UserError
 from whence.execution.engines.local import Outcome, run_all, share
 from whence.execution.execute import Conditions, Event, bytes_needed
 from whence.experiments.instrument import ComparisonConfig, Instrument, OnProgress
+from whence.experiments.options import store_flag
 from whence.experiments.page import comparison_page
 from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table, tabulate
@@ -272,8 +273,3 @@ def _by_now(store: Store, run: str) -> str:
         return "skipped" if store.folder(run).status()["state"] == "finished" else "busy"
     except (OSError, CorruptFileError):
         return "busy"
-
-
-def store_flag(store: Store) -> list[str]:
-    """The option that leads to this store, where it is not the default one."""
-    return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -25,6 +25,8 @@ R = TypeVar("R", bound=RunConfig)
 
 class ComparisonConfig(Config):
     """What every comparison can be asked for."""
+
+    GROUP: ClassVar[str] = "Seeds"
 
     seeds: int = Field(
         default=3, ge=1, le=1000, description="paired seeds per variant; below 6 a table is headed exploratory"

@@ -1,4 +1,4 @@
-"""A spec as text, field by field: what the command line and the app's forms have in common."""
+"""The fields of a config as options: what the flags of the command line and the forms of the app have in common."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from pydantic import BaseModel
 
 from whence.config import Config
 from whence.registry import registries_in
+from whence.store.runs import Store
 
 NONE = "none"
 
 
 @dataclass(frozen=True)
-class Leaf:
+class Option:
     """One field that a user can set."""
 
     path: tuple[str, ...]
     annotation: Any
-    about: str
+    description: str
     value: bool | str | tuple[str, ...]
-    """As a user would write it; what nobody has set, as it is by default."""
+    """As a user would write it: what the config has set, else the default"""
+    variants: tuple[str, ...] = ()
+    """The names that a field of a registry, or a list of such, may begin with"""
 
     @property
     def name(self) -> str:
@@ -39,101 +42,112 @@ class Leaf:
         return type(None) in get_args(self.annotation)
 
     @property
-    def words(self) -> tuple[str, ...] | None:
-        """What may be chosen, where that is a closed list."""
-        kind = without_none(self.annotation)
+    def choices(self) -> tuple[str, ...] | None:
+        """The values of a closed list."""
+        kind = _without_none(self.annotation)
         return tuple(map(str, get_args(kind))) if get_origin(kind) is Literal else None
 
     @property
     def whole_number(self) -> bool:
         return self.annotation is int
 
-    def given(self, value: bool | str | Sequence[str]) -> Any:
-        """What the spec is to read, of what a user has written."""
+    @property
+    def metavar(self) -> str:
+        kind = _without_none(self.annotation)
+        if get_origin(kind) is tuple:
+            kind = get_args(kind)[0]
+        if get_origin(kind) is Literal:
+            return "{" + ",".join(map(str, get_args(kind))) + "}"
+        return {int: "INT", float: "NUMBER", str: "TEXT"}.get(kind, "NAME[:OPTION=VALUE,…]")
+
+    def parse(self, value: bool | str | Sequence[str]) -> Any:
+        """What the config is to validate, from what a user has written."""
         text = tuple(value) if isinstance(value, list) else value
         return None if self.optional and text in (NONE, (NONE,), (), "") else text
 
 
-def leaves(spec: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    """All of them, those of nested specs after their group."""
-    for name, info in type(spec).model_fields.items():
-        value = as_set(spec, name)
-        if is_group(value):
-            yield from leaves(value, (*path, name))
+def options_of(config: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Option]:
+    """All of them, those of nested configs in place of their field."""
+    for name, info in type(config).model_fields.items():
+        value = _set_or_default(config, name)
+        if _is_group(value):
+            yield from options_of(value, (*path, name))
         else:
-            chosen = registries_in(info.rebuild_annotation())
-            annotation = info.annotation if not chosen else info.rebuild_annotation()
-            yield Leaf((*path, name), annotation, info.description or "", written(value, info.annotation))
+            text, names = _written(value, info.annotation), _variants(info.rebuild_annotation())
+            yield Option((*path, name), info.annotation, info.description or "", text, names)
 
 
-def written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
-    if isinstance(value, bool):
-        return value
-    if is_list(annotation):
-        return tuple(map(text, value or ()))  # none and an empty list look the same here
-    return text(value)
+def set_fields(config: BaseModel) -> dict[str, Any]:
+    """What has been set, by a file or by the default of a group. What a task or a mixer fills in is left out: it must
+    follow the task and the mixer that flags choose."""
+    document: dict[str, Any] = {}
+    for name in type(config).model_fields:
+        value = _set_or_default(config, name)
+        if _is_group(value):
+            document[name] = set_fields(value)
+        elif name in config.model_fields_set:
+            document[name] = value
+    return document
 
 
 def command(
-    words: Sequence[str], spec_class: type[Config], document: Mapping[str, Any], others: Sequence[str] = ()
+    words: Sequence[str], config_class: type[Config], document: Mapping[str, Any], others: Sequence[str] = ()
 ) -> str:
-    """The line that a terminal wants for a document that holds what was set. others: options beside it."""
+    """The command line for a document that holds what was set. others: options beside it."""
     line = ["whence", *words]
-    for leaf in leaves(spec_class()):
+    for option in options_of(config_class()):
         value: Any = document
-        for part in leaf.path:
+        for part in option.path:
             value = value.get(part, _UNSET) if isinstance(value, Mapping) else _UNSET
         if value is _UNSET:
             continue
         if isinstance(value, bool):
-            line += [] if value == leaf.value else [leaf.flag if value else leaf.flag.replace("--", "--no-", 1)]
+            line += [] if value == option.value else [option.flag if value else option.flag.replace("--", "--no-", 1)]
         elif isinstance(value, list | tuple):
-            line += [leaf.flag, *map(text, value)]
+            line += [option.flag, *map(_text, value)]
         else:
-            line += [leaf.flag, text(value)]
+            line += [option.flag, _text(value)]
     return shlex.join([*line, *others])
 
 
 _UNSET = object()
 
 
-def as_set(spec: BaseModel, name: str) -> Any:
-    """A field's value if a file has set it, else its default."""
-    return getattr(spec, name) if name in spec.model_fields_set else type(spec).model_fields[name].get_default()
+def store_flag(store: Store) -> list[str]:
+    """The option that names this store, where it is not the one that would be used anyway."""
+    return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]
 
 
-def is_group(value: Any) -> bool:
-    """A nested spec, unless a user writes it as one word (`rope:base=500`)."""
+def _set_or_default(config: BaseModel, name: str) -> Any:
+    return getattr(config, name) if name in config.model_fields_set else type(config).model_fields[name].get_default()
+
+
+def _is_group(value: Any) -> bool:
+    """A nested config, unless a user writes it as one word (`rope:base=500`)."""
     return isinstance(value, Config) and type(value).__str__ is BaseModel.__str__
 
 
-def is_list(annotation: Any) -> bool:
-    return tuple in (get_origin(annotation), *map(get_origin, get_args(annotation)))
+def _written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    if tuple in (get_origin(annotation), *map(get_origin, get_args(annotation))):
+        return tuple(map(_text, value or ()))  # none and an empty list look the same here
+    return _text(value)
 
 
-def text(value: Any) -> str:
+def _text(value: Any) -> str:
     return NONE if value is None else str(value)
 
 
-def without_none(annotation: Any) -> Any:
+def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) in (Union, types.UnionType):
         return next(part for part in get_args(annotation) if part is not type(None))
     return annotation
 
 
-def metavar(kind: Any) -> str:
-    kind = without_none(kind)
-    if get_origin(kind) is tuple:
-        kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        return "{" + ",".join(map(str, get_args(kind))) + "}"
-    return {int: "INT", float: "NUMBER", str: "TEXT"}.get(kind, "NAME[:OPTION=VALUE,…]")
-
-
-def variants(annotation: Any) -> list[str]:
-    """The names that a field of a registry, or a list of such, may begin with."""
+def _variants(annotation: Any) -> tuple[str, ...]:
     if registries := registries_in(annotation):
-        return sorted(name for registry in registries for name in registry.names())
+        return tuple(sorted(name for registry in registries for name in registry.names()))
     if isinstance(annotation, type) and issubclass(annotation, Config):  # written as one word, its first field first
-        return variants(next(iter(annotation.model_fields.values())).rebuild_annotation())
-    return sorted({name for part in get_args(annotation) for name in variants(part)})
+        return _variants(next(iter(annotation.model_fields.values())).rebuild_annotation())
+    return tuple(sorted({name for part in get_args(annotation) for name in _variants(part)}))

@@ -15,10 +15,9 @@ from whence.app.address import query
 from whence.app.navigation import ASKED, PAGES
 from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, ready_to_draw, terminal, the_store
 from whence.app.progress import controls
-from whence.cli.output import duration
 from whence.experiments.export import browser, picture_of
 from whence.experiments.jobs import ALIVE, Job, jobs, submit
-from whence.formatting import labelled, scored
+from whence.formatting import duration, labelled, scored
 from whence.report.badges import badge
 from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
 from whence.store.exported import as_csv, evaluated
