@@ -16,6 +16,7 @@ def compare(
     *,
     store: str | Path | None = None,
     options: ExecutionOptions = ExecutionOptions(),
+    minutes: float | None = None,
     **fields: Any,
 ) -> ComparisonResult[Any]:
     """Run a comparison of one instrument, as `whence arena` and the others do, and return its tables and page.
@@ -26,6 +27,7 @@ def compare(
         name: arena, leak, features or fields.
         store: directory of runs; None: $WHENCE_STORE, else `whence-runs` in the working directory.
         options: workers, threads, device. None of these changes what a run is.
+        minutes: with `until_decided`, add no more seeds after this long.
         fields: the fields of the configuration, grouped as `--print-spec` shows them: `training={"steps": 600}`.
 
     Raises:
@@ -36,4 +38,4 @@ def compare(
         >>> print(*result.tables[0].findings, sep="\\n")
     """
     chosen = instrument(name)
-    return run_comparison(chosen, chosen.config.read(fields), Store(store), options)
+    return run_comparison(chosen, chosen.config.read(fields), Store(store), options, minutes=minutes)

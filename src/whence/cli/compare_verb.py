@@ -9,7 +9,6 @@ from whence.cli.live import Watcher
 from whence.cli.options import Engine, parse
 from whence.cli.output import print_json, print_table, telling
 from whence.cli.sweep import exit_code
-from whence.errors import UserError
 from whence.experiments.comparison import ComparisonResult, check_plan, run_comparison
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.table import Table
@@ -30,8 +29,6 @@ def compare(
     )
     config, store = adapt(config, options), Store(options.store)
     minutes = getattr(options, "minutes", None)
-    if minutes is not None and not config.until_decided:
-        raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.", field="minutes")
     if options.print_spec:
         check_plan(instrument, config, store)
         print_json(config.model_dump(mode="json"))

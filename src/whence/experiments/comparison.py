@@ -99,6 +99,8 @@ def run_comparison(
     What is impossible is refused before anything is written. After `minutes`, `until_decided` adds no more seeds.
     """
     started = time.monotonic()
+    if minutes is not None and not config.until_decided:
+        raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.", field="minutes")
     check_comparison(instrument, config, store, options)
     save_config(instrument.name, config, store)
     on_progress(plan_note(instrument, config, store))
