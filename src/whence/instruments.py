@@ -9,7 +9,7 @@ from whence.errors import not_allowed
 from whence.experiments.instrument import Instrument
 
 PLACES = {
-    "arena": ("whence.arena.comparison", "ARENA"),
+    "arena": ("whence.arena.instrument", "ARENA"),
     "leak": ("whence.leak.instrument", "LEAK"),
     "features": ("whence.features.instrument", "FEATURES"),
     "fields": ("whence.fields.instrument", "FIELDS"),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from whence.app.views.arena import SWEEP
-from whence.arena.comparison import PRESETS as ARENA
 from whence.arena.config import ArenaConfig
+from whence.arena.instrument import PRESETS as ARENA
 from whence.cli.options import Engine, parse
 from whence.config import Config
 from whence.encodings import ENCODINGS

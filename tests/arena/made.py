@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.conftest import TINY, merged
 from whence import stats
-from whence.arena.comparison import ARENA, Arena, ArenaTable, tables_of_runs
 from whence.arena.config import ArenaConfig
+from whence.arena.instrument import ARENA, Arena, ArenaTable, tables_of_runs
+from whence.arena.metrics import pool
 from whence.arena.run import ArenaRun
 from whence.arena.score import PARTS, Score, judge
-from whence.arena.tally import pool
 from whence.experiments import table as experiments_table
 from whence.experiments.comparison import plan_comparison, runs_of
 from whence.experiments.comparison import tables_of as tables_of_comparison

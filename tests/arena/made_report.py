@@ -10,7 +10,7 @@ import torch
 from tests.arena.made import TASK, fail, finish, planned, spec, tables_of
 from whence.arena import attention_page
 from whence.arena.attention import Maps
-from whence.arena.comparison import ARENA
+from whence.arena.instrument import ARENA
 from whence.experiments.export import Report
 from whence.experiments.saved import save_config
 from whence.store.runs import Store

@@ -11,8 +11,8 @@ import pytest
 from tests.arena.made import fail, finish, tabulate
 from tests.arena.made import planned as planned_by
 from whence.arena.claims import CLAIMS, Judgement, judge
-from whence.arena.comparison import PRESETS
 from whence.arena.config import ArenaConfig
+from whence.arena.instrument import PRESETS
 from whence.arena.run import ArenaRun
 from whence.experiments.saved import read_config
 from whence.store.runs import Store

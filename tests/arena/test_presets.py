@@ -11,8 +11,8 @@ from tests.arena.made import planned
 from tests.calls import document
 from whence import stats
 from whence.arena.claims import CLAIMS
-from whence.arena.comparison import ARENA, PRESETS
 from whence.arena.config import ArenaConfig
+from whence.arena.instrument import ARENA, PRESETS
 from whence.experiments.comparison import count_comparisons
 from whence.experiments.saved import read_config
 from whence.store.runs import Store

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.conftest import TINY, merged
+from whence.arena.metrics import pool
 from whence.arena.run import ArenaRun, answers, evaluation_batches
-from whence.arena.tally import pool
 from whence.errors import UserError
 from whence.execution.execute import Conditions, execute
 from whence.store.runs import Store

@@ -13,7 +13,7 @@ from tests.arena.made import TASK
 from tests.calls import document, output
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
-from whence.arena.comparison import PRESETS
+from whence.arena.instrument import PRESETS
 from whence.cli import VERBS, run
 
 pytestmark = pytest.mark.usefixtures("here")

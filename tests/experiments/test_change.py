@@ -11,7 +11,7 @@ import pytest
 from tests.arena.made import TASK, fail, finish, finish_all, planned, spec, tabulate
 from tests.calls import document
 from tests.conftest import TINY_FLAGS
-from whence.arena.comparison import ARENA
+from whence.arena.instrument import ARENA
 from whence.cli import run
 from whence.experiments.change import changes, config_changes, matched
 from whence.experiments.saved import save_config, saved_configs

@@ -9,7 +9,7 @@ import pytest
 
 from tests.arena.made import finish_all, one, planned, spec, tables_of, tabulate
 from whence import stats
-from whence.arena.comparison import ARENA
+from whence.arena.instrument import ARENA
 from whence.errors import UserError
 from whence.experiments.comparison import count_comparisons
 from whence.store.runs import Store

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from tests.arena.made_report import show_maps, some_maps
-from whence.arena.comparison import ArenaTable
 from whence.arena.findings import findings
+from whence.arena.instrument import ArenaTable
 from whence.arena.score import mastered
 from whence.experiments.comparison import read_comparison
 from whence.experiments.export import Report

@@ -11,8 +11,8 @@ import pytest
 from tests.arena.made import TASK, spec
 from tests.calls import document
 from tests.conftest import TINY_FLAGS
-from whence.arena.comparison import ARENA, PRESETS
 from whence.arena.config import ArenaConfig
+from whence.arena.instrument import ARENA, PRESETS
 from whence.cli.report import find
 from whence.errors import UserError
 from whence.experiments.saved import read_config, save_config, saved_configs

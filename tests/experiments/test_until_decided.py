@@ -9,8 +9,8 @@ import pytest
 from tests.arena.made import TASK, fail, finish, finish_all, names_of, one, pair_of, planned, reported, spec, tabulate
 from tests.calls import document
 from tests.conftest import TINY_FLAGS
-from whence.arena.comparison import ARENA
 from whence.arena.config import ArenaConfig
+from whence.arena.instrument import ARENA
 from whence.arena.run import ArenaRun
 from whence.cli import run
 from whence.execution.engines.local import Outcome

@@ -15,7 +15,7 @@ from whence.app.style import STYLE
 @st.cache_resource(show_spinner=False)
 def warm_up() -> threading.Thread:
     """torch takes seconds to import: meanwhile the first page is there. It gets a moment to arrive."""
-    thread = threading.Timer(1.0, importlib.import_module, args=("whence.arena.comparison",))
+    thread = threading.Timer(1.0, importlib.import_module, args=("whence.arena.instrument",))
     thread.daemon = True
     thread.start()
     return thread

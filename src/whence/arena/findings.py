@@ -13,7 +13,7 @@ from whence.arena.tuning import Trial, dependent
 from whence.experiments.table import Table
 
 if TYPE_CHECKING:
-    from whence.arena.comparison import ArenaTable
+    from whence.arena.instrument import ArenaTable
 
 SEEN = 0.01
 """Share of test sequences seen in training from which on it is reported."""

@@ -11,7 +11,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from whence.arena.tally import Tally, pool
+from whence.arena.metrics import EvalCounts, pool
 from whence.config import Config
 from whence.errors import UserError
 from whence.mixers.base import Mixer
@@ -235,7 +235,7 @@ class ArenaJob(Trainable):
         return {"headline": headline, **pooled, "lengths": {str(run.train_length): within, **beyond}}
 
     def _score(self, streams: Streams, purpose: str, length: int, sequences: int | None = None) -> dict[str, Any]:
-        tally = Tally(self.task, self.task.tokens(length), first=self.run.first_counted(length))
+        tally = EvalCounts(self.task, self.task.tokens(length), first=self.run.first_counted(length))
         for batch in evaluation_batches(self.run, streams, purpose, length, sequences):
             batch = batch.to(self.device)
             tally.add(batch, answers(self.model, batch).float())

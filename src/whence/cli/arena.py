@@ -33,7 +33,7 @@ class Timed(Engine):
 
 
 def main(arguments: list[str]) -> int:
-    from whence.arena.comparison import ARENA
+    from whence.arena.instrument import ARENA
     from whence.cli.compare_verb import compare
 
     return compare(ARENA, arguments, DESCRIPTION, Timed)

@@ -14,8 +14,8 @@ DESCRIPTION = """Comparisons that come with whence: what each is, what it costs,
 
 def main(arguments: list[str]) -> int:
     options, words = parse_options(Output, arguments, prog="whence presets NAME…", description=DESCRIPTION, words=True)
-    from whence.arena.comparison import PRESETS
     from whence.arena.config import ArenaConfig
+    from whence.arena.instrument import PRESETS
     from whence.experiments.saved import read_config
 
     for word in words:

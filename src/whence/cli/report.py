@@ -147,7 +147,7 @@ def _of_file(path: Path) -> tuple[Any, Any, Path]:
 
 
 def _single_runs(words: list[str], store: Store) -> Report:
-    from whence.arena.comparison import ARENA, tables_of_runs
+    from whence.arena.instrument import ARENA, tables_of_runs
     from whence.arena.run import ArenaRun
     from whence.experiments.export import Report
     from whence.experiments.options import store_flag

@@ -33,8 +33,8 @@ def main(arguments: list[str]) -> int:
         Reproducing, arguments, prog="whence reproduce CLAIM…", description=DESCRIPTION, words=True
     )
     from whence.arena.claims import CLAIMS, judge
-    from whence.arena.comparison import ARENA, PRESETS
     from whence.arena.config import ArenaConfig
+    from whence.arena.instrument import ARENA, PRESETS
     from whence.cli.live import Watcher
     from whence.cli.sweep import exit_code
     from whence.experiments.comparison import check_plan, run_comparison, tables_of

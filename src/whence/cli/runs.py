@@ -162,7 +162,7 @@ def _export(arguments: list[str]) -> int:
 def _resume(arguments: list[str]) -> int:
     options, words = _options(Engine, "resume", arguments, words=True)
     store = _store(options)
-    from whence.cli.sweep import exit_code, run_specs
+    from whence.cli.sweep import execute_runs, exit_code
     from whence.training.config import load_run_config
 
     ids = [store.find(word).id for word in words] or [r["id"] for r in store.summaries() if r["state"] == "interrupted"]
@@ -181,7 +181,7 @@ def _resume(arguments: list[str]) -> int:
     if not specs:
         print_json({"runs": {}}) if options.json_ else print(f"nothing to resume in {store.root}")
         return 0
-    _, ends = run_specs(specs, options)
+    _, ends = execute_runs(specs, options)
     if options.json_:
         print_json({"runs": ends})
     return exit_code(ends)

@@ -19,14 +19,14 @@ from whence.training.config import RunConfig
 EXIT_CODES = {"failed": 1, "crashed": 1, "busy": 1, "interrupted": 130}
 
 
-def run_specs(specs: Sequence[RunConfig], engine: Engine) -> tuple[Store, dict[str, str]]:
+def execute_runs(specs: Sequence[RunConfig], engine: Engine) -> tuple[Store, dict[str, str]]:
     store = Store(engine.store)
-    return store, comparison.run_specs(specs, store, engine.execution, Watcher)
+    return store, comparison.execute_runs(specs, store, engine.execution, Watcher)
 
 
 def train_one(run: RunConfig, engine: Engine, tell: Callable[[Store, dict[str, Any]], None]) -> int:
     """Run it and print how it ended. tell: prints the results of a finished run, from its store and its status."""
-    store, ends = run_specs([run], engine)
+    store, ends = execute_runs([run], engine)
     folder = store.folder(run.id)
     try:
         status = folder.status()

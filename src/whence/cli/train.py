@@ -17,14 +17,14 @@ unfinished one goes on where it stopped, bit for bit as if it had never been int
 
 def main(arguments: list[str]) -> int:
     from whence.arena.run import ArenaRun
-    from whence.cli.sweep import exit_code, run_specs
+    from whence.cli.sweep import execute_runs, exit_code
 
     run, engine = parse(ArenaRun, Engine, arguments, prog="whence train", description=DESCRIPTION)
     if engine.print_spec:
         run.check()
         print_json({"id": run.id, **run.document()})
         return 0
-    store, ends = run_specs([run], engine)
+    store, ends = execute_runs([run], engine)
     folder = store.folder(run.id)
     try:
         status = folder.status()

@@ -108,7 +108,7 @@ def run_comparison(
 
     def run(runs: Sequence[R]) -> bool:
         """Whether all of them were given their time."""
-        ends.update(run_specs([run for run in runs if run.id not in ends], store, options, watch))
+        ends.update(execute_runs([run for run in runs if run.id not in ends], store, options, watch))
         return not Outcome(ends).interrupted
 
     going = all(run(stage) for stage in instrument.stages(config, store))
@@ -256,7 +256,7 @@ def check_resources(runs: Sequence[RunConfig], store: Store, options: ExecutionO
     return workers, threads
 
 
-def run_specs(
+def execute_runs(
     runs: Sequence[RunConfig], store: Store, options: ExecutionOptions, watch: Watch = no_events
 ) -> dict[str, str]:
     """Run them on this machine; by id, how each ended."""

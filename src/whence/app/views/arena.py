@@ -13,8 +13,8 @@ from whence.app.address import switch
 from whence.app.navigation import ASKED
 from whence.app.parts import draw, empty, guarded, the_store
 from whence.arena.attention import Maps, attention_maps
-from whence.arena.comparison import ARENA
 from whence.arena.config import ArenaConfig
+from whence.arena.instrument import ARENA
 from whence.arena.run import ArenaRun
 from whence.experiments.table import Row, Table
 from whence.store.runs import Store

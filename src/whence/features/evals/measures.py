@@ -25,7 +25,7 @@ FEW = 20
 
 
 @dataclass(frozen=True)
-class Tally:
+class EvalCounts:
     """Sums over states, by position, of everything that the measures are made of."""
 
     counts: Tensor
@@ -58,7 +58,7 @@ class Tally:
 
 
 @torch.no_grad()
-def tally(dictionary: Dictionary, states: Iterable[States], lifted: bool = False) -> Tally:
+def tally(dictionary: Dictionary, states: Iterable[States], lifted: bool = False) -> EvalCounts:
     context = 0
     sums = counts = torch.zeros(0)
     squares, active = torch.zeros(dictionary.size, dtype=torch.double), torch.zeros(dictionary.size)
@@ -76,7 +76,7 @@ def tally(dictionary: Dictionary, states: Iterable[States], lifted: bool = False
         active += (codes > 0).sum(0)
         error += sum_of_squares(left)
         total, whole, seen = total + some.sum(0), whole + sum_of_squares(some), seen + len(some)
-    return Tally(counts, sums, squares, active, error, whole - float(total.square().sum()) / seen)
+    return EvalCounts(counts, sums, squares, active, error, whole - float(total.square().sum()) / seen)
 
 
 def _longer(table: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -103,12 +103,12 @@ def measure(dictionary: Dictionary, states: Iterable[States], assigned: Tensor |
     return found
 
 
-def frequent(found: Tally) -> Tensor:
+def frequent(found: EvalCounts) -> Tensor:
     """(features,): the numbers of those active often enough to say something about where they are active."""
     return (found.active >= FEW).nonzero().flatten()
 
 
-def fidelity(found: Tally) -> Tensor:
+def fidelity(found: EvalCounts) -> Tensor:
     """(features,): the share of a feature's variance that its position explains, of the frequent ones, in their order.
 
     Corrected for chance (ε²): what position explains of noise, about (positions − 1) / states, is taken off.
@@ -139,7 +139,7 @@ def told(values: Tensor) -> dict[str, float]:
     }
 
 
-def retention(lifted: Tally, assigned: Tensor) -> dict[str, float]:
+def retention(lifted: EvalCounts, assigned: Tensor) -> dict[str, float]:
     """Correlation over positions of where a feature may speak and where it does once the mask is lifted.
 
     Its median, and that with other features' masks, which is chance.

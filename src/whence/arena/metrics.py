@@ -15,7 +15,7 @@ BINS = 64
 """Accuracy by position is kept in at most so many bins: long sequences must not make long files."""
 
 
-class Tally:
+class EvalCounts:
     """Counts over one evaluation set. In a task asked at every position, only those from `first` on count."""
 
     def __init__(self, task: Task, tokens: int, first: int = 0) -> None:
