@@ -17,8 +17,9 @@ from pathlib import Path
 from record import record
 from whence.arena.run import ArenaRun
 from whence.execution.engines.local import run_all
-from whence.execution.execute import Conditions, cores
+from whence.execution.execute import Conditions
 from whence.store.runs import Store
+from whence.system import cores
 
 MINUTES = 10
 BUSY = 0.85

@@ -29,7 +29,7 @@ from whence.features.run import FeaturesRun
 from whence.features.sae.dictionary import Dictionary
 from whence.features.sae.saelens import export, imported
 from whence.models.init import initialise
-from whence.training.streams import generator
+from whence.random import generator
 
 WIDTH, SIZE, BATCH, K, STEPS = 576, 2048, 512, 32, 40
 ALLOWED, TIED = 1e-5, 0.01

@@ -22,9 +22,10 @@ from x_transformers import Decoder, TransformerWrapper
 from record import record
 from whence.arena.run import ArenaRun
 from whence.models.sequence import count_parameters
+from whence.random import Streams, generator
 from whence.training.config import TrainingConfig
-from whence.training.streams import Streams, generator
-from whence.training.trainer import Listener, Progress, make_optimizer, train
+from whence.training.optim import make_optimizer
+from whence.training.trainer import Listener, Progress, train
 
 BATCH, LENGTH, SYMBOLS, CHUNK = 64, 64, 16, 5
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 LEVELS = [
-    {"errors", "config", "registry", "system", "packaged", "recordings", "random", "formatting", "stats"},
+    {"errors", "config", "registry", "system", "recordings", "random", "formatting", "stats"},
     {"kernels", "encodings", "tasks"},
     {"mixers", "models", "shortcuts"},
     {"training", "store"},

@@ -1,9 +1,15 @@
-"""The few numbers that a list of runs shows: shares, unless their names end with a unit in brackets."""
+"""Numbers, durations and units as text; rows as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 
 def is_share(name: str) -> bool:
+    """Whether a headline number is a fraction, shown in percent: those with a unit end with it in brackets."""
     return not name.endswith(")")
 
 
@@ -17,8 +23,35 @@ def labelled(name: str) -> str:
     return f"{name} (%)" if is_share(name) else name
 
 
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
 def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def number(value: float | None, undefined: str = "undefined") -> str:
+    if value is None:
+        return undefined
+    return f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.0e}"
+
+
+def share(value: float) -> str:
+    """Of a variance."""
+    if value >= 0.001:
+        return f"{100 * value:.1f} %"
+    return f"{100 * value:.2g} %" if value >= 1e-6 else f"{value:.0e}" if value > 0 else "0 %"
+
+
+def as_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """With a column for whatever any row has."""
+    rows = list(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(column for row in rows for column in row)))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,14 +1,17 @@
-"""Files of numbers that hold recordings."""
+"""Data in files of a user: arrays of numbers, recordings, and the checksum that makes them part of a run's identity."""
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.registry import Choice, T
 
 LARGEST = 2**31
 LARGEST_VALUE = 1e18
@@ -46,3 +49,23 @@ def read_npy(path: Path, shapes: dict[int, str]) -> Tensor:
             field="data",
         )
     return torch.from_numpy(np.array(values, dtype=np.float32))
+
+
+@runtime_checkable
+class FileData(Protocol):
+    """A variant with the options `path` and `checksum`."""
+
+    def checksum_now(self) -> str: ...
+
+
+def with_checksum(choice: Choice[T]) -> Choice[T]:
+    """With the checksum of its files and one spelling of their path, where a variant has these options.
+
+    A run over a user's files means the bytes that were there.
+    """
+    if choice.options().get("checksum") != "":
+        return choice
+    named = choice.model_copy(update={"path": os.path.normpath(choice.options()["path"] or "?")})
+    data = named.build()
+    assert isinstance(data, FileData)
+    return named.model_copy(update={"checksum": data.checksum_now()})

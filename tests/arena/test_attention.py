@@ -11,9 +11,9 @@ from tests.arena.made import one, planned, spec, tabulate
 from whence.arena.attention import LONGEST_MAP, attention_maps, load_model, maps_of
 from whence.arena.run import ArenaRun
 from whence.execution.execute import Conditions, execute
+from whence.random import Streams
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
-from whence.training.streams import Streams
 
 Tiny = Callable[..., ArenaRun]
 SHORT = {"steps": 2, "evaluations": 1}

@@ -15,9 +15,9 @@ from whence.arena.metrics import pool
 from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.errors import UserError
 from whence.execution.execute import Conditions, execute
+from whence.random import Streams, generator
 from whence.store.runs import Store
 from whence.training.config import load_run_config
-from whence.training.streams import Streams, generator
 
 Tiny = Callable[..., ArenaRun]
 

@@ -21,8 +21,8 @@ from whence.features.data.planted import Planted
 from whence.features.run import FeaturesRun
 from whence.features.sae.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
 from whence.features.stored import load
+from whence.random import generator
 from whence.store.runs import Store
-from whence.training.streams import generator
 
 SMALL = {"data": "planted:features=24,width=16,context=8", "size": 64}
 

@@ -12,8 +12,8 @@ from whence.features.activations.sources import of_module
 from whence.features.activations.store import Activations
 from whence.features.data.stored import Stored
 from whence.features.evals.splice import Text
+from whence.random import generator
 from whence.store.runs import Store
-from whence.training.streams import generator
 
 
 def test_by_the_median() -> None:

@@ -17,8 +17,8 @@ from whence.fields.data.base import SPLITS, sixths
 from whence.fields.data.emoji import PLACES
 from whence.fields.images import write
 from whence.fields.run import FieldsRun
+from whence.random import generator
 from whence.store.runs import Store
-from whence.training.streams import generator
 
 needs_font = pytest.mark.skipif(not any(map(Path.is_file, map(Path, PLACES))), reason="no font of emoji")
 

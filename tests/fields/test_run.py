@@ -17,8 +17,8 @@ from whence.fields.data.base import SPLITS
 from whence.fields.decode import decode
 from whence.fields.images import write
 from whence.fields.run import FieldsRun, diversity, load
+from whence.random import generator
 from whence.store.runs import Store
-from whence.training.streams import generator
 
 TINY: dict[str, Any] = {
     "data": "photos:size=16,factor=2",

@@ -22,7 +22,7 @@ from whence.leak.audit.targets.pretrained import _subject
 from whence.leak.data.planted import Planted
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
-from whence.training.streams import preserve_rng_state
+from whence.random import preserve_rng_state
 
 TOKENS, FEATURES, ROWS = 24, 3, 32
 

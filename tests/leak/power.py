@@ -25,7 +25,7 @@ from whence.leak.audit.look import deciding
 from whence.leak.audit.target import Subject
 from whence.leak.audit.targets.module import subject_of
 from whence.leak.audit.verdict import Leak, leaks
-from whence.training.streams import preserve_rng_state
+from whence.random import preserve_rng_state
 
 DRAWS = 24
 

@@ -11,7 +11,7 @@ import torch
 from whence.errors import UserError
 from whence.leak.data import DATA
 from whence.leak.run import LeakRun
-from whence.training.streams import generator
+from whence.random import generator
 
 
 def test_basic_motions_is_all_there() -> None:

@@ -16,7 +16,7 @@ from whence.leak.mitigations.permute_tokens import PermuteTokens
 from whence.leak.mitigations.position_penalty import PositionPenalty, explained, mean_correlation
 from whence.leak.mitigations.position_prior import PositionPrior
 from whence.leak.mitigations.variance_penalty import VariancePenalty
-from whence.training.streams import generator
+from whence.random import generator
 
 
 def step(ratio: float = 1.0, leak: float = 0.0) -> Step:

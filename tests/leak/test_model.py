@@ -13,8 +13,8 @@ from whence.errors import UserError
 from whence.leak.masks import draw
 from whence.leak.mitigations import CURES
 from whence.leak.run import LeakJob, LeakRun
+from whence.random import Streams, generator
 from whence.training.config import TrainingConfig
-from whence.training.streams import Streams, generator
 
 BACKBONES = ("transformer", "mamba", "bimamba")
 SMALL: dict[str, Any] = {"data": "planted:steps=48,channels=2", "training": {"steps": 4, "batch_size": 8}}

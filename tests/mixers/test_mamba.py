@@ -15,7 +15,7 @@ from whence.mixers.bimamba import BiMamba
 from whence.mixers.mamba import DELTA_RANGE, Mamba, Memory
 from whence.models.init import initialise
 from whence.training.config import TrainingConfig
-from whence.training.trainer import make_optimizer
+from whence.training.optim import make_optimizer
 
 D_MODEL, LENGTH, BATCH = 24, 37, 2
 

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from whence.execution.execute import Conditions, execute
-from whence.random import derive
+from whence.random import Streams, derive, generator
 from whence.store.runs import Store
 from whence.training.config import RunConfig, Trainable, TrainingConfig
-from whence.training.streams import Streams, generator
-from whence.training.trainer import make_optimizer
+from whence.training.optim import make_optimizer
 
 ONE = Conditions(threads=1, checkpoint_seconds=1e9)
 

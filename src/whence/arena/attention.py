@@ -11,12 +11,11 @@ from torch import Tensor
 from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.experiments.table import Table
 from whence.models.capture import capture
-from whence.random import derive
+from whence.random import Streams, derive, preserve_rng_state
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
 from whence.tasks.base import Batch
 from whence.training.checkpoint import weights_of
-from whence.training.streams import Streams, preserve_rng_state
 
 LONGEST_MAP = 96
 """Tokens up to which a map is drawn: beyond that nobody could read it."""

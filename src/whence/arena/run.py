@@ -18,12 +18,12 @@ from whence.mixers.base import Mixer
 from whence.models.init import initialise
 from whence.models.losses import loss
 from whence.models.sequence import ModelConfig, SequenceModel, count_parameters
+from whence.random import Streams, generator
 from whence.shortcuts.saved import scores
 from whence.shortcuts.search import best
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task
 from whence.training.config import RunConfig, Trainable
-from whence.training.streams import Streams, generator
 
 EVALUATION_BATCH = 64
 MONITORED_SEQUENCES = 32

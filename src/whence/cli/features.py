@@ -169,13 +169,13 @@ def _chosen_data(engine: OnStates, asked: Choice[Data]) -> dict[str, Any]:
         return {}
     from whence.features.activations.store import Activations
     from whence.features.sae.parts import DATA
+    from whence.recordings import with_checksum
     from whence.store.runs import Store
-    from whence.training.pinned import pinned
 
     if asked != DATA.choose("planted"):
         raise UserError("activations: --data was given, too. Allowed: one of them.", field="activations")
     found = Activations.open(Store(engine.store), engine.activations)
-    return {"data": pinned(DATA.choose({"name": "stored", "path": str(found.path)}))}
+    return {"data": with_checksum(DATA.choose({"name": "stored", "path": str(found.path)}))}
 
 
 # --- bench

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 from whence.cli.options import Stored, dispatch, parse_options
 from whence.cli.output import print_json, print_table, telling
 from whence.errors import UserError
+from whence.formatting import number
 from whence.leak import RATIOS, shares
-from whence.leak.audit.words import number
 
 if TYPE_CHECKING:
     from whence.leak.audit.auditing import Audit
@@ -147,9 +147,9 @@ def _stored(word: str, store: Any) -> Subject:
     from whence.leak.audit.targets.arena_run import sequence_subject
     from whence.leak.audit.targets.masked_run import masked_subject
     from whence.leak.run import LeakRun
-    from whence.store.stored import stored
+    from whence.store.runs import open_finished_run
 
-    with stored(store, word) as (folder, run):
+    with open_finished_run(store, word) as (folder, run):
         return masked_subject(run, folder) if isinstance(run, LeakRun) else sequence_subject(run, folder)
 
 

@@ -46,7 +46,3 @@ def print_lines(title: str, columns: list[str], rows: list[list[str]]) -> None:
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [columns, *rows]]
     print("\n".join([title, *map(str.rstrip, lines)]))
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}"

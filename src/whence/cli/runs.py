@@ -12,10 +12,9 @@ from pydantic import Field
 from whence.cli.options import Engine, Stored, dispatch, parse_options
 from whence.cli.output import print_json, print_lines, print_table, stderr
 from whence.errors import UserError, not_allowed
-from whence.formatting import duration, scored
-from whence.store.exported import as_csv, evaluated
+from whence.formatting import as_csv, duration, scored
 from whence.store.files import CorruptFileError
-from whence.store.runs import RunFolder, RunLockedError, Store
+from whence.store.runs import RunFolder, RunLockedError, Store, evaluation_rows
 
 ACTIONS = {
     "list": "all runs, oldest first",
@@ -152,7 +151,7 @@ def _export(arguments: list[str]) -> int:
     store = _store(options)
     if options.json_ and options.csv:
         raise UserError("csv: one form at a time. Allowed: --csv or --json.", field="csv")
-    rows, left_out = evaluated(store, _chosen(store, options))
+    rows, left_out = evaluation_rows(store, _chosen(store, options))
     for run_id, damage in left_out.items():
         _left_out(run_id, damage)
     print_json(rows) if options.json_ else sys.stdout.write(as_csv(rows))

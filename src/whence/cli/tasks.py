@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from whence.cli.encodings import options_of, shown
 from whence.cli.options import Output, parse_options
-from whence.cli.output import percent, print_json, print_table, stderr
+from whence.cli.output import print_json, print_table, stderr
 from whence.errors import UserError
+from whence.formatting import percent
 
 if TYPE_CHECKING:
     from whence.registry import Choice

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whence.cli.options import Engine, parse
-from whence.cli.output import percent, print_json
-from whence.formatting import duration
+from whence.cli.output import print_json
+from whence.formatting import duration, percent
 
 DESCRIPTION = """Train one model: one task, one encoding, one seed.
 

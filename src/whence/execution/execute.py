@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import whence
+from whence.random import Streams, preserve_rng_state
 from whence.store.files import (
     TEMPORARY,
     ChainWriter,
@@ -26,11 +27,11 @@ from whence.store.files import (
 )
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
-from whence.system import Device, resolve_device
+from whence.system import Device, cores, resolve_device
 from whence.training import checkpoint
 from whence.training.config import FORMAT, RunConfig, Trainable
-from whence.training.streams import Streams, preserve_rng_state
-from whence.training.trainer import Listener, NonFiniteError, Progress, make_optimizer, train
+from whence.training.optim import make_optimizer
+from whence.training.trainer import Listener, NonFiniteError, Progress, train
 
 Event = dict[str, Any]
 
@@ -354,8 +355,3 @@ def bytes_needed(parameters: int, runs: int, workers: int) -> int:
     each, and one more while it is being written."""
     weights = 4 * parameters
     return runs * (weights + 2**18) + workers * 3 * weights * (checkpoint.KEPT + 1)
-
-
-def cores() -> int:
-    """The cores this process may use, which a container or a batch system may have limited."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,7 +6,6 @@ run; what appears on a screen meanwhile is a matter of two callbacks.
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ from whence.experiments.table import PlannedTable, Table, tabulate
 from whence.report.shell import write
 from whence.store.files import CorruptFileError, canonical
 from whence.store.runs import Store
-from whence.system import Device, resolve_device
+from whence.system import Device, memory_bytes, resolve_device
 from whence.training.config import RunConfig
 
 C = TypeVar("C", bound=ComparisonConfig)
@@ -245,7 +244,7 @@ def check_resources(runs: Sequence[RunConfig], store: Store, options: ExecutionO
     resolve_device(options.device)
     parameters = max((run.check() for run in _without_seeds(runs)), default=0)
     workers, threads = share(len(runs), options.workers, options.threads)
-    needed, there = 16 * parameters * workers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed, there = 16 * parameters * workers, memory_bytes()
     if needed > there:  # weights, gradients and two moments; activations are not known beforehand
         raise UserError(
             f"model: {parameters:,} parameters in {workers} workers need at least {needed / 2**30:.0f} GiB of memory. "

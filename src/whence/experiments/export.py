@@ -18,7 +18,7 @@ from whence.errors import UserError
 from whence.experiments.instrument import Instrument
 from whence.experiments.page import comparison_page, page_title
 from whence.experiments.table import Table
-from whence.store.exported import as_csv
+from whence.formatting import as_csv
 from whence.store.files import write_atomically
 from whence.store.runs import Store
 from whence.training.config import FORMAT

@@ -17,10 +17,10 @@ from whence.features.sae.autoencoder import Autoencoder, AutoencoderSpec
 from whence.features.sae.parts import DATA, DataChoice
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
+from whence.random import Streams
+from whence.recordings import with_checksum
 from whence.registry import Choice
 from whence.training.config import RunConfig, Trainable, TrainingConfig
-from whence.training.pinned import pinned
-from whence.training.streams import Streams
 
 
 def parse_data(value: Any) -> Any:
@@ -40,7 +40,7 @@ def data_of(choice: Choice[Data]) -> Data:
     return data
 
 
-AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
 
 
 class FeatureTraining(TrainingConfig):

@@ -16,7 +16,7 @@ from whence.fields.hyponets.base import Attended
 from whence.fields.metrics import psnr
 from whence.fields.model import Encoded, FieldModel
 from whence.fields.run import FieldsRun, diversity
-from whence.training.streams import Streams, generator
+from whence.random import Streams, generator
 
 CROPS, PROBED = 16, 4
 JITTERS = (0.0, 0.05, 0.1, 0.2, 0.4)

@@ -21,10 +21,10 @@ from whence.fields.decode import Output, decode, enlarge
 from whence.fields.model import FieldModel, FieldSpec
 from whence.fields.run import FieldsRun
 from whence.models.init import initialise
+from whence.random import Streams, generator, preserve_rng_state
 from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
 from whence.store.runs import Store
-from whence.training.streams import Streams, generator, preserve_rng_state
-from whence.training.trainer import make_optimizer
+from whence.training.optim import make_optimizer
 
 REPEATS = 15
 TOKENS = (256, 512, 1024, 2048, 4096)

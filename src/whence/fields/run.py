@@ -20,13 +20,12 @@ from whence.fields.metrics import WINDOW, psnr, ssim
 from whence.fields.model import SPREAD, Encoded, FieldModel, FieldSpec
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
-from whence.store.runs import Store
-from whence.store.stored import stored
+from whence.random import Streams, generator
+from whence.recordings import with_checksum
+from whence.store.runs import Store, open_finished_run
 from whence.training.checkpoint import weights_of
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.optim import muon
-from whence.training.pinned import pinned
-from whence.training.streams import Streams, generator
 
 FITTED = 256
 """Training crops that the least-squares kernel is fitted on."""
@@ -45,7 +44,7 @@ def parse_data(value: Any) -> Any:
     return f"arrays:path={name}.npy" + options.replace(":", ",", 1) if found else value
 
 
-AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
 
 
 class FieldTraining(TrainingConfig):
@@ -267,7 +266,7 @@ def diversity(encoded: Encoded) -> dict[str, float]:
 
 def load(store: Store, word: str) -> tuple[FieldModel, FieldsRun]:
     """A finished run by the first digits of its id."""
-    with stored(store, word) as (folder, run):
+    with open_finished_run(store, word) as (folder, run):
         if not isinstance(run, FieldsRun):
             raise UserError(f"run: {folder.id} is no field. Allowed: runs of 'whence fields train'.", field="run")
         model = run.build_model("cpu")

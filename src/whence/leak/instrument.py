@@ -12,9 +12,10 @@ import plotly.graph_objects as go
 from whence import stats
 from whence.experiments.instrument import Instrument
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
+from whence.formatting import number, share
 from whence.leak import RATIOS
 from whence.leak.audit.verdict import DEAD, LEAKS, Leak, judged, leaks
-from whence.leak.audit.words import number, percent, share
+from whence.leak.audit.words import percent
 from whence.leak.config import COMPARED, LeakConfig
 from whence.leak.run import LeakRun
 from whence.report.figures import COLOURS, DASHES, figure_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from whence.formatting import number
 from whence.leak.audit.auditing import Audit
-from whence.leak.audit.words import number
 from whence.leak.instrument import at
 from whence.report.badges import badges
 from whence.report.figures import COLOURS, DASHES, figure_of

@@ -23,9 +23,9 @@ from whence.leak.mitigations.base import Cure, Step
 from whence.leak.model import MaskedModel, MaskedSpec
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
+from whence.random import Streams, generator
+from whence.recordings import with_checksum
 from whence.training.config import RunConfig, Trainable, TrainingConfig
-from whence.training.pinned import pinned
-from whence.training.streams import Streams, generator
 
 REPLACED = {
     "zeros": "Masked tokens are set to 0.",
@@ -54,7 +54,7 @@ def parse_cures(value: Any) -> Any:
 
 OF_THE_SOURCE = ("zero_masked_positions", "variance_penalty", "position_penalty", "permute_tokens")
 Cures = Annotated[tuple[CureChoice, ...], BeforeValidator(parse_cures)]
-AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(pinned)]
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
 
 
 class Masking(Config):

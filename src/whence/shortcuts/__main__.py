@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -20,6 +19,7 @@ import yaml
 
 from whence.registry import Choice
 from whence.shortcuts import saved
+from whence.system import cores
 from whence.tasks import TASKS
 from whence.tasks.base import Task
 
@@ -98,8 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         if name in entries and not (only and entries[name][0].name == only)
     }
     wanted = [name for name in entries if name not in kept and only in (None, entries[name][0].name)]
-    cores = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(cores, get_context("spawn"), torch.set_num_threads, (1,)) as workers:
+    with ProcessPoolExecutor(cores(), get_context("spawn"), torch.set_num_threads, (1,)) as workers:
         searches = {}
         for name in wanted:
             choice, length, first = entries[name]

@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +33,13 @@ from whence.store.files import (
     TEMPORARY,
     CorruptFileError,
     file_digest,
+    flat,
     read_chained,
     read_sealed,
     write_atomically,
     write_sealed,
 )
-from whence.training.config import FORMAT
+from whence.training.config import FORMAT, RunConfig, load_run_config
 
 State = Literal["running", "finished", "failed", "interrupted", "corrupt"]
 ID = re.compile(r"[0-9a-f]{12}")
@@ -245,6 +246,40 @@ class Store:
         if row["state"] == "running" and not self.folder(row["id"]).is_locked():
             return "interrupted"
         return row["state"]
+
+
+@contextmanager
+def open_finished_run(store: Store, text: str) -> Iterator[tuple[RunFolder, RunConfig]]:
+    """The folder and the configuration of a finished run, found by the first digits of its id.
+
+    Damage that is met here or while the caller reads on raises `UserError`.
+    """
+    folder = store.find(text)
+    try:
+        if folder.status()["state"] != "finished":
+            raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.", field="run")
+        yield folder, load_run_config(folder.spec_document())
+    except (OSError, CorruptFileError) as damage:
+        raise UserError(
+            f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
+        ) from None
+
+
+def evaluation_rows(
+    store: Store, runs: Iterable[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], dict[str, Exception]]:
+    """A row per evaluation of these runs, given as `Store.summaries` gives them; and why others are left out, by id."""
+    rows: list[dict[str, Any]] = []
+    left_out: dict[str, Exception] = {}
+    for run in runs:
+        common = {"id": run["id"], "state": run["state"], **run["labels"], "seed": run.get("seed")}
+        try:
+            evaluations = store.folder(run["id"]).evaluations()
+        except (OSError, CorruptFileError) as damage:
+            left_out[run["id"]] = damage
+            continue
+        rows += [{**common, "step": e["step"], **flat(e["metrics"])} for e in evaluations]
+    return rows, left_out
 
 
 def _flock(handle: int, patience: float) -> bool:

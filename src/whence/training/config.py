@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from whence.training.streams import Streams
+    from whence.random import Streams
 
 
 FORMAT = 2

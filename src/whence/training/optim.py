@@ -1,4 +1,4 @@
-"""Muon for matrices, AdamW for everything else, as one optimiser."""
+"""The optimisers: AdamW, and Muon for matrices with AdamW for everything else."""
 
 from __future__ import annotations
 
@@ -8,10 +8,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from whence.encodings.base import Encoding
+from whence.training.config import TrainingConfig
+
 MOMENTUM = 0.95
 TURNS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic that drives singular values towards 1 (Jordan 2024)."""
+
+
+def make_optimizer(model: nn.Module, training: TrainingConfig) -> torch.optim.AdamW:
+    """AdamW; only the matrices of linear layers decay (tables, norms and encodings do not)."""
+    encoding = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
+    decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - encoding
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if id(p) in decayed], "weight_decay": training.weight_decay},
+        {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},
+    ]
+    fused = all(p.device.type in ("cpu", "cuda", "mps") and p.is_floating_point() for p in parameters)
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=training.lr, betas=(0.9, 0.98), fused=fused)
 
 
 class Muon(torch.optim.AdamW):

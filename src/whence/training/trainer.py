@@ -12,10 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from whence.encodings.base import Encoding
-from whence.random import derive
+from whence.random import Streams, derive, generator
 from whence.training.config import Metrics, Trainable, TrainingConfig
-from whence.training.streams import Streams, generator
 
 LOGGED_LOSSES = 200
 """Training losses kept per run, evenly spaced: enough for a curve, not a file that grows with the steps."""
@@ -51,19 +49,6 @@ class Listener:
     progress: Callable[[Progress], None]
     checkpoint_due: Callable[[], bool]
     should_stop: Callable[[], bool]
-
-
-def make_optimizer(model: nn.Module, training: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW; only the matrices of linear layers decay (tables, norms and encodings do not)."""
-    encoding = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
-    decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - encoding
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if id(p) in decayed], "weight_decay": training.weight_decay},
-        {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},
-    ]
-    fused = all(p.device.type in ("cpu", "cuda", "mps") and p.is_floating_point() for p in parameters)
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=training.lr, betas=(0.9, 0.98), fused=fused)
 
 
 def train(

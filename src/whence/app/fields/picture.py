@@ -17,8 +17,8 @@ from whence.fields import images
 from whence.fields.baselines import resize
 from whence.fields.data.photos import FILES
 from whence.fields.run import FieldsRun
-from whence.packaged import packaged
 from whence.store.files import digest
+from whence.system import packaged_file
 
 SIDE = 256
 """Points of the longer side that are kept: more would make every answer slow."""
@@ -112,7 +112,7 @@ def _samples() -> dict[str, tuple[Path, str]]:
     for split in ("test", "validation", "train"):
         for (package, folder), name in FILES[split]:
             try:
-                found[Path(name).stem] = packaged(package, f"{folder}/{name}", field="picture", what=name), split
+                found[Path(name).stem] = packaged_file(package, f"{folder}/{name}", field="picture", what=name), split
             except UserError:
                 continue
     return found

@@ -17,12 +17,11 @@ from whence.app.parts import counted, draw, empty, guarded, live, markup, plain,
 from whence.app.progress import controls
 from whence.experiments.export import browser, picture_of
 from whence.experiments.jobs import ALIVE, Job, jobs, submit
-from whence.formatting import duration, labelled, scored
+from whence.formatting import as_csv, duration, labelled, scored
 from whence.report.badges import badge
 from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
-from whence.store.exported import as_csv, evaluated
 from whence.store.files import digest
-from whence.store.runs import RunLockedError, Store
+from whence.store.runs import RunLockedError, Store, evaluation_rows
 from whence.store.verify import problems_of
 
 Row = dict[str, Any]
@@ -237,7 +236,7 @@ def _export(rows: list[Row], store: Store, *, everything: bool) -> None:
 
     def lines() -> list[Row]:
         """Also of those that cannot be read: their state, and why."""
-        found, left_out = evaluated(store, rows)
+        found, left_out = evaluation_rows(store, rows)
         return [*found, *({"id": run_id, "state": "corrupt", "error": str(why)} for run_id, why in left_out.items())]
 
     fits = not everything and len(rows) <= MOST

@@ -18,9 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 
-from whence.execution.execute import Conditions, Event, cores
+from whence.execution.execute import Conditions, Event
 from whence.execution.worker import GRACE_SECONDS
 from whence.store.runs import Store
+from whence.system import cores
 from whence.training.config import RunConfig
 
 Inbox = SimpleQueue[tuple[int, Event | None]]

@@ -17,8 +17,8 @@ from whence.features.activations.collect import Tell
 from whence.features.activations.sequences import Place, Sequences, SequenceStates, states_at
 from whence.features.activations.text import held_out, labelled, sets
 from whence.models.pretrained import ends_of
+from whence.random import generator
 from whence.store.runs import Store
-from whence.training.streams import generator
 
 DEFAULT_SETS = (
     "97_news_class",

@@ -18,11 +18,10 @@ from whence.features.activations.store import SHARD, flags_of
 from whence.features.activations.text import HELD_OUT, PROBES, checksum, documents, held_out
 from whence.models.capture import blocks, first_tensor
 from whence.models.pretrained import PACKAGED, between_ends, ends_of, longest, pretrained
+from whence.random import generator
 from whence.store.files import digest, file_digest
-from whence.store.runs import Store
-from whence.store.stored import stored
+from whence.store.runs import Store, open_finished_run
 from whence.training.checkpoint import weights_of
-from whence.training.streams import generator
 
 Precision = Literal["fp32", "bf16"]
 RUN = "run:"
@@ -96,7 +95,7 @@ def of_module(
 def of_run(spec: Collection, store: Store) -> Source:
     """On sequences of the run's own task, as long as it was trained on. Known by what it offers, not by its class:
     instruments do not know each other."""
-    with stored(store, spec.model.removeprefix(RUN)) as (folder, run):
+    with open_finished_run(store, spec.model.removeprefix(RUN)) as (folder, run):
         if not hasattr(run, "task"):
             raise UserError(f"model: {run.id} is no run on a task. Allowed: runs of the arena.", field="model")
         task, length = run.task.build(), run.train_length  # type: ignore[attr-defined]

@@ -9,8 +9,8 @@ import io
 from pathlib import Path
 
 from whence.errors import UserError, not_allowed
-from whence.packaged import packaged
 from whence.store.files import file_digest
+from whence.system import packaged_file
 
 PROBES = "probes"
 """The name of all packaged sets together."""
@@ -57,7 +57,7 @@ def _probes() -> list[str]:
 
 def _folder() -> Path:
     place = "sae_probes/data/cleaned_data"
-    return packaged("sae-probes", place, field="text", what="labelled text", also="zstandard")
+    return packaged_file("sae-probes", place, field="text", what="labelled text", also="zstandard")
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.features.data.base import Data, States
-from whence.training.streams import generator
+from whence.random import generator
 
 PART, PARTS, HELD = 8192, 8, 5
 """States in a part; parts of what is fitted, and of what is held out."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from whence.features.data.base import States, by_position, sum_of_squares
 from whence.features.sae.dictionary import Dictionary
-from whence.training.streams import generator
+from whence.random import generator
 
 BOUND = 0.5
 """A feature is position-bound where position explains at least so much of its variance."""

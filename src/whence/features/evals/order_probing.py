@@ -15,7 +15,7 @@ from torch import Tensor
 from whence.features.activations.sequences import SequenceStates
 from whence.features.evals.probes import KS, Task, Units, compare, dense
 from whence.features.sae.dictionary import Dictionary
-from whence.training.streams import generator
+from whence.random import generator
 
 VOCABULARY = 256
 """The most frequent tokens, which the bag counts."""

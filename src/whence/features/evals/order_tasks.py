@@ -23,8 +23,8 @@ from whence.features.activations.collect import Tell
 from whence.features.activations.sequences import Place, Sequences, SequenceStates, states_at
 from whence.features.activations.text import PROBES, checksum, documents, held_out
 from whence.models.pretrained import ends_of
+from whence.random import generator
 from whence.store.runs import Store
-from whence.training.streams import generator
 
 Kind = Literal["first", "halves", "thirds"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

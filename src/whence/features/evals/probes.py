@@ -13,7 +13,7 @@ from whence.errors import UserError
 from whence.features.activations.sequences import SequenceStates
 from whence.features.evals.logistic import fit, says
 from whence.features.sae.dictionary import Dictionary
-from whence.training.streams import generator
+from whence.random import generator
 
 KS = (1, 2, 5, 10, 20, 50)
 AT_ONCE = 2048

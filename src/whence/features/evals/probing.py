@@ -19,7 +19,7 @@ from whence.errors import UserError
 from whence.features.activations.sequences import SequenceStates
 from whence.features.evals.probes import KS, Task, Units, compare
 from whence.features.sae.dictionary import Dictionary
-from whence.training.streams import generator
+from whence.random import generator
 
 
 def probe(

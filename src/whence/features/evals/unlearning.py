@@ -25,7 +25,7 @@ from whence.errors import UserError
 from whence.features.activations.passages import passages
 from whence.features.evals.splice import Halves, Text, check_fits
 from whence.features.sae.dictionary import Dictionary
-from whence.training.streams import generator
+from whence.random import generator
 
 CHUNK = 1024
 """States that are encoded at once."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.fields.data.base import Data, Split, sixths
-from whence.packaged import packaged
+from whence.system import packaged_file
 
 
 class Digits(Data):
@@ -31,7 +31,9 @@ class Digits(Data):
         self.inputs, self.true = (size, size), (8, 8)
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        digits = _digits(packaged("scikit-learn", "sklearn/datasets/data/digits.csv.gz", field="data", what="digits"))
+        digits = _digits(
+            packaged_file("scikit-learn", "sklearn/datasets/data/digits.csv.gz", field="data", what="digits")
+        )
         places = torch.tensor(sixths(range(len(digits)), split))
         return digits[places[torch.randint(len(places), (rows,), generator=generator)]]
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from whence.errors import UserError
 from whence.fields.data.base import Crops, Split
-from whence.packaged import packaged
 from whence.recordings import read_ts
+from whence.system import packaged_file
 
 
 class Outlines(Crops):
@@ -34,7 +34,7 @@ class Outlines(Crops):
 
     def signals(self, split: Split) -> Sequence[Tensor]:
         files = [
-            packaged("aeon", f"aeon/datasets/data/OSULeaf/OSULeaf_{part}.ts", field="data", what="outlines")
+            packaged_file("aeon", f"aeon/datasets/data/OSULeaf/OSULeaf_{part}.ts", field="data", what="outlines")
             for part in ("TRAIN", "TEST")
         ]
         return _read(*files)[split]

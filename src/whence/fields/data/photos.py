@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from whence.fields.data.base import Pictures, Split
-from whence.packaged import packaged
+from whence.system import packaged_file
 
 IMAGE, LEARN = ("scikit-image", "skimage/data"), ("scikit-learn", "sklearn/datasets/images")
 FILES: dict[Split, tuple[tuple[tuple[str, str], str], ...]] = {
@@ -38,5 +38,6 @@ class Photos(Pictures):
 
     def files(self, split: Split) -> list[Path]:
         return [
-            packaged(package, f"{folder}/{name}", field="data", what=name) for (package, folder), name in FILES[split]
+            packaged_file(package, f"{folder}/{name}", field="data", what=name)
+            for (package, folder), name in FILES[split]
         ]

@@ -23,8 +23,7 @@ from whence.leak.audit.shift import shift_profile
 from whence.leak.audit.target import BATCH, Subject
 from whence.leak.audit.untrained import TWINS, Comparison, compare
 from whence.leak.audit.verdict import Verdict, judge
-from whence.random import derive
-from whence.training.streams import preserve_rng_state
+from whence.random import derive, preserve_rng_state
 
 Tell = Callable[[str], None]
 LONGEST_REASON = 200

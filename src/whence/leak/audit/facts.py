@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whence.formatting import share
 from whence.leak.audit.influence import embedded
 from whence.leak.audit.shift import ROWS
 from whence.leak.audit.target import Subject
-from whence.leak.audit.words import at_ratio, share
+from whence.leak.audit.words import at_ratio
 from whence.leak.pathways.additive_encoding import AdditiveEncoding
 from whence.leak.pathways.base import all_shut
 from whence.leak.pathways.causal_order import CAUSAL_ORDER

@@ -18,8 +18,7 @@ from torch import Tensor
 from whence.leak.audit.measures import Excess, beyond_noise, deviation
 from whence.leak.audit.target import Subject
 from whence.leak.masks import draw
-from whence.random import derive
-from whence.training.streams import preserve_rng_state
+from whence.random import derive, preserve_rng_state
 
 ROWS = 24
 SAME = 1e-6

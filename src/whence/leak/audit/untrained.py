@@ -14,8 +14,7 @@ from scipy import stats
 from torch import nn
 
 from whence.models.init import initialise
-from whence.random import derive
-from whence.training.streams import preserve_rng_state
+from whence.random import derive, preserve_rng_state
 
 TWINS = 5
 """Untrained twins that are needed for a prediction interval."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from whence.formatting import share
 from whence.leak.audit.measures import ROUNDING
 from whence.leak.audit.untrained import CLEAR, Comparison
-from whence.leak.audit.words import at_ratio, share
+from whence.leak.audit.words import at_ratio
 
 Leak = Literal["clean", "traces", "undecided", "leaky"]
 """How far predictions depend on absolute position, the least first."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.packaged import packaged
 from whence.registry import Variant
+from whence.system import packaged_file
 
 Split = Literal["train", "validation", "test"]
 
@@ -51,7 +51,7 @@ class Packaged(Data):
     package: ClassVar[str] = "aeon"
 
     def file(self, name: str) -> Path:
-        return packaged(self.package, name, field="data", what=self.name)
+        return packaged_file(self.package, name, field="data", what=self.name)
 
 
 def standardised(splits: dict[Split, list[Tensor]]) -> dict[Split, list[Tensor]]:

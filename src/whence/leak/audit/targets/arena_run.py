@@ -10,10 +10,10 @@ from whence.leak.audit.target import Subject
 from whence.leak.audit.targets.mean_token import MEAN_TOKEN, with_mean_token
 from whence.models.capture import blocks
 from whence.models.init import initialise
+from whence.random import Streams
 from whence.store.runs import RunFolder
 from whence.training.checkpoint import weights_of
 from whence.training.config import RunConfig
-from whence.training.streams import Streams
 
 ROWS = 64
 

@@ -8,9 +8,9 @@ import torch
 
 from whence.leak.audit.target import Subject
 from whence.leak.run import LeakRun
+from whence.random import Streams
 from whence.store.runs import RunFolder
 from whence.training.checkpoint import weights_of
-from whence.training.streams import Streams
 
 
 def masked_subject(run: LeakRun, folder: RunFolder | None = None, seed: int | None = None) -> Subject:
