@@ -304,8 +304,8 @@ def test_runs_are_grouped_by_setting_and_titles_name_what_varies(store: Store) -
     assert [t.title for t in lengths] == ["copy · attention · train_length=4", "copy · attention · train_length=8"]
     options = tabulate(planned(spec("rope", sweep="k=1,2")), store)
     assert [str(t.planned.run.task) for t in options] == ["k_back_recall:k=1,symbols=4", "k_back_recall:k=2,symbols=4"]
-    mixers = tabulate(planned(spec("learned", sweep="mixer=attention,mamba:state=4")), store)
-    assert [t.title for t in mixers] == [f"{TASK} · attention", f"{TASK} · mamba:state=4"]
+    mixers = tabulate(planned(spec("learned", sweep="mixer=attention,mamba:d_state=4")), store)
+    assert [t.title for t in mixers] == [f"{TASK} · attention", f"{TASK} · mamba:d_state=4"]
 
 
 def test_an_encoding_and_its_transform_share_a_table(store: Store) -> None:

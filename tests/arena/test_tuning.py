@@ -21,7 +21,8 @@ def test_text_is_read_in_its_order_and_spaces_do_not_matter() -> None:
         ("k", ["1", "3"]),
     ]
     assert parse_grid("sweep", "", [RECALL]) == parse_grid("tune", " ; ", [RECALL]) == []
-    assert parse_grid("sweep", "mixer=attention,mamba:state=4", [RECALL]) == [("mixer", ["attention", "mamba:state=4"])]
+    mixers = ["attention", "mamba:d_state=4"]
+    assert parse_grid("sweep", "mixer=attention,mamba:d_state=4", [RECALL]) == [("mixer", mixers)]
 
 
 @pytest.mark.parametrize(

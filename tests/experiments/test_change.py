@@ -21,11 +21,11 @@ from whence.store.runs import Store
 def test_what_was_changed_is_named_by_its_field() -> None:
     before = spec("rope", "alibi", training={"steps": 5})
     assert config_changes(before, before) == {}
-    after = spec("rope", "t5", training={"steps": 40}, model={"mixer": "mamba:state=4"}, sweep="k=1,2")
+    after = spec("rope", "t5", training={"steps": 40}, model={"mixer": "mamba:d_state=4"}, sweep="k=1,2")
     assert config_changes(before, after) == {
         "encodings": (["rope", "alibi"], ["rope", "t5"]),
         "sweep": ("", "k=1,2"),
-        "model.mixer": ("attention", "mamba:state=4"),
+        "model.mixer": ("attention", "mamba:d_state=4"),
         "training.steps": (5, 40),
     }
 

@@ -42,7 +42,7 @@ class Case:
     """The arguments of one scan."""
 
     tensors: dict[str, Tensor]
-    keep: Tensor | None = None
+    valid: Tensor | None = None
     reverse: bool = False
     return_state: bool = True
     seed: int = 0
@@ -50,14 +50,14 @@ class Case:
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name} {tuple(t.shape)} strides {t.stride()}" for name, t in self.tensors.items())
-        return f"<seed {self.seed}: {given}; keep={self.keep is not None} {self.reverse=} {self.return_state=}>"
+        return f"<seed {self.seed}: {given}; valid={self.valid is not None} {self.reverse=} {self.return_state=}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # what Hypothesis prints
         printer.text(repr(self))
 
     def __call__(self, scan: Scan, tensors: dict[str, Tensor] | None = None) -> Any:
         given = self.tensors if tensors is None else tensors
-        return scan(**given, keep=self.keep, reverse=self.reverse, return_state=self.return_state)
+        return scan(**given, valid=self.valid, reverse=self.reverse, return_state=self.return_state)
 
     def results(self, scan: Scan, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """y, state, and the gradient of every tensor under its name with a d in front."""
@@ -86,7 +86,7 @@ def draw(
     delta: float | None = None,
     A: float | None = None,
     without: tuple[str, ...] = (),
-    keep: bool = False,
+    valid: bool = False,
     reverse: bool = False,
     return_state: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -114,18 +114,18 @@ def draw(
     }
     for name in without:
         del tensors[name]
-    kept = torch.rand(batch, length, generator=chance) < 0.6 if keep else None
+    valid_steps = torch.rand(batch, length, generator=chance) < 0.6 if valid else None
     weights = [normal(batch, length, channels), normal(batch, channels, N)]
-    return Case(tensors, kept, reverse, return_state, seed, weights)
+    return Case(tensors, valid_steps, reverse, return_state, seed, weights)
 
 
 def by_loop(
     u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, z: Tensor | None = None,
-    keep: Tensor | None = None, initial_state: Tensor | None = None, return_state: bool = False, reverse: bool = False,
+    valid: Tensor | None = None, initial_state: Tensor | None = None, return_state: bool = False, reverse: bool = False,
 ) -> Any:  # fmt: skip
     """torch_loop.scan behind the arguments of selective_scan."""
-    if keep is not None:
-        delta = delta.masked_fill(~keep[..., None], 0)
+    if valid is not None:
+        delta = delta.masked_fill(~valid[..., None], 0)
     y, state = torch_loop.scan(u, delta, A, B, C, D, initial_state, reverse, u.dtype)
     y = y if z is None else y * F.silu(z)
     return (y, state) if return_state else y
@@ -133,12 +133,12 @@ def by_loop(
 
 def by_pscan(
     u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, z: Tensor | None = None,
-    keep: Tensor | None = None, initial_state: Tensor | None = None, return_state: bool = False, reverse: bool = False,
+    valid: Tensor | None = None, initial_state: Tensor | None = None, return_state: bool = False, reverse: bool = False,
 ) -> Any:  # fmt: skip
     """Somebody else's parallel scan. It starts from zero: the initial state becomes the input of a step before all."""
     turn: Callable[[Tensor], Tensor] = (lambda t: t.flip(1)) if reverse else (lambda t: t)
-    if keep is not None:
-        delta = delta.masked_fill(~keep[..., None], 0)
+    if valid is not None:
+        delta = delta.masked_fill(~valid[..., None], 0)
     decay = torch.exp(turn(delta)[..., None] * A)
     x = turn(delta * u)[..., None] * turn(B)[:, :, None]
     start = torch.zeros_like(x[:, :1]) if initial_state is None else initial_state[:, None]
@@ -213,7 +213,7 @@ def cases(choose: st.DrawFn) -> Case:
         channels=choose(st.sampled_from([1, 5, 16, 17, 40])),
         N=choose(st.sampled_from([1, 4, 8, 16, 24, 64])),
         without=tuple(name for name in OPTIONAL if choose(st.booleans())),
-        keep=choose(st.booleans()),
+        valid=choose(st.booleans()),
         reverse=choose(st.booleans()),
         return_state=choose(st.booleans()),
     )
@@ -237,9 +237,9 @@ def test_equals_the_definition(slow: bool) -> None:
         (128, (1, 2, 16, 64), {}),
         (64, (1, 33, 1, 16), {}),
         (24, (3, 33, 5, 1), {"reverse": True}),
-        (16, (2, 30, 16, 64), {"keep": True}),
+        (16, (2, 30, 16, 64), {"valid": True}),
         (16, (2, 60, 17, 16), {}),
-        (8, (2, 100, 40, 8), {"reverse": True, "keep": True, "without": OPTIONAL}),
+        (8, (2, 100, 40, 8), {"reverse": True, "valid": True, "without": OPTIONAL}),
         (8, (4, 64, 40, 24), {"without": ("z",)}),
     ],
 )
@@ -288,13 +288,13 @@ def test_the_longest_memory(A: float) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("valid", [False, True])
 @pytest.mark.parametrize("without", [(), OPTIONAL])
 @pytest.mark.parametrize("length", [1, 2, 7, 64, 65])
 def test_forms_in_plain_torch_agree_with_each_other_and_with_mambapy(
-    length: int, without: tuple[str, ...], keep: bool, reverse: bool
+    length: int, without: tuple[str, ...], valid: bool, reverse: bool
 ) -> None:
-    case = draw(3, 2, length, 5, 4, without=without, keep=keep, reverse=reverse)
+    case = draw(3, 2, length, 5, 4, without=without, valid=valid, reverse=reverse)
     for dtype, limit in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         expected = case.results(by_pscan, dtype)
         for form in (naive.selective_scan, by_loop):
@@ -306,7 +306,7 @@ def test_forms_in_plain_torch_agree_with_each_other_and_with_mambapy(
 @pytest.mark.parametrize("without", [(), ("z",), OPTIONAL])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_only_rounds_inputs_and_results(dtype: torch.dtype, without: tuple[str, ...]) -> None:
-    case = draw(4, 2, 70, 17, 8, without=without, keep=True, dtype=dtype)
+    case = draw(4, 2, 70, 17, 8, without=without, valid=True, dtype=dtype)
     expected, found = case.results(naive.selective_scan, torch.float64), case.results(selective_scan)
     assert found["state"].dtype == torch.float32
     assert error(found["state"], expected["state"]) <= 1e-6
@@ -334,11 +334,11 @@ def test_mixed_precision_is_typed_like_u_and_computed_in_the_widest() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("valid", [False, True])
 @pytest.mark.parametrize("without", [(), *((name,) for name in OPTIONAL), OPTIONAL])
-def test_gradients_in_double_precision_equal_differences(without: tuple[str, ...], keep: bool, reverse: bool) -> None:
+def test_gradients_in_double_precision_equal_differences(without: tuple[str, ...], valid: bool, reverse: bool) -> None:
     """The same kernel, compiled for double; the length crosses the border of a chunk."""
-    case = draw(6, 2, CHUNK + 2, 2, 3, without=without, keep=keep, reverse=reverse, dtype=torch.float64)
+    case = draw(6, 2, CHUNK + 2, 2, 3, without=without, valid=valid, reverse=reverse, dtype=torch.float64)
     case.tensors["delta"] = case.tensors["delta"].clamp(1e-3, 2)
     names = list(case.tensors)
 
@@ -347,7 +347,7 @@ def test_gradients_in_double_precision_equal_differences(without: tuple[str, ...
 
     assert torch.autograd.gradcheck(scan, [leaf(tensor) for tensor in case.tensors.values()], fast_mode=True)
     case.return_state = False
-    short = draw(7, 1, 3, 17, 2, without=without, keep=keep, reverse=reverse, dtype=torch.float64, return_state=False)
+    short = draw(7, 1, 3, 17, 2, without=without, valid=valid, reverse=reverse, dtype=torch.float64, return_state=False)
     short.tensors["delta"] = short.tensors["delta"].clamp(1e-3, 2)
     case, names = short, list(short.tensors)
     assert torch.autograd.gradcheck(scan, [leaf(tensor) for tensor in short.tensors.values()])
@@ -394,7 +394,7 @@ def test_without_gradients_nothing_is_kept_for_them() -> None:
 
 
 def operands(case: Case, differentiable: bool) -> tuple[Any, ...]:
-    """What the operator takes: no z, no keep, a packed state."""
+    """What the operator takes: no z, no mask, a packed state."""
     tensors = {name: leaf(t) if differentiable else t for name, t in case.tensors.items()}
     state = tensors.get("initial_state")
     packed = None if state is None else leaf(pack(state)) if differentiable else pack(state)
@@ -427,9 +427,9 @@ def test_compiled_equals_eager(dynamic: bool) -> None:
     torch._dynamo.reset()
     graphs = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(selective_scan, fullgraph=True, backend=graphs, dynamic=dynamic)
-    cases = [draw(13, 2, 40, 17, 4, keep=True)]
+    cases = [draw(13, 2, 40, 17, 4, valid=True)]
     if dynamic:  # one compilation for all batches and lengths, of one chunk and of several
-        cases += [draw(14, 3, 77, 17, 4, keep=True), draw(15, 4, 9, 17, 4, keep=True)]
+        cases += [draw(14, 3, 77, 17, 4, valid=True), draw(15, 4, 9, 17, 4, valid=True)]
     for case in cases:
         same(case.results(compiled), case.results(selective_scan))
     assert graphs.frame_count == 1
@@ -444,24 +444,34 @@ class Module(torch.nn.Module):
         self.A, self.D = (torch.nn.Parameter(case.tensors[name]) for name in ("A", "D"))
 
     def forward(
-        self, u: Tensor, delta: Tensor, B: Tensor, C: Tensor, z: Tensor, initial_state: Tensor, keep: Tensor
+        self, u: Tensor, delta: Tensor, B: Tensor, C: Tensor, z: Tensor, initial_state: Tensor, valid: Tensor
     ) -> tuple[Tensor, Tensor]:
         return selective_scan(
-            u, delta, self.A, B, C, self.D, z=z, keep=keep, initial_state=initial_state, return_state=True, reverse=True
+            u,
+            delta,
+            self.A,
+            B,
+            C,
+            self.D,
+            z=z,
+            valid=valid,
+            initial_state=initial_state,
+            return_state=True,
+            reverse=True,
         )
 
 
 def test_exported_program_gives_the_same_numbers() -> None:
     names = ("u", "delta", "B", "C", "z", "initial_state")
-    case, other = draw(16, 2, 40, 17, 4, keep=True), draw(17, 3, 70, 17, 4, keep=True)
+    case, other = draw(16, 2, 40, 17, 4, valid=True), draw(17, 3, 70, 17, 4, valid=True)
     module = Module(case)
     batch, length = torch.export.Dim("batch", min=2), torch.export.Dim("length", min=2)
     sizes = [{0: batch, 1: length}] * 5 + [{0: batch}, {0: batch, 1: length}]
-    inputs = (*(case.tensors[name] for name in names), case.keep)
+    inputs = (*(case.tensors[name] for name in names), case.valid)
     program = torch.export.export(module, inputs, dynamic_shapes=tuple(sizes))
     assert "whence.selective_scan" in str(program.graph)
     for one in (case, other):
-        inputs = (*(one.tensors[name] for name in names), one.keep)
+        inputs = (*(one.tensors[name] for name in names), one.valid)
         for exported, eager in zip(program.module()(*inputs), module(*inputs), strict=True):
             assert torch.equal(exported, eager)
 
@@ -489,42 +499,42 @@ def test_packing_is_undone_by_unpacking() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_dropped_steps_leave_no_trace(reverse: bool) -> None:
-    """Bit for bit the same outputs at kept steps, state and gradients as in the sequence without the others.
+    """Bit for bit the same outputs at valid steps, state and gradients as in the sequence without the others.
 
     Without z, here and below: the last bit of torch's silu depends on the place of a number in its tensor.
     """
-    case = draw(19, 1, 100, 17, 5, keep=True, reverse=reverse, without=("z",))
-    assert case.keep is not None
-    kept = case.keep[0]
-    case.weights[0][:, ~kept] = 0
+    case = draw(19, 1, 100, 17, 5, valid=True, reverse=reverse, without=("z",))
+    assert case.valid is not None
+    valid_steps = case.valid[0]
+    case.weights[0][:, ~valid_steps] = 0
     long = case.results(selective_scan)
     timed = ("u", "delta", "B", "C")
-    case.tensors |= {name: case.tensors[name][:, kept] for name in timed}
-    case.weights[0] = case.weights[0][:, kept]
-    case.keep = None
+    case.tensors |= {name: case.tensors[name][:, valid_steps] for name in timed}
+    case.weights[0] = case.weights[0][:, valid_steps]
+    case.valid = None
     short = case.results(selective_scan)
     for name in ("y", *(f"d{name}" for name in timed)):
-        assert torch.equal(long[name][:, kept], short[name]), name
+        assert torch.equal(long[name][:, valid_steps], short[name]), name
     for name in ("state", "dinitial_state"):
         assert torch.equal(long[name], short[name]), name
     for name in ("dA", "dD"):  # sums over steps, in other groups
         torch.testing.assert_close(long[name], short[name])
     for name in ("du", "ddelta", "dB"):
-        assert not long[name][:, ~kept].any(), name
+        assert not long[name][:, ~valid_steps].any(), name
 
 
 def test_dropped_steps_read_the_state_as_it_was() -> None:
-    case = draw(20, 2, 40, 17, 5, keep=True, without=("z",))
-    assert case.keep is not None
+    case = draw(20, 2, 40, 17, 5, valid=True, without=("z",))
+    assert case.valid is not None
     case.tensors["delta"] = leaf(case.tensors["delta"])
     y, state = case(selective_scan)
     # the state after each step, from scans that end there
     names = ("u", "delta", "B", "C")
     before = case.tensors["initial_state"]
-    for t in range(case.keep.shape[1]):
+    for t in range(case.valid.shape[1]):
         step = case.tensors | {name: case.tensors[name][:, t : t + 1] for name in names} | {"initial_state": before}
-        here, after = selective_scan(**step, keep=case.keep[:, t : t + 1], return_state=True)
-        dropped = ~case.keep[:, t]
+        here, after = selective_scan(**step, valid=case.valid[:, t : t + 1], return_state=True)
+        dropped = ~case.valid[:, t]
         assert torch.equal(after[dropped], before[dropped])
         assert not torch.equal(after[~dropped], before[~dropped]) or dropped.all()
         assert torch.equal(here[:, 0], y[:, t])
@@ -534,13 +544,13 @@ def test_dropped_steps_read_the_state_as_it_was() -> None:
     tensors = case.tensors | {"u": leaf(case.tensors["u"])}
     y, state = case(selective_scan, tensors)
     du, ddelta = torch.autograd.grad([y, state], [tensors["u"], tensors["delta"]], case.weights)
-    assert torch.equal(du[~case.keep], (case.weights[0] * tensors["D"])[~case.keep])
-    assert not ddelta[~case.keep].any()
+    assert torch.equal(du[~case.valid], (case.weights[0] * tensors["D"])[~case.valid])
+    assert not ddelta[~case.valid].any()
 
 
 def test_nothing_kept_is_the_initial_state() -> None:
     case = draw(21, without=("D", "z"))
-    case.keep = torch.zeros(2, 50, dtype=torch.bool)
+    case.valid = torch.zeros(2, 50, dtype=torch.bool)
     y, state = case(selective_scan)
     assert torch.equal(state, case.tensors["initial_state"])
     torch.testing.assert_close(y, torch.einsum("bdn,bln->bld", state, case.tensors["C"]))
@@ -549,7 +559,7 @@ def test_nothing_kept_is_the_initial_state() -> None:
 def test_all_kept_is_the_same_as_no_mask() -> None:
     case = draw(22)
     plain = case.results(selective_scan)
-    case.keep = torch.ones(2, 50, dtype=torch.bool)
+    case.valid = torch.ones(2, 50, dtype=torch.bool)
     same(case.results(selective_scan), plain)
 
 
@@ -559,7 +569,7 @@ def test_two_halves_in_turn_are_the_whole(cut: int, reverse: bool) -> None:
     """Bit for bit, wherever the cut is; the gradients up to rounding, because sums over steps are grouped otherwise."""
     case = draw(23, 2, 100, 17, 5, reverse=reverse, without=("z",))
 
-    def in_turn(*, return_state: bool, keep: None, initial_state: Tensor, **tensors: Any) -> tuple[Tensor, Tensor]:
+    def in_turn(*, return_state: bool, valid: None, initial_state: Tensor, **tensors: Any) -> tuple[Tensor, Tensor]:
         timed = ("u", "delta", "B", "C")
         left = tensors | {name: tensors[name][:, :cut] for name in timed}
         right = tensors | {name: tensors[name][:, cut:] for name in timed}
@@ -577,12 +587,12 @@ def test_two_halves_in_turn_are_the_whole(cut: int, reverse: bool) -> None:
 
 def test_reverse_is_flip_scan_flip() -> None:
     """Bit for bit, gradients too."""
-    case = draw(24, 2, 70, 17, 5, keep=True, reverse=True, without=("z",))
+    case = draw(24, 2, 70, 17, 5, valid=True, reverse=True, without=("z",))
     backward = case.results(selective_scan)
 
-    def flipped(*, return_state: bool, reverse: bool, keep: Tensor, **tensors: Tensor) -> tuple[Tensor, Tensor]:
+    def flipped(*, return_state: bool, reverse: bool, valid: Tensor, **tensors: Tensor) -> tuple[Tensor, Tensor]:
         turned = {name: t.flip(1) if name in ("u", "delta", "B", "C") else t for name, t in tensors.items()}
-        y, state = selective_scan(**turned, keep=keep.flip(1), return_state=True)
+        y, state = selective_scan(**turned, valid=valid.flip(1), return_state=True)
         return y.flip(1), state
 
     same(case.results(flipped), backward)
@@ -621,7 +631,7 @@ def test_calls_from_several_python_threads(count: int) -> None:
 def test_memory_is_not_laid_out_in_time_and_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "LARGE", 1 << 60)  # all of it from torch, whose profiler sees nothing else
     batch, length, channels, N = 2, 512, 128, 32
-    case = draw(26, batch, length, channels, N, keep=True)
+    case = draw(26, batch, length, channels, N, valid=True)
     with torch.profiler.profile(profile_memory=True) as profile:
         case.results(selective_scan)
     events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
@@ -676,11 +686,11 @@ def test_memory_of_a_whole_process_and_its_fork(source: Path) -> None:
 
 
 def wrong(name: str) -> dict[str, Tensor]:
-    tensors = draw(27, 2, 6, 5, 3).tensors | {"keep": torch.ones(2, 6, dtype=torch.bool)}
+    tensors = draw(27, 2, 6, 5, 3).tensors | {"valid": torch.ones(2, 6, dtype=torch.bool)}
     return {name: tensors[name]} | tensors  # the culprit first, for readability of failures
 
 
-@pytest.mark.parametrize("name", ["delta", "A", "B", "C", "D", "z", "keep", "initial_state"])
+@pytest.mark.parametrize("name", ["delta", "A", "B", "C", "D", "z", "valid", "initial_state"])
 def test_a_wrong_shape_is_named(name: str) -> None:
     tensors = wrong(name)
     good = tensors[name]
@@ -699,13 +709,13 @@ def test_a_type_that_is_not_real_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.int64, torch.uint8, torch.float32])
-def test_keep_must_be_bool(kind: torch.dtype) -> None:
-    tensors = wrong("keep")
-    with pytest.raises(ValueError, match=rf"keep is {kind}; it must be bool"):
-        selective_scan(**(tensors | {"keep": tensors["keep"].to(kind)}))
+def test_valid_must_be_bool(kind: torch.dtype) -> None:
+    tensors = wrong("valid")
+    with pytest.raises(ValueError, match=rf"valid is {kind}; it must be bool"):
+        selective_scan(**(tensors | {"valid": tensors["valid"].to(kind)}))
 
 
-@pytest.mark.parametrize("name", ["delta", "A", "B", "C", "D", "z", "keep", "initial_state"])
+@pytest.mark.parametrize("name", ["delta", "A", "B", "C", "D", "z", "valid", "initial_state"])
 def test_another_device_is_named(name: str) -> None:
     tensors = wrong(name)
     with pytest.raises(ValueError, match=f"{name} is on meta, u on cpu"):
@@ -773,7 +783,7 @@ def test_layout_around_mamba_ssm(reverse: bool, without: tuple[str, ...], monkey
     monkeypatch.setitem(sys.modules, interface.__name__, interface)
     case = draw(31, 2, 9, 5, 3, without=without, reverse=reverse)
 
-    def adapted(*, keep: None, return_state: bool, D: Tensor | None = None, **tensors: Any) -> tuple[Tensor, Tensor]:
+    def adapted(*, valid: None, return_state: bool, D: Tensor | None = None, **tensors: Any) -> tuple[Tensor, Tensor]:
         return mamba_ssm.scan(**tensors, D=D)
 
     expected = case.results(naive.selective_scan)

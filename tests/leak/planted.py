@@ -25,13 +25,13 @@ LEAKS = {
     ],
     "causal order": [{"backbone": "transformer", "temporal": "none", "causal": True}],
     "recurrent state": [
-        {"backbone": "mamba:taps=1", "temporal": "none"},
-        {"backbone": "bimamba:taps=1", "temporal": "none"},
-        {"backbone": "bimamba:taps=1,weights=separate", "temporal": "none"},
+        {"backbone": "mamba:d_conv=1", "temporal": "none"},
+        {"backbone": "bimamba:d_conv=1", "temporal": "none"},
+        {"backbone": "bimamba:d_conv=1,weights=separate", "temporal": "none"},
     ],
     "convolution edge": [
-        {"backbone": "mamba:taps=4", "temporal": "none"},
-        {"backbone": "bimamba:taps=6", "temporal": "none"},
+        {"backbone": "mamba:d_conv=4", "temporal": "none"},
+        {"backbone": "bimamba:d_conv=6", "temporal": "none"},
     ],
 }
 CLEAN = [
@@ -40,7 +40,7 @@ CLEAN = [
         {"backbone": "transformer", "temporal": name, "gated": True}
         for name in ("sinusoidal", "rope", "alibi", "t5", "none")
     ),
-    *({"backbone": name, "temporal": "sinusoidal", "gated": True} for name in ("mamba", "bimamba", "bimamba:taps=6")),
+    *({"backbone": name, "temporal": "sinusoidal", "gated": True} for name in ("mamba", "bimamba", "bimamba:d_conv=6")),
 ]
 
 

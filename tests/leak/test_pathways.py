@@ -77,7 +77,7 @@ def test_models_of_transformers(kind: str, names: set[str]) -> None:
         ({"backbone": "transformer", "temporal": "alibi"}, {"bias in attention"}),
         ({"backbone": "transformer", "temporal": "none", "causal": True}, {"causal order"}),
         ({"backbone": "mamba", "temporal": "none"}, {"recurrent state", "convolution edge"}),
-        ({"backbone": "bimamba:taps=1", "temporal": "none"}, {"recurrent state"}),
+        ({"backbone": "bimamba:d_conv=1", "temporal": "none"}, {"recurrent state"}),
     ],
 )
 def test_models_of_whence(model: dict[str, str], names: set[str]) -> None:

@@ -13,7 +13,7 @@ from whence.models.init import initialise
 from whence.models.sequence import ModelConfig, SequenceModel
 
 D_MODEL, HEADS, LENGTH, BATCH = 24, 4, 9, 3
-CHOICES = [*MIXERS.names(), "bimamba:weights=separate", "mamba:state=5,expand=1,taps=2,rank=3"]
+CHOICES = [*MIXERS.names(), "bimamba:weights=separate", "mamba:d_state=5,expand=1,d_conv=2,dt_rank=3"]
 
 
 def mixer(choice: str) -> Mixer:

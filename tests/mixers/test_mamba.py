@@ -30,11 +30,11 @@ def data(length: int = LENGTH) -> Tensor:
     return torch.randn(BATCH, length, D_MODEL, generator=torch.Generator().manual_seed(3))
 
 
-@pytest.mark.parametrize("options", [{}, {"state": 7, "expand": 3, "taps": 3, "rank": 5, "bias": True}])
+@pytest.mark.parametrize("options", [{}, {"d_state": 7, "expand": 3, "d_conv": 3, "dt_rank": 5, "bias": True}])
 def test_equals_mambapy(options: dict[str, Any]) -> None:
     ours = mamba(**options)
-    names = {"state": "d_state", "expand": "expand_factor", "taps": "d_conv", "rank": "dt_rank", "bias": "bias"}
-    theirs = MambaBlock(MambaConfig(D_MODEL, 1, **{names[key]: value for key, value in options.items()}))
+    names = {"expand": "expand_factor"}
+    theirs = MambaBlock(MambaConfig(D_MODEL, 1, **{names.get(key, key): value for key, value in options.items()}))
     theirs.load_state_dict(ours.state_dict())
     theirs.double()
     x, y = data().requires_grad_(), data().double().requires_grad_()
@@ -71,10 +71,10 @@ def test_reading_in_reverse_is_reading_the_reversed() -> None:
 def test_bidirectional_is_the_mean_of_both_readings(weights: Any, gaps: bool) -> None:
     made, x = BiMamba(D_MODEL, weights=weights), data()
     initialise(made, 0)
-    keep = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(0)) > 0.3 if gaps else None
+    valid = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(0)) > 0.3 if gaps else None
     back = made.back if weights == "separate" else made.ahead
-    turned = None if keep is None else keep.flip(1)
-    torch.testing.assert_close(made(x, keep), (made.ahead(x, keep) + back(x.flip(1), turned).flip(1)) / 2)
+    turned = None if valid is None else valid.flip(1)
+    torch.testing.assert_close(made(x, valid), (made.ahead(x, valid) + back(x.flip(1), turned).flip(1)) / 2)
 
 
 def test_shared_weights_cannot_tell_left_from_right() -> None:
@@ -88,14 +88,14 @@ def test_shared_weights_cannot_tell_left_from_right() -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_tokens_that_are_not_kept_write_nothing(reverse: bool) -> None:
     made, x = mamba(), data().requires_grad_()
-    keep = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(0)) > 0.4
-    other = torch.where(keep[..., None], x, 9 * torch.randn_like(x))
-    y = made(x, keep, reverse=reverse)
-    assert torch.equal(y[keep], made(other, keep, reverse=reverse)[keep])
-    y[keep].square().sum().backward()
+    valid = torch.rand(BATCH, LENGTH, generator=torch.Generator().manual_seed(0)) > 0.4
+    other = torch.where(valid[..., None], x, 9 * torch.randn_like(x))
+    y = made(x, valid, reverse=reverse)
+    assert torch.equal(y[valid], made(other, valid, reverse=reverse)[valid])
+    y[valid].square().sum().backward()
     assert x.grad is not None
-    assert not x.grad[~keep].any()
-    assert x.grad[keep].abs().min() > 0
+    assert not x.grad[~valid].any()
+    assert x.grad[valid].abs().min() > 0
 
 
 def test_initialisation() -> None:
@@ -105,7 +105,7 @@ def test_initialisation() -> None:
     assert delta.min() >= DELTA_RANGE[0] * 0.99
     assert delta.max() <= DELTA_RANGE[1] * 1.01
     assert delta.log().std() > 0.8  # log-uniform over two decades: 1.33
-    assert made.dt_proj.weight.abs().max() <= made.rank**-0.5
+    assert made.dt_proj.weight.abs().max() <= made.dt_rank**-0.5
     wide = Mamba(256, out_scale=0.5)
     assert wide.out_proj.weight.std().item() == pytest.approx(0.5 / math.sqrt(3 * 512), rel=0.05)
 

@@ -32,11 +32,11 @@ def scaled(dim: int, base: float, scaling: Scaling, factor: float, train_length:
     if scaling == "dynamic_ntk":
         stretch = (factor * reach.to(torch.float64) / train_length - (factor - 1)).clamp(min=1.0)
         return theta * stretch**-exponent
-    keep = _yarn_keep(dim, base, train_length, theta)
-    return theta * keep + theta / factor * (1 - keep)
+    unscaled = _yarn_unscaled(dim, base, train_length, theta)
+    return theta * unscaled + theta / factor * (1 - unscaled)
 
 
-def _yarn_keep(dim: int, base: float, train_length: int, like: Tensor) -> Tensor:
+def _yarn_unscaled(dim: int, base: float, train_length: int, like: Tensor) -> Tensor:
     """1 for frequencies that turn often within the training length (kept), 0 for slow ones (interpolated)."""
 
     def pair_with_turns(turns: float) -> float:

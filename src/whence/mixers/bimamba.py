@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whence.encodings.base import Count
 from whence.mixers.base import Kind, Mixer
-from whence.mixers.mamba import Expand, Mamba, Rank, State, Taps
+from whence.mixers.mamba import ConvWidth, Expand, Mamba, Rank, State
 
 
 class BiMamba(Mixer):
@@ -23,26 +23,26 @@ class BiMamba(Mixer):
         weights: Annotated[
             Literal["shared", "separate"], Field(description="one set of weights for both directions, or two")
         ] = "shared",
-        state: State = 16,
+        d_state: State = 16,
         expand: Expand = 2,
-        taps: Taps = 4,
-        rank: Rank = None,
+        d_conv: ConvWidth = 4,
+        dt_rank: Rank = None,
     ) -> None:
         super().__init__()
         self.weights = weights
-        self.ahead = Mamba(d_model, out_scale, state=state, expand=expand, taps=taps, rank=rank)
+        self.ahead = Mamba(d_model, out_scale, d_state=d_state, expand=expand, d_conv=d_conv, dt_rank=dt_rank)
         if weights == "separate":
-            self.back = Mamba(d_model, out_scale, state=state, expand=expand, taps=taps, rank=rank)
+            self.back = Mamba(d_model, out_scale, d_state=d_state, expand=expand, d_conv=d_conv, dt_rank=dt_rank)
 
     @classmethod
     def looks_ahead(cls, kind: Kind) -> bool:
         return True
 
-    def forward(self, x: Tensor, keep: Tensor | None = None, /) -> Tensor:
-        """keep: as in Mamba."""
+    def forward(self, x: Tensor, valid: Tensor | None = None, /) -> Tensor:
+        """valid: as in Mamba."""
         if self.weights == "separate":
-            return (self.ahead(x, keep) + self.back(x, keep, reverse=True)) / 2
+            return (self.ahead(x, valid) + self.back(x, valid, reverse=True)) / 2
         # The projections and the gate are linear in what they act on, and shared: one of each serves both directions.
-        u, gate = self.ahead.split(x, keep)
-        both = self.ahead.mix(u, keep) + self.ahead.mix(u, keep, reverse=True)
+        u, gate = self.ahead.split(x, valid)
+        both = self.ahead.mix(u, valid) + self.ahead.mix(u, valid, reverse=True)
         return self.ahead.out_proj(both * (gate / 2))

@@ -17,7 +17,7 @@ from whence.mixers.base import Mixer
 
 State = Annotated[int, Field(ge=1, description="numbers of memory per channel (N)")]
 Expand = Annotated[int, Field(ge=1, description="inner channels over d_model")]
-Taps = Annotated[int, Field(ge=1, description="width of the convolution before the scan")]
+ConvWidth = Annotated[int, Field(ge=1, description="width of the convolution before the scan")]
 Rank = Annotated[int | None, Field(ge=1, description="rank of the step-size projection; none: d_model / 16")]
 DELTA_RANGE = (1e-3, 0.1)  # step sizes at the start, log-uniform
 PLAIN = 1 / math.sqrt(3)  # the deviation of nn.Linear's own initialisation, which Mamba's is built on
@@ -27,7 +27,7 @@ class Memory(NamedTuple):
     """Where a sequence stands: what the convolution still sees of it, and the state of the scan."""
 
     window: Tensor
-    """(batch, taps − 1, inner)"""
+    """(batch, d_conv − 1, inner)"""
     state: Tensor
     """(batch, inner, N)"""
 
@@ -43,21 +43,21 @@ class Mamba(Mixer):
         d_model: Count,
         out_scale: float = 1.0,
         *,
-        state: State = 16,
+        d_state: State = 16,
         expand: Expand = 2,
-        taps: Taps = 4,
-        rank: Rank = None,
+        d_conv: ConvWidth = 4,
+        dt_rank: Rank = None,
         bias: Annotated[bool, Field(description="biases in the projections in and out")] = False,
         conv_bias: Annotated[bool, Field(description="a bias in the convolution")] = True,
     ) -> None:
         super().__init__()
         inner = expand * d_model
-        self.state, self.rank = state, math.ceil(d_model / 16) if rank is None else rank
+        self.d_state, self.dt_rank = d_state, math.ceil(d_model / 16) if dt_rank is None else dt_rank
         self.in_proj = Linear(d_model, 2 * inner, bias=bias, scale=PLAIN)
-        self.conv1d = nn.Conv1d(inner, inner, taps, groups=inner, bias=conv_bias)  # only holds the weights
-        self.x_proj = Linear(inner, self.rank + 2 * state, bias=False, scale=PLAIN)
-        self.dt_proj = nn.Linear(self.rank, inner)
-        self.A_log = nn.Parameter(torch.empty(inner, state))
+        self.conv1d = nn.Conv1d(inner, inner, d_conv, groups=inner, bias=conv_bias)  # only holds the weights
+        self.x_proj = Linear(inner, self.dt_rank + 2 * d_state, bias=False, scale=PLAIN)
+        self.dt_proj = nn.Linear(self.dt_rank, inner)
+        self.A_log = nn.Parameter(torch.empty(inner, d_state))
         self.D = nn.Parameter(torch.empty(inner))
         self.out_proj = Linear(inner, d_model, bias=bias, scale=PLAIN * out_scale)
         self.reset_parameters()
@@ -66,20 +66,20 @@ class Mamba(Mixer):
         """Of what the children do not know: A = −1 … −N in every channel, steps over all time scales."""
         shortest, longest = (math.log(delta) for delta in DELTA_RANGE)
         with torch.no_grad():
-            self.A_log.copy_(torch.arange(1, self.state + 1, dtype=torch.float32).log().expand_as(self.A_log))
+            self.A_log.copy_(torch.arange(1, self.d_state + 1, dtype=torch.float32).log().expand_as(self.A_log))
             self.D.fill_(1.0)
-            nn.init.uniform_(self.dt_proj.weight, -(self.rank**-0.5), self.rank**-0.5)
+            nn.init.uniform_(self.dt_proj.weight, -(self.dt_rank**-0.5), self.dt_rank**-0.5)
             delta = torch.empty_like(self.dt_proj.bias).uniform_(shortest, longest).exp().clamp(min=1e-4)
             self.dt_proj.bias.copy_(delta + torch.log(-torch.expm1(-delta)))  # the inverse of softplus
 
-    def forward(self, x: Tensor, keep: Tensor | None = None, /, *, reverse: bool = False) -> Tensor:
-        """keep: bool (batch, length). A token that is not kept writes nothing: not into the state, not into its
+    def forward(self, x: Tensor, valid: Tensor | None = None, /, *, reverse: bool = False) -> Tensor:
+        """valid: bool (batch, length). A token that is not valid writes nothing: not into the state, not into its
         neighbours' convolution. It reads the state that was there before it.
 
-        Or float: how strongly each token writes. Its input and its step are scaled, so that 0 is the same as not kept.
+        Or float: how strongly each token writes. Its input and its step are scaled, so that 0 is the same as not valid.
         """
-        u, gate = self.split(x, keep)
-        return self.out_proj(self.mix(u, keep, reverse=reverse) * gate)
+        u, gate = self.split(x, valid)
+        return self.out_proj(self.mix(u, valid, reverse=reverse) * gate)
 
     def extend(self, x: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
         """As forward, for the next tokens of sequences that stand at `memory`; and where they stand afterwards.
@@ -95,27 +95,27 @@ class Mamba(Mixer):
         y, state = selective_scan(u, *self._selection(u), self.D, initial_state=state, return_state=True)
         return self.out_proj(y * gate), Memory(seen[:, seen.shape[1] - beyond :].clone(), state)
 
-    def split(self, x: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    def split(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         """→ what is read, and what gates the result: (batch, length, inner) each."""
         u, z = self.in_proj(x).chunk(2, -1)
-        if keep is not None:
-            u = u * keep[..., None] if keep.is_floating_point() else u.masked_fill(~keep[..., None], 0)
+        if valid is not None:
+            u = u * valid[..., None] if valid.is_floating_point() else u.masked_fill(~valid[..., None], 0)
         return u, F.silu(z)
 
-    def mix(self, u: Tensor, keep: Tensor | None, *, reverse: bool = False) -> Tensor:
+    def mix(self, u: Tensor, valid: Tensor | None, *, reverse: bool = False) -> Tensor:
         """All between the projections in and out, but for the gate."""
         u = self._convolve(u, reverse)
         delta, A, B, C = self._selection(u)
-        if keep is not None and keep.is_floating_point():
-            delta, keep = delta * keep[..., None], None
-        return selective_scan(u, delta, A, B, C, self.D, keep=keep, reverse=reverse)
+        if valid is not None and valid.is_floating_point():
+            delta, valid = delta * valid[..., None], None
+        return selective_scan(u, delta, A, B, C, self.D, valid=valid, reverse=reverse)
 
     def _convolve(self, u: Tensor, reverse: bool = False) -> Tensor:
         return causal_conv(u, self.conv1d.weight[:, 0], self.conv1d.bias, reverse=reverse)
 
     def _selection(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """delta, A, B, C."""
-        dt, B, C = self.x_proj(u).split([self.rank, self.state, self.state], -1)
+        dt, B, C = self.x_proj(u).split([self.dt_rank, self.d_state, self.d_state], -1)
         dt = self.dt_proj(dt)
         delta = F.softplus(dt.to(torch.promote_types(dt.dtype, torch.float32)))  # half precision would blur time scales
         return delta, -torch.exp(self.A_log), B, C

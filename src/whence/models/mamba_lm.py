@@ -72,10 +72,10 @@ class MambaLM(nn.Module):
                 config["num_hidden_layers"],
                 eps=config.get("layer_norm_epsilon", 1e-5),
                 tied=tied,
-                state=config.get("state_size", 16),
+                d_state=config.get("state_size", 16),
                 expand=config.get("expand", 2),
-                taps=config.get("conv_kernel", 4),
-                rank=None if config.get("time_step_rank", "auto") == "auto" else config["time_step_rank"],
+                d_conv=config.get("conv_kernel", 4),
+                dt_rank=None if config.get("time_step_rank", "auto") == "auto" else config["time_step_rank"],
                 bias=config.get("use_bias", False),
                 conv_bias=config.get("use_conv_bias", True),
             )

@@ -169,8 +169,8 @@ class ShiftInvariantPattern(Task):
 
         fillers = torch.randint(size, self.symbols, (batch, length), generator=generator)
         background = torch.randint(size, (batch, length), generator=generator)
-        keep = torch.rand(batch, length, generator=generator) < density
-        inputs = torch.where(keep, background, fillers)
+        from_pattern = torch.rand(batch, length, generator=generator) < density
+        inputs = torch.where(from_pattern, background, fillers)
         inputs[:, 2:] = torch.where(_pattern_starts(inputs), fillers[:, 2:], inputs[:, 2:])
 
         sides = torch.cat([starts - 1, starts + size], 1).clamp(0, length - 1)  # at either end a group overwrites them

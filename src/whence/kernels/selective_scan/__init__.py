@@ -19,13 +19,13 @@ from whence.kernels.selective_scan import mamba_ssm, op, torch_loop
 @overload
 def selective_scan(
     u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, z: Tensor | None = None,
-    keep: Tensor | None = None, initial_state: Tensor | None = None, return_state: Literal[False] = False,
+    valid: Tensor | None = None, initial_state: Tensor | None = None, return_state: Literal[False] = False,
     reverse: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def selective_scan(
     u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, z: Tensor | None = None,
-    keep: Tensor | None = None, initial_state: Tensor | None = None, return_state: Literal[True],
+    valid: Tensor | None = None, initial_state: Tensor | None = None, return_state: Literal[True],
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def selective_scan(
@@ -37,7 +37,7 @@ def selective_scan(
     D: Tensor | None = None,
     *,
     z: Tensor | None = None,
-    keep: Tensor | None = None,
+    valid: Tensor | None = None,
     initial_state: Tensor | None = None,
     return_state: bool = False,
     reverse: bool = False,
@@ -46,7 +46,7 @@ def selective_scan(
 
     u, delta: (batch, length, channels), delta as used, that is after its softplus. A: (channels, N). B, C: (batch,
     length, N). D: (channels,) adds D·u. z: (batch, length, channels) multiplies the result by silu(z).
-    keep: bool (batch, length); where False the state does not advance, exactly: y reads it as it was. (What stands at
+    valid: bool (batch, length); where False the state does not advance, exactly: y reads it as it was. (What stands at
     such a step must be finite all the same.)
     initial_state: (batch, channels, N). reverse: from the last step to the first; the initial state then enters at the
     right end, and the one returned is that of step 0.
@@ -54,9 +54,9 @@ def selective_scan(
     The state is computed in single precision (double when an input is double), whatever the inputs are. Gradients of
     all tensors; not of gradients. On a CPU it runs on torch's number of threads, with the same bits for any number.
     """
-    _check(u, delta, A, B, C, D, z, keep, initial_state)
-    if keep is not None:
-        delta = delta.masked_fill(~keep[..., None], 0)  # exp(0·A)·h + 0 is h, bit for bit
+    _check(u, delta, A, B, C, D, z, valid, initial_state)
+    if valid is not None:
+        delta = delta.masked_fill(~valid[..., None], 0)  # exp(0·A)·h + 0 is h, bit for bit
     tensors = (u, delta, A, B, C, D, initial_state)
     if u.device.type in ("cpu", "meta"):
         from whence.kernels.selective_scan import numba_cpu  # importing Numba takes half a second
@@ -82,7 +82,7 @@ def _check(
     C: Tensor,
     D: Tensor | None,
     z: Tensor | None,
-    keep: Tensor | None,
+    valid: Tensor | None,
     state: Tensor | None,
 ) -> None:
     if u.ndim != 3 or A.ndim != 2:
@@ -97,7 +97,7 @@ def _check(
         "C": (C, (batch, length, N)),
         "D": (D, (channels,)),
         "z": (z, (batch, length, channels)),
-        "keep": (keep, (batch, length)),
+        "valid": (valid, (batch, length)),
         "initial_state": (state, (batch, channels, N)),
     }
     for name, (tensor, shape) in wanted.items():
@@ -107,8 +107,8 @@ def _check(
             raise ValueError(f"{name} has shape {_(tensor)}; u {_(u)} and A {_(A)} ask for {shape}")
         if tensor.device != u.device:
             raise ValueError(f"{name} is on {tensor.device}, u on {u.device}")
-        if (tensor.dtype == torch.bool) != (name == "keep") or tensor.is_complex():
-            raise ValueError(f"{name} is {tensor.dtype}; it must be {'bool' if name == 'keep' else 'real'}")
+        if (tensor.dtype == torch.bool) != (name == "valid") or tensor.is_complex():
+            raise ValueError(f"{name} is {tensor.dtype}; it must be {'bool' if name == 'valid' else 'real'}")
     if not u.is_floating_point():
         raise ValueError(f"u is {u.dtype}; it must be floating point")
 

@@ -16,7 +16,7 @@ def selective_scan(
     D: Tensor | None = None,
     *,
     z: Tensor | None = None,
-    keep: Tensor | None = None,
+    valid: Tensor | None = None,
     initial_state: Tensor | None = None,
     return_state: bool = False,
     reverse: bool = False,
@@ -27,7 +27,7 @@ def selective_scan(
     y = [torch.empty(0)] * length
     for t in reversed(range(length)) if reverse else range(length):
         moved = torch.exp(delta[:, t, :, None] * A) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None, :]
-        h = moved if keep is None else torch.where(keep[:, t, None, None], moved, h)
+        h = moved if valid is None else torch.where(valid[:, t, None, None], moved, h)
         y[t] = (h * C[:, t, None, :]).sum(-1)
         if D is not None:
             y[t] = y[t] + D * u[:, t]

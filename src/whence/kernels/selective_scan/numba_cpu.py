@@ -254,7 +254,7 @@ class Inputs:
 
 
 def _by_chunk(marks: Tensor, state: Tensor) -> Tensor:
-    """(batch, chunks, groups, N, 16); no chunks if no marks are kept."""
+    """(batch, chunks, groups, N, 16); no chunks if no marks are saved."""
     batch, *rest = state.shape
     return marks.view(batch, -1, *rest) if marks.numel() else marks.new_empty(batch, 0, *rest)
 
@@ -276,8 +276,8 @@ def scan(
     first = inputs.state(state)
     y, last = inputs.new(*inputs.u.shape), torch.empty_like(first)
     marks = inputs.new(*marks_shape(u, A) if differentiable else (0, 0))
-    kept = _by_chunk(marks, first)
-    FORWARD[precision](inputs.jobs, *inputs.arguments, first, reverse, y, last, kept, inputs.span)
+    states = _by_chunk(marks, first)
+    FORWARD[precision](inputs.jobs, *inputs.arguments, first, reverse, y, last, states, inputs.span)
     return cut(y, u.shape[2]), last, marks
 
 
@@ -310,11 +310,11 @@ def gradients(
     dA, dstate = inputs.new(*inputs.state_shape), inputs.new(*inputs.state_shape)
     dBC = inputs.new(2, inputs.spans, batch, length, N + -N % 4)
     after = inputs.state(dlast)
-    kept = _by_chunk(marks, after)
-    dD = inputs.new(batch, kept.shape[1], inputs.groups * WIDTH)
+    states = _by_chunk(marks, after)
+    dD = inputs.new(batch, states.shape[1], inputs.groups * WIDTH)
     results = (du, ddelta, dA, *dBC, dD, dstate)
     BACKWARD[marks.dtype](
-        inputs.jobs, *inputs.arguments, kept, whole_groups(dy.to(marks.dtype)), after, reverse, *results, inputs.span
+        inputs.jobs, *inputs.arguments, states, whole_groups(dy.to(marks.dtype)), after, reverse, *results, inputs.span
     )
     dB, dC = (by_span.sum(0)[..., :N] for by_span in dBC)
     return Gradients(
