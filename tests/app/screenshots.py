@@ -27,7 +27,7 @@ PRESETS = ("plain_topk", "position_mean_topk", "001_run01_hard_mask", "001_run02
 ENCODINGS = ("rope", "alibi", "learned", "none")
 COMMANDS = [
     ["arena", "--tasks", "k_back_recall", "--encodings", *ENCODINGS, "--seeds", "6", "--steps", "150"],
-    ["leak", "cure", "--seeds", "2", "--steps", "150"],
+    ["leak", "compare", "--seeds", "2", "--steps", "150"],
     ["features", "collect", "--model", "minilm", "--layer", "3", "--tokens", "60000"],
     ["features", "bench", "--activations", "minilm-3", "--seeds", "2", "--steps", "300", "--presets", *PRESETS],
     ["fields", "train", "--data", "photos", "--steps", "400"],
@@ -74,7 +74,7 @@ def pages(store: Store) -> dict[str, tuple[str, Callable[[Visitor], object]]]:
         "arena": (f"arena?comparison={latest('arena')}", open_tab("By length")),
         "arena-attention": (f"arena?comparison={latest('arena')}", open_tab("Attention")),
         "leak": ("leak?audit=", sees("Layer by layer")),
-        "leak-cures": (f"leak?comparison={latest('leak')}", sees("Reconstruction")),
+        "leak-mitigations": (f"leak?comparison={latest('leak')}", sees("Reconstruction")),
         "features-compared": (
             f"features?comparison={latest('features')}",
             sees("Hard against"),

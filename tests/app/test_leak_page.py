@@ -1,4 +1,4 @@
-"""Audits and cures as a person uses them: choose a model, watch, read the verdict, find it again."""
+"""Audits and mitigations as a person uses them: choose a model, watch, read the verdict, find it again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TINY = {
     "model": {"d_model": 8},
     "masking": {"test_rows": 16},
     "training": {"steps": 4, "batch_size": 8, "evaluations": 1},
-    "cures": "none",
+    "mitigations": "none",
     "seeds": 1,
 }
 
@@ -84,7 +84,7 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     download = visitor.download("HTML")
     assert b"whence leak audit --run" in download.path().read_bytes()
     assert f"audit={jobs(app.store, 'leak', 'audit')[0].id}" in visitor.page.url
-    for view in ("New audit", "Audits", "Compare cures", "Audits"):
+    for view in ("New audit", "Audits", "Compare mitigations", "Audits"):
         go_to(visitor, view)
     visitor.sees(re.compile("Reconstructs nothing: "))
     visitor.open("")
@@ -114,11 +114,11 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
 
 
 @pytest.mark.slow
-def test_cures_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None:
+def test_mitigations_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None:
     visitor.open("leak")
-    go_to(visitor, "Compare cures")
+    go_to(visitor, "Compare mitigations")
     visitor.choose("data", "planted")
-    visitor.pick("cures", "none", "content_gated")
+    visitor.pick("mitigations", "none", "content_gated")
     visitor.write("seeds", "1")
     visitor.write("steps", "4")
     visitor.sees("2 runs. What the store has already is not run again.")

@@ -18,12 +18,23 @@ pytestmark = pytest.mark.usefixtures("here", "in_process")
 
 WORDS = [f"{first}{second}" for first in "abcdefgh" for second in "ijklmnop"]
 DOCS = Path(__file__).parents[2] / "docs" / "leak.md"
-SMALL = ["leak", "cure", "--data", "planted:steps=48,channels=2", "--d-model", "8", "--steps", "4", "--batch-size", "8"]
-SMALL += ["--test-rows", "16", "--evaluations", "1"]
+SMALL = [
+    "leak",
+    "compare",
+    "--data",
+    "planted:steps=48,channels=2",
+    "--d-model",
+    "8",
+    "--steps",
+    "4",
+    "--batch-size",
+    "8",
+]
+SMALL += ["--batch-size", "8", "--test-rows", "16", "--evaluations", "1"]
 
 
-def test_cures_compared_and_a_run_audited(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*SMALL, "--cures", "none", "zero_masked_positions", "all", "content_gated", "--seeds", "2"]
+def test_mitigations_compared_and_a_run_audited(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*SMALL, "--mitigations", "none", "zero_masked_positions", "all", "content_gated", "--seeds", "2"]
     found = document(arguments, capsys)
     (table,) = found["tables"]
     rows = {row["name"]: row for row in table["rows"]}
@@ -52,9 +63,9 @@ def test_the_sources_configuration(capsys: pytest.CaptureFixture[str], here: Pat
         "mask_ratio: 1.0\nprevent_position_only_learning: true\nposition_regularization_weight: 1.0\n"
         "shuffle_sequences_prob: 1.0\n"
     )
-    found = document(["leak", "cure", "--config", "source.yaml", "--print-spec"], capsys)
+    found = document(["leak", "compare", "--config", "source.yaml", "--print-spec"], capsys)
     assert found["masking"]["mask_ratio"] == 1.0
-    assert [c["name"] for c in found["cures"][1]["cures"]] == [
+    assert [c["name"] for c in found["mitigations"][1]["mitigations"]] == [
         "zero_masked_positions",
         "variance_penalty",
         "position_penalty",
@@ -77,8 +88,8 @@ def test_a_model_of_the_arena(capsys: pytest.CaptureFixture[str]) -> None:
     assert {source["name"] for source in found["sources"]} >= {"additive encoding (learned)", "causal order"}
 
 
-def test_cures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    names = {cure["name"] for cure in document(["leak", "cures"], capsys)}
+def test_mitigations_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    names = {mitigation["name"] for mitigation in document(["leak", "mitigations"], capsys)}
     assert names == {
         "content_gated",
         "permute_tokens",
@@ -102,14 +113,14 @@ def test_cures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["leak", "audit", "--run", "abc"], ["no run 'abc'"]),
         (["leak", "audit", "--model", "minilm", "--ratios", "1.5"], ["ratios", "above 0, up to 1"]),
         (["leak", "audit", "--model", "minilm", "--text", "no.txt"], ["text", "'no.txt'"]),
-        (["leak", "cure", "--cures", "nothing"], ["'nothing' is not known", "content_gated"]),
-        (["leak", "cure", "--cures", "none", "none"], ["cures", "listed twice"]),
-        (["leak", "cure", "--cures", "content_gated+content_gated"], ["named twice"]),
-        (["leak", "cure", "--data", "nothing.npy"], ["'nothing.npy' is not a file"]),
-        (["leak", "cure", "--window", "7"], ["window", "does not divide"]),
-        (["leak", "cure", "--window", "80"], ["window", "fewer than the 5 parts"]),
-        (["leak", "cure", "--backbone", "bimamba", "--temporal", "rope"], ["temporal", "enters through rotate"]),
-        (["leak", "cure", "--backbone", "transformer", "--heads", "5"], ["heads", "does not divide"]),
+        (["leak", "compare", "--mitigations", "nothing"], ["'nothing' is not known", "content_gated"]),
+        (["leak", "compare", "--mitigations", "none", "none"], ["mitigations", "listed twice"]),
+        (["leak", "compare", "--mitigations", "content_gated+content_gated"], ["named twice"]),
+        (["leak", "compare", "--data", "nothing.npy"], ["'nothing.npy' is not a file"]),
+        (["leak", "compare", "--window", "7"], ["window", "does not divide"]),
+        (["leak", "compare", "--window", "80"], ["window", "fewer than the 5 parts"]),
+        (["leak", "compare", "--backbone", "bimamba", "--temporal", "rope"], ["temporal", "enters through rotate"]),
+        (["leak", "compare", "--backbone", "transformer", "--heads", "5"], ["heads", "does not divide"]),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "leak": {
         "data": "planted:steps=48,channels=2",
-        "cures": ["none", "zero_masked_positions"],
+        "mitigations": ["none", "zero_masked_positions"],
         "model": {"d_model": 8},
         "training": SHORT,
         "seeds": 2,

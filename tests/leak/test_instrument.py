@@ -56,7 +56,7 @@ CLEAN = row("none")
 
 
 @pytest.mark.parametrize(
-    ("reference", "cured", "expected", "words"),
+    ("reference", "mitigated", "expected", "words"),
     [
         (LEAKY, row("a"), "clean", "a: removes the leak"),
         (CLEAN, row("a"), "clean", "a: does not leak"),
@@ -79,9 +79,9 @@ CLEAN = row("none")
         ),
     ],
 )
-def test_words(reference: Row[LeakRun], cured: Row[LeakRun], expected: str, words: str) -> None:
-    assert verdict(cured) == expected
-    assert words in table(reference, cured).findings[1]
+def test_words(reference: Row[LeakRun], mitigated: Row[LeakRun], expected: str, words: str) -> None:
+    assert verdict(mitigated) == expected
+    assert words in table(reference, mitigated).findings[1]
 
 
 def test_a_model_that_reconstructed_nothing_before_is_not_destroyed() -> None:
@@ -127,7 +127,7 @@ def test_figures_and_the_table_give_a_mitigation_the_same_colour() -> None:
 
 
 def test_every_mitigation_is_compared_with_the_first_at_two_mask_ratios(store: Store) -> None:
-    asked = {"data": "planted:steps=48,channels=2", "cures": ["none", "all", "content_gated"], "seeds": 2}
+    asked = {"data": "planted:steps=48,channels=2", "mitigations": ["none", "all", "content_gated"], "seeds": 2}
     (planned,) = LEAK.plan(LeakConfig.read(asked), store)
     assert [(contrast.a, contrast.b, contrast.by.part) for contrast in planned.contrasts] == [
         (name, "none", f"at mask ratio {ratio}") for ratio in ("0.5", "0.9") for name in ("all", "content_gated")

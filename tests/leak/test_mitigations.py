@@ -1,4 +1,4 @@
-"""Each cure against its formula."""
+"""Each mitigation against its formula."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def test_the_r2_form_sees_what_single_dimensions_hide() -> None:
 
 
 def test_zeroed_encodings_are_zero_at_hidden_tokens_only() -> None:
-    plain, cured = (job_of(cure) for cure in ("none", "zero_masked_positions"))
+    plain, mitigated = (job_of(mitigation) for mitigation in ("none", "zero_masked_positions"))
     tokens = plain.tokens(generator(1), 4, "test")
     hidden = draw(generator(2), 4, tokens.shape[1], 0.5)
     with torch.no_grad():
-        told, untold = (job.model.embed(tokens, hidden, job.positions) for job in (plain, cured))  # type: ignore[operator]
+        told, untold = (job.model.embed(tokens, hidden, job.positions) for job in (plain, mitigated))  # type: ignore[operator]
     assert torch.equal(told[~hidden], untold[~hidden])
     assert torch.equal(untold[hidden], untold[hidden][:1].expand_as(untold[hidden]))
     assert not torch.equal(told[hidden], untold[hidden])
@@ -74,8 +74,8 @@ def test_zeroed_encodings_are_zero_at_hidden_tokens_only() -> None:
 def test_permutation_is_undone() -> None:
     """A model that mixes nothing does not notice; and every order comes up."""
     torch.manual_seed(0)
-    cure = PermuteTokens(prob=1.0)
-    orders = cure.order(torch.zeros(500, 4, 1))
+    mitigation = PermuteTokens(prob=1.0)
+    orders = mitigation.order(torch.zeros(500, 4, 1))
     assert orders is not None
     assert len({tuple(order.tolist()) for order in orders}) == 24
     never = PermuteTokens(prob=0.0).order(torch.zeros(3, 4, 1))
@@ -105,7 +105,7 @@ def test_the_prior_is_the_template_and_vanishes_without_one() -> None:
 
 
 def test_the_sources_switch_must_be_one() -> None:
-    assert [str(t) for t in LeakConfig.read({"prevent_position_only_learning": False}).cures] == ["none"]
+    assert [str(t) for t in LeakConfig.read({"prevent_position_only_learning": False}).mitigations] == ["none"]
     for wrong in ("no", 5):
         with pytest.raises(UserError, match="true, false"):
             LeakConfig.read({"prevent_position_only_learning": wrong})
@@ -121,15 +121,15 @@ def test_the_sources_own_keys() -> None:
         }
     )
     assert spec.masking.mask_ratio == 1.0
-    assert [str(treatment) for treatment in spec.cures] == [
+    assert [str(treatment) for treatment in spec.mitigations] == [
         "none",
         "zero_masked_positions+variance_penalty+position_penalty:weight=2.5+permute_tokens",
     ]
-    assert LeakConfig.read({"mask_ratio": 0.5}).cures == LeakConfig().cures
+    assert LeakConfig.read({"mask_ratio": 0.5}).mitigations == LeakConfig().mitigations
     off = {"prevent_position_only_learning": False, "position_regularization_weight": 1.0, "shuffle_sequences_prob": 0}
-    assert [str(treatment) for treatment in LeakConfig.read(off).cures] == ["none"], "all switched off"
+    assert [str(treatment) for treatment in LeakConfig.read(off).mitigations] == ["none"], "all switched off"
     for both in (
-        {"cures": "all"},
+        {"mitigations": "all"},
         {"mask_ratio": 1.0, "masking": {"mask_ratio": 0.5}},
         {"mask_ratio": 1, "masking": 3},
     ):

@@ -1,4 +1,4 @@
-"""The masked model: it does not look, its cures combine, and content_gated knows nothing of absolute position."""
+"""The masked model: it does not look, its mitigations combine, and content_gated knows nothing of absolute position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whence.errors import UserError
 from whence.leak.masks import draw
-from whence.leak.mitigations import CURES
+from whence.leak.mitigations import MITIGATIONS
 from whence.leak.run import LeakJob, LeakRun
 from whence.random import Streams, generator
 from whence.training.config import TrainingConfig
@@ -20,8 +20,10 @@ BACKBONES = ("transformer", "mamba", "bimamba")
 SMALL: dict[str, Any] = {"data": "planted:steps=48,channels=2", "training": {"steps": 4, "batch_size": 8}}
 
 
-def job_of(cures: str = "none", seed: int = 0, data: str = SMALL["data"], **model: Any) -> LeakJob:
-    run = LeakRun.read({**SMALL, "data": data, "cures": cures, "seed": seed, "model": {"d_model": 16, **model}})
+def job_of(mitigations: str = "none", seed: int = 0, data: str = SMALL["data"], **model: Any) -> LeakJob:
+    run = LeakRun.read(
+        {**SMALL, "data": data, "mitigations": mitigations, "seed": seed, "model": {"d_model": 16, **model}}
+    )
     run.check()
     job = run.job()
     job.setup(Streams.of(seed), torch.device("cpu"))
@@ -47,15 +49,15 @@ def said(job: LeakJob, tokens: Tensor, hidden: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("cures", ["none", "all", "content_gated", "content_gated+position_prior"])
+@pytest.mark.parametrize("mitigations", ["none", "all", "content_gated", "content_gated+position_prior"])
 @pytest.mark.parametrize("layout", ["time", "time_channel"])
 @pytest.mark.parametrize("replacement", ["zeros", "learned", "noise"])
-def test_what_is_hidden_is_not_looked_at(backbone: str, cures: str, layout: str, replacement: str) -> None:
-    if replacement == "noise" and "content_gated" in cures:
+def test_what_is_hidden_is_not_looked_at(backbone: str, mitigations: str, layout: str, replacement: str) -> None:
+    if replacement == "noise" and "content_gated" in mitigations:
         with pytest.raises(UserError, match="makes hidden tokens differ"):
-            job_of(cures, backbone=backbone, layout=layout, replacement=replacement)
+            job_of(mitigations, backbone=backbone, layout=layout, replacement=replacement)
         return
-    job = job_of(cures, backbone=backbone, layout=layout, replacement=replacement)
+    job = job_of(mitigations, backbone=backbone, layout=layout, replacement=replacement)
     tokens = job.tokens(generator(1), 4, "test")
     hidden = draw(generator(2), 4, tokens.shape[1], 0.5)
     other = torch.where(hidden[..., None], 1e3 * torch.randn_like(tokens), tokens)
@@ -67,8 +69,10 @@ def test_what_is_hidden_is_not_looked_at(backbone: str, cures: str, layout: str,
     assert torch.equal(before, after)
 
 
-@pytest.mark.parametrize("names", [(c,) for c in CURES.names()] + list(itertools.combinations(CURES.names(), 2)))
-def test_cures_combine_and_learn(names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "names", [(c,) for c in MITIGATIONS.names()] + list(itertools.combinations(MITIGATIONS.names(), 2))
+)
+def test_mitigations_combine_and_learn(names: tuple[str, ...]) -> None:
     job = job_of("+".join(names))
     loss, tokens = job.step(generator(3))
     loss.backward()
@@ -151,15 +155,15 @@ def test_both_gates_are_needed(backbone: str) -> None:
 
 def test_soft_writing_ends_where_nothing_is_visible() -> None:
     job = job_of("content_gated:spread=2")
-    cure = job.cures[0]
+    mitigation = job.model.active[0]
     visible = torch.tensor([[False, False, True, False, False, True, False]])
-    assert torch.equal(cure.writes(visible, 0), visible)  # type: ignore[arg-type]
-    weights = cure.writes(visible, 1)
+    assert torch.equal(mitigation.writes(visible, 0), visible)  # type: ignore[arg-type]
+    weights = mitigation.writes(visible, 1)
     assert weights is not None
     assert weights[0, [0, 1, 6]].tolist() == [0, 0, 0], "outside the visible ones nobody writes"
     assert weights[0, 2] == weights[0, 5] == 1
     assert 0 < weights[0, 3] == weights[0, 4] < 1
-    assert not cure.writes(torch.zeros(1, 7, dtype=torch.bool), 1).any()  # type: ignore[union-attr]
+    assert not mitigation.writes(torch.zeros(1, 7, dtype=torch.bool), 1).any()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("layout", ["time", "time_channel"])
@@ -179,9 +183,9 @@ def test_tokens_hold_every_number_once(layout: str) -> None:
 def test_training_is_a_runs() -> None:
     """Defaults suit a laptop, and the training group is the loop's own."""
     assert isinstance(LeakRun().training, TrainingConfig)
-    assert LeakRun().cure == "none"
-    assert LeakRun.read({"cures": "all"}).cure == "all"
-    assert LeakRun.read({"cures": "all"}).id != LeakRun().id
+    assert LeakRun().mitigation == "none"
+    assert LeakRun.read({"mitigations": "all"}).mitigation == "all"
+    assert LeakRun.read({"mitigations": "all"}).id != LeakRun().id
 
 
 def test_a_file_and_a_flag_mean_the_same() -> None:

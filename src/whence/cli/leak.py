@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 ACTIONS = {
     "audit": "measure position leakage of a masked model and the pathways through which position enters",
-    "cure": "train masked models with and without cures: what each stops, and what it costs",
-    "cures": "list the cures: what each can stop, and what it cannot",
+    "compare": "train masked models with and without mitigations: what each stops, and what it costs",
+    "mitigations": "list the mitigations: what each can stop, and what it cannot",
 }
 HELP = """whence leak: measure position leakage in masked models and compare mitigations
 
 usage: whence leak ACTION [options]
 
-""" + "".join(f"  {action:<8} {text}\n" for action, text in ACTIONS.items())
+""" + "".join(f"  {action:<12} {text}\n" for action, text in ACTIONS.items())
 HELP += "\nEvery action: --help teaches it, --json prints one JSON document on standard output.\n"
 
 AUDIT = """Measure position leakage: do predictions of masked tokens depend on content or on absolute position?
@@ -37,7 +37,7 @@ AUDIT = """Measure position leakage: do predictions of masked tokens depend on c
   whence leak audit --model DIR                    any transformers model in a directory; nothing is downloaded
   whence leak audit --model DIR --token-ids F.npy  the same without a tokenizer
   whence leak audit --model path.py:build          your own: build() returns (model, content)   (docs/leak.md)
-  whence leak audit --run 7c1e                     a stored run of 'whence leak cure' or 'whence arena'
+  whence leak audit --run 7c1e                     a stored run of 'whence leak compare' or 'whence arena'
 
 The shift test translates visible content and mask together and reports the share of the prediction variance that
 changes (shift sensitivity). All measures are taken at several mask ratios, beside an untrained twin. Verdicts:
@@ -51,14 +51,14 @@ pathways separates what causal order explains from what is left. The output stat
 Exit code 2: no tokenizer, nearly all tokens have one id, nothing varies, a measure is not finite, or --length exceeds
 the positions of the model."""
 
-CURE = """Train masked models with and without cures, and say what became of the leak and of the reconstruction.
+COMPARE = """Train masked models with and without mitigations, and report the leak and the reconstruction error of each.
 
-  whence leak cure                                               a first look: four treatments, three seeds
-  whence leak cure --data basic_motions --backbone bimamba --cures none all content_gated --seeds 6
-  whence leak cure --data planted:position=0.5 --cures none content_gated content_gated+position_prior
-  whence leak cure --data mine.npy --window 8                    your own recordings: (time, channels)
+  whence leak compare                                            a first look: four treatments, three seeds
+  whence leak compare --data basic_motions --backbone bimamba --mitigations none all content_gated --seeds 6
+  whence leak compare --data planted:position=0.5 --mitigations none content_gated content_gated+position_prior
+  whence leak compare --data mine.npy --window 8                 your own recordings: (time, channels)
 
-The first cure is what the others are held against. Ctrl-C stops cleanly, and the same command goes on."""
+The first mitigation is what the others are held against. Ctrl-C stops cleanly, and the same command goes on."""
 
 
 class Auditing(Stored):
@@ -84,7 +84,7 @@ class Auditing(Stored):
 
 
 def main(arguments: list[str]) -> int:
-    actions = {"audit": _audit, "cure": _cure, "cures": _cures}
+    actions = {"audit": _audit, "compare": _compare, "mitigations": _mitigations}
     return dispatch(arguments, HELP, actions)
 
 
@@ -229,32 +229,30 @@ def _short(value: float | None) -> str:
     return number(value, undefined="–")
 
 
-# --- cure
+# --- compare
 
 
-def _cure(arguments: list[str]) -> int:
+def _compare(arguments: list[str]) -> int:
     from whence.cli.compare_verb import compare
     from whence.leak.instrument import LEAK
 
-    return compare(LEAK, arguments, CURE)
+    return compare(LEAK, arguments, COMPARE)
 
 
-def _cures(arguments: list[str]) -> int:
+def _mitigations(arguments: list[str]) -> int:
     from whence.cli.encodings import options_of, shown
     from whence.cli.options import Output
 
-    options, _ = parse_options(Output, arguments, prog="whence leak cures", description=ACTIONS["cures"])
-    from whence.leak.mitigations import CURES
+    options, _ = parse_options(Output, arguments, prog="whence leak mitigations", description=ACTIONS["mitigations"])
+    from whence.leak.mitigations import MITIGATIONS
 
-    found = [
-        {"name": cure.name, "summary": cure.summary(), "stops": cure.stops, "leaves": cure.leaves} for cure in CURES
-    ]
     if options.json_:
-        print_json(found)
+        keys = ("name", "stops", "leaves")
+        print_json([{key: getattr(one, key) for key in keys} | {"summary": one.summary()} for one in MITIGATIONS])
         return 0
     print_table(
-        "cures",
+        "mitigations",
         ["name", "what it does", "stops", "leaves", "options"],
-        [[c["name"], c["summary"], c["stops"], c["leaves"], shown(options_of(CURES, c["name"]))] for c in found],
+        [[m.name, m.summary(), m.stops, m.leaves, shown(options_of(MITIGATIONS, m.name))] for m in MITIGATIONS],
     )
     return 0

@@ -34,7 +34,7 @@ COMMANDS = {
     ("arena",),
     ("train",),
     ("leak", "audit"),
-    ("leak", "cure"),
+    ("leak", "compare"),
     ("features", "collect"),
     ("features", "bench"),
     ("fields", "train"),

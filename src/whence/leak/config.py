@@ -1,4 +1,4 @@
-"""A comparison of cures: data, a model, cures × seeds, unfolded into runs."""
+"""A comparison of mitigations: data, a model, mitigations × seeds, unfolded into runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
 from whence.leak.data import DATA
-from whence.leak.mitigations import CURES
+from whence.leak.mitigations import MITIGATIONS
 from whence.leak.model import MaskedSpec
-from whence.leak.run import AnyData, Cures, LeakRun, MaskedTraining, Masking
+from whence.leak.run import AnyData, LeakRun, MaskedTraining, Masking, Mitigations
 
 SOURCE_KEYS = (
     "mask_ratio",
@@ -21,37 +21,38 @@ SOURCE_KEYS = (
     "position_regularization_weight",
     "shuffle_sequences_prob",
 )
+FIRST = ("none", "zero_masked_positions", "all", "content_gated")
 COMPARED = ("0.5", "0.9")
 """Mask ratios at which errors are compared."""
 
 
 class Treatment(Config):
-    """One or several cures together."""
+    """One or several mitigations together."""
 
-    cures: Cures = ()
+    mitigations: Mitigations = ()
 
     def __str__(self) -> str:
-        return LeakRun.model_construct(cures=self.cures).cure
+        return LeakRun.model_construct(mitigations=self.mitigations).mitigation
 
 
 def parse_treatment(value: Any) -> Any:
-    return {"cures": value} if isinstance(value, str | list | tuple) else value
+    return {"mitigations": value} if isinstance(value, str | list | tuple) else value
 
 
 Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 
 
 class LeakConfig(ComparisonConfig):
-    """Which cures to compare, on which data, over how many seeds."""
+    """Which mitigations to compare, on which data, over how many seeds."""
 
     data: AnyData = Field(
         default=DATA.choose("basic_motions"),
         description=f"what to hide and predict: {', '.join(DATA.names())}, or a .npy file",
     )
-    cures: Annotated[tuple[Annotated[Treatment, BeforeValidator(parse_treatment)], ...], Listed] = Field(
-        default=tuple(Treatment.read({"cures": c}) for c in ("none", "zero_masked_positions", "all", "content_gated")),
+    mitigations: Annotated[tuple[Annotated[Treatment, BeforeValidator(parse_treatment)], ...], Listed] = Field(
+        default=tuple(Treatment.read({"mitigations": name}) for name in FIRST),
         min_length=1,
-        description=f"{', '.join(CURES.names())}; several together: a+b; none; all: those of the source",
+        description=f"{', '.join(MITIGATIONS.names())}; several together: a+b; none; all: those of the source",
     )
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
@@ -80,24 +81,26 @@ class LeakConfig(ComparisonConfig):
             names += [f"position_penalty:weight={weight}"] if weight else []
         if asked.get("shuffle_sequences_prob"):
             names.append(f"permute_tokens:prob={asked['shuffle_sequences_prob']}")
-        if "cures" in rest and set(asked) != {"mask_ratio"}:
+        if "mitigations" in rest and set(asked) != {"mask_ratio"}:
             raise ValueError(
-                f"cures are named beside {', '.join(set(asked) - {'mask_ratio'})}. Allowed: one or the other."
+                f"mitigations are named beside {', '.join(set(asked) - {'mask_ratio'})}. Allowed: one or the other."
             )
         if set(asked) == {"mask_ratio"}:
             return rest
-        return rest | {"cures": ["none", *(["+".join(names)] if names else [])]}
+        return rest | {"mitigations": ["none", *(["+".join(names)] if names else [])]}
 
     def runs(self) -> dict[str, list[LeakRun]]:
         """By mitigation, one run per seed."""
-        names = [str(treatment) for treatment in self.cures]
+        names = [str(treatment) for treatment in self.mitigations]
         if len(set(names)) != len(names):
-            raise UserError("cures: the same is listed twice. Allowed: each once.", field="cures")
+            raise UserError("mitigations: the same is listed twice. Allowed: each once.", field="mitigations")
         shared = {name: getattr(self, name).model_dump() for name in ("data", "model", "masking", "training")}
         return {
             str(treatment): [
-                LeakRun.read({**shared, "seed": seed, "cures": [choice.model_dump() for choice in treatment.cures]})
+                LeakRun.read(
+                    {**shared, "seed": seed, "mitigations": [choice.model_dump() for choice in treatment.mitigations]}
+                )
                 for seed in self.seed_range
             ]
-            for treatment in self.cures
+            for treatment in self.mitigations
         }

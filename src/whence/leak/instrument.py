@@ -52,12 +52,12 @@ READ_OFF = 0.5
 
 class LeakComparison(Instrument[LeakConfig, LeakRun]):
     name = "leak"
-    command = ("leak", "cure")
+    command = ("leak", "compare")
     config = LeakConfig
     run = LeakRun
 
     def title(self, config: LeakConfig) -> str:
-        return f"{config.data}: {', '.join(map(str, config.cures))}, {stats.count(config.seeds, 'seed')}"
+        return f"{config.data}: {', '.join(map(str, config.mitigations))}, {stats.count(config.seeds, 'seed')}"
 
     def plan(self, config: LeakConfig, store: Store) -> list[PlannedTable[LeakRun]]:
         variants = config.runs()

@@ -14,7 +14,7 @@ from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.leak.audit.probe import FOLDS
-from whence.leak.mitigations.base import Cure
+from whence.leak.mitigations.base import Mitigation
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers._linear import Linear
 from whence.mixers.base import Kind
@@ -97,7 +97,7 @@ class MaskedSpec(Config):
         wide = 1 if self.layout == "time" else channels
         return torch.stack([index // wide, index % wide], -1)[None]
 
-    def build(self, tokens: int, features: int, channels: int, cures: list[Cure]) -> MaskedModel:
+    def build(self, tokens: int, features: int, channels: int, mitigations: list[Mitigation]) -> MaskedModel:
         """Raises ValueError for what no single field can know."""
         mixer = self.backbone.variant
         if self.backbone.name == "attention" and self.d_model % self.heads:
@@ -109,7 +109,7 @@ class MaskedSpec(Config):
                     f"{name}: {choice} enters through {', '.join(unsupported_hooks)}, which has no place here. "
                     "Allowed: sinusoidal, learned, none."
                 )
-        return MaskedModel(self, tokens, features, channels, cures)
+        return MaskedModel(self, tokens, features, channels, mitigations)
 
     def encoding(self, choice: Any, length: int) -> Encoding:
         return choice.build(
@@ -125,35 +125,40 @@ class MaskedSpec(Config):
 class MaskedModel(nn.Module):
     """Predicts the numbers of hidden tokens from visible ones, told where all of them are."""
 
-    def __init__(self, spec: MaskedSpec, tokens: int, features: int, channels: int, cures: list[Cure]) -> None:
+    def __init__(
+        self, spec: MaskedSpec, tokens: int, features: int, channels: int, mitigations: list[Mitigation]
+    ) -> None:
         super().__init__()
         self.spec = spec
         self.embedding = Features(features, spec.d_model)
         self.mask = MaskToken(spec.d_model)
         self.temporal = spec.encoding(spec.temporal, tokens)
         self.spatial = spec.encoding(spec.spatial, channels) if spec.layout == "time_channel" else None
-        for cure in cures:
-            cure.check(spec.replacement, self.temporal)
-        self.cures = nn.ModuleList(cures)
+        for mitigation in mitigations:
+            mitigation.check(spec.replacement, self.temporal)
+        self.mitigations = nn.ModuleList(mitigations)
         self.shown, self.embedded = nn.Identity(), nn.Identity()  # to look at: masked tokens; what the first block gets
         self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))
         self.norm = nn.LayerNorm(spec.d_model)
         self.head = Linear(spec.d_model, features)
 
+    @property
+    def active(self) -> list[Mitigation]:
+        return [module for module in self.mitigations if isinstance(module, Mitigation)]
+
     def forward(self, tokens: Tensor, hidden: Tensor, positions: Tensor) -> Tensor:
         """tokens: (rows, tokens, features), the truth at hidden places too: it is not looked at.
         hidden: bool (rows, tokens). positions: (rows or 1, tokens, 2).
         """
-        cures = cast(list[Cure], list(self.cures))
-        for cure in cures:
-            tokens = cure.content(tokens)
+        for mitigation in self.active:
+            tokens = mitigation.content(tokens)
         x = self.embed(tokens, hidden, positions)
-        for cure in cures:
-            x = cure.embed(x, ~hidden)
+        for mitigation in self.active:
+            x = mitigation.embed(x, ~hidden)
         x = self._mix(self.embedded(x), ~hidden, positions[..., 0].expand(len(x), -1))
         prediction = self.head(self.norm(x))
-        for cure in reversed(cures):
-            prediction = cure.restore(prediction)
+        for mitigation in reversed(self.active):
+            prediction = mitigation.restore(prediction)
         return prediction
 
     def embed(self, tokens: Tensor, hidden: Tensor, positions: Tensor) -> Tensor:
@@ -168,13 +173,13 @@ class MaskedModel(nn.Module):
         axes = [(self.temporal, 0, "time"), *([(self.spatial, 1, "channel")] if self.spatial is not None else [])]
         for encoding, axis, name in axes:
             vector = encoding.embed(torch.zeros_like(x), positions[..., axis])
-            for cure in cast(list[Cure], list(self.cures)):
-                vector = cure.encoding(vector, hidden, name)
+            for mitigation in self.active:
+                vector = mitigation.encoding(vector, hidden, name)
             x = x + vector
         return x
 
     def _mix(self, x: Tensor, visible: Tensor, positions: Tensor) -> Tensor:
-        orders = [order for cure in cast(list[Cure], list(self.cures)) if (order := cure.order(x)) is not None]
+        orders = [order for mitigation in self.active if (order := mitigation.order(x)) is not None]
         if orders:
             order = orders[0]
             x, visible, positions = _take(x, order), visible.gather(1, order), positions.gather(1, order)
@@ -183,7 +188,7 @@ class MaskedModel(nn.Module):
         return _take(x, orders[0].argsort(1)) if orders else x
 
     def _context(self, layer: int, visible: Tensor, positions: Tensor) -> Any:
-        writes = [w for cure in cast(list[Cure], list(self.cures)) if (w := cure.writes(visible, layer)) is not None]
+        writes = [w for mitigation in self.active if (w := mitigation.writes(visible, layer)) is not None]
         mixer = self.spec.backbone.variant
         return mixer.contexts([self.temporal], positions, self.spec.kind, valid=writes[0] if writes else None)[0]
 

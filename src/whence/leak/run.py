@@ -1,8 +1,8 @@
-"""One masked model: its data, its cures, one seed."""
+"""One masked model: its data, its mitigations, one seed."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -18,8 +18,8 @@ from whence.leak.data import DATA, DataChoice
 from whence.leak.data.base import Data, Split
 from whence.leak.losses import Loss, reconstruction
 from whence.leak.masks import Pattern, draw
-from whence.leak.mitigations import CureChoice
-from whence.leak.mitigations.base import Cure, Step
+from whence.leak.mitigations import MitigationChoice
+from whence.leak.mitigations.base import Mitigation, Step
 from whence.leak.model import MaskedModel, MaskedSpec
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
@@ -33,7 +33,7 @@ REPLACED = {
     "learned": "Masked tokens are replaced by one learned vector.",
 }
 FITTED = 1024
-"""Training examples from each half of the recordings that a cure may look at before training."""
+"""Training examples from each half of the recordings that a mitigation may look at before training."""
 
 
 def parse_data(value: Any) -> Any:
@@ -44,7 +44,7 @@ def parse_data(value: Any) -> Any:
     return f"file:path={name}.npy" + options.replace(":", ",", 1)
 
 
-def parse_cures(value: Any) -> Any:
+def parse_mitigations(value: Any) -> Any:
     """`"zero_masked_positions+variance_penalty"`; `none` is none of them, `all` those of the source."""
     if not isinstance(value, str):
         return value
@@ -53,7 +53,7 @@ def parse_cures(value: Any) -> Any:
 
 
 OF_THE_SOURCE = ("zero_masked_positions", "variance_penalty", "position_penalty", "permute_tokens")
-Cures = Annotated[tuple[CureChoice, ...], BeforeValidator(parse_cures)]
+Mitigations = Annotated[tuple[MitigationChoice, ...], BeforeValidator(parse_mitigations)]
 AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
 
 
@@ -81,13 +81,13 @@ class LeakRun(RunConfig):
 
     kind: ClassVar[str] = "leak"
     data: AnyData = Field(default=DATA.choose("basic_motions"), description="what to hide and predict")
-    cures: Cures = Field(default=(), description="cures, joined by +; none, or all of the source's")
+    mitigations: Mitigations = Field(default=(), description="mitigations, joined by +; none, or all of the source's")
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
     training: MaskedTraining = MaskedTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
 
     def labels(self) -> dict[str, str]:
-        return {"data": str(self.data), "backbone": str(self.model.backbone), "cures": self.cure}
+        return {"data": str(self.data), "backbone": str(self.model.backbone), "mitigations": self.mitigation}
 
     def training_document(self) -> dict[str, Any]:
         document = super().training_document()
@@ -95,15 +95,15 @@ class LeakRun(RunConfig):
         return document
 
     @property
-    def cure(self) -> str:
+    def mitigation(self) -> str:
         """As a user writes it."""
-        names = [str(choice) for choice in self.cures]
+        names = [str(choice) for choice in self.mitigations]
         return "all" if tuple(names) == OF_THE_SOURCE else "+".join(names) or "none"
 
     def check(self) -> int:
-        names = [choice.name for choice in self.cures]
+        names = [choice.name for choice in self.mitigations]
         if len(set(names)) != len(names):
-            raise UserError("cures: one is named twice. Allowed: each once.", field="cures")
+            raise UserError("mitigations: one is named twice. Allowed: each once.", field="mitigations")
         try:
             return count_parameters(self.build_model("meta"))
         except ValueError as error:
@@ -113,10 +113,9 @@ class LeakRun(RunConfig):
         data: Data = self.data.build()
         tokens, features = self.model.shape(data.steps, data.channels)
         with torch.device(device):
-            cures: list[Cure] = [
-                choice.build(d_model=self.model.d_model, tokens=tokens, features=features) for choice in self.cures
-            ]
-            return self.model.build(tokens, features, data.channels, cures)
+            sizes = {"d_model": self.model.d_model, "tokens": tokens, "features": features}
+            mitigations: list[Mitigation] = [choice.build(**sizes) for choice in self.mitigations]
+            return self.model.build(tokens, features, data.channels, mitigations)
 
     def job(self) -> LeakJob:
         return LeakJob(self)
@@ -124,6 +123,8 @@ class LeakRun(RunConfig):
 
 class LeakJob(Trainable):
     """Training on windows with some tokens hidden; evaluation at several ratios."""
+
+    model: MaskedModel
 
     def __init__(self, run: LeakRun) -> None:
         self.run = run
@@ -135,12 +136,8 @@ class LeakJob(Trainable):
         self.model = self.run.build_model(device)
         initialise(self.model, streams.init)
         some, others = (self._half(streams, half).to(device) for half in (0, 1))
-        for cure in self.cures:
-            cure.fit(some, others)
-
-    @property
-    def cures(self) -> list[Cure]:
-        return cast(list[Cure], list(cast(MaskedModel, self.model).cures))
+        for mitigation in self.model.active:
+            mitigation.fit(some, others)
 
     def _half(self, streams: Streams, half: int) -> Tensor:
         place = generator(streams.evaluation, "fit", str(self.run.data), half)
@@ -162,7 +159,7 @@ class LeakJob(Trainable):
         error = reconstruction(masking.loss, predicted, tokens[hidden])
         place = positions[..., 0].expand_as(hidden)[hidden]
         step = Step(predicted, place, float(hidden.float().mean()), error)
-        penalties = [penalty for cure in self.cures if (penalty := cure.penalty(step)) is not None]
+        penalties = [penalty for mitigation in self.model.active if (penalty := mitigation.penalty(step)) is not None]
         return error + sum(penalties, torch.zeros((), device=self.device)), hidden.numel()
 
     def evaluate(self, streams: Streams) -> dict[str, Any]:
@@ -182,7 +179,7 @@ class LeakJob(Trainable):
 
     def subject(self, rows: int = 64) -> Subject:
         """As an audit sees it."""
-        model, positions = cast(MaskedModel, self.model), self.positions.to(self.device)
+        model, positions = self.model, self.positions.to(self.device)
         place = generator(Streams.of(0).evaluation, "audit", str(self.run.data))
         return Subject(
             " · ".join(self.run.labels().values()),

@@ -148,16 +148,16 @@ def test_shares_that_are_none_are_refused(ratios: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cures", "model"),
+    ("mitigations", "model"),
     [
         ("none", {"backbone": "transformer", "temporal": "none", "replacement": "noise"}),
         ("zero_masked_positions+permute_tokens:always=true", {"backbone": "transformer", "temporal": "none"}),
         ("permute_tokens:always=true", {"backbone": "bimamba", "temporal": "none"}),
     ],
 )
-def test_noise_is_not_taken_for_position(cures: str, model: dict[str, str]) -> None:
+def test_noise_is_not_taken_for_position(mitigations: str, model: dict[str, str]) -> None:
     """Models that draw random numbers and have no position: at most undecided, with the limit of detection."""
-    found = audit(job_of(cures, **model).subject(), (0.5, 1.0))
+    found = audit(job_of(mitigations, **model).subject(), (0.5, 1.0))
     limit = found.ratios["0.5"]["shift"]["limit"]
     assert found.verdict.leak == ("undecided" if limit > 1e-6 else "clean")
     assert found.ratios["0.5"]["shift"]["of_prediction"] == found.ratios["1"]["spread"] == 0

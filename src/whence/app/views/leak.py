@@ -1,4 +1,4 @@
-"""Audits of models, and cures side by side: start one, watch it, read what it found."""
+"""Audits of models, and mitigations side by side: start one, watch it, read what it found."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from whence.leak.instrument import LEAK
 from whence.leak.run import LeakRun
 from whence.store.runs import Store
 
-NEW_AUDIT, AUDITS, NEW_CURES, CURES = "New audit", "Audits", "Compare cures", "Cures compared"
-VIEWS = {NEW_AUDIT: "model", AUDITS: "audit", NEW_CURES: "", CURES: "comparison"}
+NEW_AUDIT, AUDITS, NEW_MITIGATIONS, MITIGATIONS = "New audit", "Audits", "Compare mitigations", "Mitigations compared"
+VIEWS = {NEW_AUDIT: "model", AUDITS: "audit", NEW_MITIGATIONS: "", MITIGATIONS: "comparison"}
 
 
 def show() -> None:
@@ -29,7 +29,7 @@ def show() -> None:
         audits.new(store)
     elif view == AUDITS:
         audits.stored(store)
-    elif view == NEW_CURES:
+    elif view == NEW_MITIGATIONS:
         sweeps.new(SWEEP, store)
     else:
         sweeps.stored(SWEEP, store)
@@ -46,8 +46,8 @@ def _models(config: LeakConfig, table: Table[LeakRun], store: Store) -> None:
 
 SWEEP = sweeps.sweep_of(
     LEAK,
-    first=("data", "cures", "backbone", "seeds", "steps"),
+    first=("data", "mitigations", "backbone", "seeds", "steps"),
     more=_models,
     offered=lambda store: offered(DATA),
-    settle=lambda document, store: without_files(document, DATA, "whence leak cure --data FILE.npy"),
+    settle=lambda document, store: without_files(document, DATA, "whence leak compare --data FILE.npy"),
 )

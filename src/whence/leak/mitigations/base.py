@@ -1,4 +1,4 @@
-"""What a cure may change in a masked model. It overrides only the hooks it uses.
+"""What a mitigation may change in a masked model. It overrides only the hooks it uses.
 
 check(replacement, temporal)      refuses models that would undo it
 fit(some, others)                 looks at training examples once, before training
@@ -34,7 +34,7 @@ class Step:
     loss: Tensor
 
 
-class Cure(Variant, nn.Module):
+class Mitigation(Variant, nn.Module):
     """Something that is meant to keep position out of the predictions of hidden tokens."""
 
     stops: ClassVar[str]
@@ -43,7 +43,7 @@ class Cure(Variant, nn.Module):
     """What it cannot."""
 
     def check(self, replacement: str, temporal: Encoding) -> None:
-        """Raise ValueError for a model that would undo the cure."""
+        """Raise ValueError for a model that would undo the mitigation."""
 
     def fit(self, some: Tensor, others: Tensor) -> None:
         """Training examples (examples, tokens, features), of two halves of the recordings."""

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from whence.encodings.base import Count, Encoding
 from whence.leak.masks import distances
-from whence.leak.mitigations.base import Cure
+from whence.leak.mitigations.base import Mitigation
 
 
-class ContentGated(Cure):
+class ContentGated(Mitigation):
     """Position relative to content, never absolute: hidden tokens do not write, and know how far visible ones are.
 
     A hidden token advances no state, enters no convolution and is no key of attention. Every token is told how many

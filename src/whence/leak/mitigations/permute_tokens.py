@@ -8,10 +8,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.leak.mitigations.base import Cure
+from whence.leak.mitigations.base import Mitigation
 
 
-class PermuteTokens(Cure):
+class PermuteTokens(Mitigation):
     """In training the mixer reads the tokens in a random order, which is undone behind it."""
 
     stops = "what the order of reading tells"

@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.leak.mitigations.base import Cure, Step
+from whence.leak.mitigations.base import Mitigation, Step
 
 SMALL = 1e-8
 
 
-class PositionPenalty(Cure):
+class PositionPenalty(Mitigation):
     """Predictions from which position can be read off linearly cost: |correlation| · loss · 100 · weight."""
 
     stops = "the linear part of what predictions tell about position"

@@ -9,10 +9,10 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings.base import Count
-from whence.leak.mitigations.base import Cure
+from whence.leak.mitigations.base import Mitigation
 
 
-class PositionPrior(Cure):
+class PositionPrior(Mitigation):
     """An additive table of what is usual at each place, taken off before the model and put back behind it.
 
     It is estimated from the training data alone and shrunk towards zero by as much as its differences between places

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from whence.leak.mitigations.base import Cure, Step
+from whence.leak.mitigations.base import Mitigation, Step
 
 
-class VariancePenalty(Cure):
+class VariancePenalty(Mitigation):
     """When nearly all is hidden, predictions that differ cost: variance · loss · weight."""
 
     stops = "large differences between predictions when nearly everything is hidden"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from whence.leak.mitigations.base import Cure
+from whence.leak.mitigations.base import Mitigation
 
 
-class ZeroMaskedPositions(Cure):
+class ZeroMaskedPositions(Mitigation):
     """Masked tokens get no additive encoding of time. Which channel they belong to is part of the question."""
 
     stops = "additive encodings of time at masked tokens"
