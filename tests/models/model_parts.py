@@ -9,7 +9,8 @@ from whence.encodings import RoPE
 from whence.encodings.base import Encoding, distances
 from whence.mixers.attention import Kind
 from whence.models.init import initialise
-from whence.models.sequence import ModelConfig, Pool, SequenceModel
+from whence.models.layers import Pool
+from whence.models.sequence import ModelConfig, SequenceModel
 
 D_MODEL, HEADS, LAYERS, VOCAB = 16, 4, 2, 11
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.models.model_parts import D_MODEL, ENCODINGS, HEADS, KINDS, Gated, Nowhere, Sloped, batch, build, masks, rope
 from whence.encodings import RoPE
-from whence.mixers.attention import Attention, Context, visibility
+from whence.mixers.attention import Attention, AttentionContext, visibility
 
 
 def visible_by_definition(kind, length, valid=None, prefix=None):
@@ -93,7 +93,7 @@ def test_attention_equals_its_formula(encoding, kind):
     assert visible is not None
     expected = plain_attention(module, x, positions, code, visible)
     for explicit in (False, True):
-        got = module(x, Context.of(code, positions, kind, visible, explicit))
+        got = module(x, AttentionContext.of(code, positions, kind, visible, explicit))
         torch.testing.assert_close(got.double(), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -107,10 +107,12 @@ def test_score_hook_is_consulted_with_the_mask_it_needs():
 
     module, positions = Attention(D_MODEL, HEADS), torch.arange(5)[None]
     x = torch.randn(2, 5, D_MODEL)
-    spied = module(x, Context.of(Spy(), positions, "causal"))
+    spied = module(x, AttentionContext.of(Spy(), positions, "causal"))
     assert torch.equal(asked[0][0, 0], torch.ones(5, 5, dtype=torch.bool).tril())
-    torch.testing.assert_close(spied, module(x, Context.of(Nowhere(), positions, "causal")), atol=1e-6, rtol=1e-5)
-    module(x, Context.of(Spy(), positions, "bidirectional"))
+    torch.testing.assert_close(
+        spied, module(x, AttentionContext.of(Nowhere(), positions, "causal")), atol=1e-6, rtol=1e-5
+    )
+    module(x, AttentionContext.of(Spy(), positions, "bidirectional"))
     assert asked[1].all()
 
 
@@ -138,7 +140,7 @@ def test_context_is_computed_once_and_shared():
 
 
 def test_context_is_frozen():
-    context = Context.of(rope(), torch.arange(3)[None], "causal")
+    context = AttentionContext.of(rope(), torch.arange(3)[None], "causal")
     with pytest.raises(dataclasses.FrozenInstanceError):
         context.bias = None  # type: ignore[misc]
 
@@ -147,7 +149,7 @@ def test_dropout_hits_attention_weights_in_training_only():
     torch.manual_seed(0)
     module, x, positions = Attention(D_MODEL, HEADS, dropout=0.5), torch.randn(2, 6, D_MODEL), torch.arange(6)[None]
     for explicit in (False, True):
-        context = Context.of(rope(), positions, "causal", None, explicit)
+        context = AttentionContext.of(rope(), positions, "causal", None, explicit)
         module.train()
         assert not torch.equal(module(x, context), module(x, context))
         module.eval()
@@ -157,8 +159,8 @@ def test_dropout_hits_attention_weights_in_training_only():
 def test_explicit_path_keeps_float64():
     module = Attention(D_MODEL, HEADS).double()
     x = torch.randn(1, 4, D_MODEL, dtype=torch.float64)
-    fused = module(x, Context.of(rope(), torch.arange(4)[None], "causal"))
-    explicit = module(x, Context.of(rope(), torch.arange(4)[None], "causal", None, True))
+    fused = module(x, AttentionContext.of(rope(), torch.arange(4)[None], "causal"))
+    explicit = module(x, AttentionContext.of(rope(), torch.arange(4)[None], "causal", None, True))
     assert fused.dtype == explicit.dtype == torch.float64
     torch.testing.assert_close(fused, explicit, atol=1e-12, rtol=1e-12)
 

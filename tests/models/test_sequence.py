@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from tests.models.model_parts import D_MODEL, ENCODINGS, HEADS, KINDS, LAYERS, VOCAB, Gated, batch, build, masks, rope
 from whence.models.init import initialise
-from whence.models.losses import loss
-from whence.models.sequence import ModelConfig, SequenceModel, pooled
+from whence.models.layers import loss, pooled
+from whence.models.sequence import ModelConfig, SequenceModel
 
 EXACT = {"rtol": 0, "atol": 0}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

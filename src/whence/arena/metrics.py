@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.models.losses import loss
+from whence.models.layers import loss
 from whence.tasks.base import Batch, Task
 
 BINS = 64

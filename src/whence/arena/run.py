@@ -16,7 +16,7 @@ from whence.config import Config
 from whence.errors import UserError
 from whence.mixers.base import Mixer
 from whence.models.init import initialise
-from whence.models.losses import loss
+from whence.models.layers import loss
 from whence.models.sequence import ModelConfig, SequenceModel, count_parameters
 from whence.random import Streams, generator
 from whence.shortcuts.saved import scores

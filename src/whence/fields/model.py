@@ -22,7 +22,8 @@ from whence.fields.hyponets.base import Attended, Hyponet
 from whence.fields.render import ResidualRender
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers.base import Kind
-from whence.models.sequence import Block, Features
+from whence.models.layers import FeatureEmbedding
+from whence.models.sequence import Block
 
 AT_ONCE = 2048
 """Points that are asked for together: at 64 position tokens, some 30 MB of weights."""
@@ -99,7 +100,7 @@ class FieldModel(nn.Module):
         self.spec, self.channels, self.size = spec, channels, size
         self.counts = tuple(count // spec.patch for count in size)
         axes, tokens = len(size), math.prod(count // spec.patch for count in size)
-        self.embedding = Features(channels * spec.patch**axes, spec.d_model)
+        self.embedding = FeatureEmbedding(channels * spec.patch**axes, spec.d_model)
         self.positions = PositionTokens(
             spec.d_model,
             count=spec.lps,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from whence.mixers._linear import Linear
+from whence.models.layers import Linear
 
 LINEAR = 7
 """Points per axis that a linear path sees, the same for every channel: what a fitted kernel does, this can do."""

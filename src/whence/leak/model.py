@@ -16,9 +16,9 @@ from whence.errors import UserError
 from whence.leak.audit.probe import FOLDS
 from whence.leak.mitigations.base import Mitigation
 from whence.mixers import MIXERS, MixerChoice
-from whence.mixers._linear import Linear
 from whence.mixers.base import Kind
-from whence.models.sequence import Block, Features
+from whence.models.layers import FeatureEmbedding, Linear
+from whence.models.sequence import Block
 
 Layout = Literal["time", "time_channel"]
 
@@ -130,7 +130,7 @@ class MaskedModel(nn.Module):
     ) -> None:
         super().__init__()
         self.spec = spec
-        self.embedding = Features(features, spec.d_model)
+        self.embedding = FeatureEmbedding(features, spec.d_model)
         self.mask = MaskToken(spec.d_model)
         self.temporal = spec.encoding(spec.temporal, tokens)
         self.spatial = spec.encoding(spec.spatial, channels) if spec.layout == "time_channel" else None

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whence.encodings.base import HOOKS, Count, Encoding
-from whence.mixers._linear import Linear
 from whence.mixers.base import Kind, Mixer
+from whence.models.layers import Linear
 
 
 def visibility(
@@ -55,7 +55,7 @@ def causal(length: int, device: torch.device | str | None = None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Context:
+class AttentionContext:
     """What attention needs besides x. Layers that share an encoding share one context, bias and mask included."""
 
     positions: Tensor
@@ -72,7 +72,7 @@ class Context:
     @classmethod
     def of(
         cls, encoding: Encoding, positions: Tensor, kind: Kind, visible: Tensor | None = None, explicit: bool = False
-    ) -> Context:
+    ) -> AttentionContext:
         """`visible` as `visibility(kind, ...)` returned it."""
         hooks = encoding.hooks()
         explicit = explicit or "score" in hooks
@@ -85,7 +85,7 @@ class Context:
             bias = bias if visible is None else bias.masked_fill(~visible, -math.inf)
         return cls(positions, encoding, is_causal, visible, bias, explicit)
 
-    def weighed(self, strength: Tensor) -> Context:
+    def weighed(self, strength: Tensor) -> AttentionContext:
         """Keys count as much as their strength says, (batch, length); every query attends to itself in full."""
         itself = torch.eye(strength.shape[1], dtype=torch.bool, device=strength.device)
         log_strength = strength.log()[:, None, None, :].masked_fill(itself, 0.0)
@@ -121,28 +121,28 @@ class Attention(Mixer):
         valid: Tensor | None = None,
         prefix: Tensor | None = None,
         explicit: bool = False,
-    ) -> list[Context]:
+    ) -> list[AttentionContext]:
         """valid: bool, or float: how strongly the others attend to each token (its weight before normalisation)."""
         strength = None
         if valid is not None and valid.is_floating_point():
             strength, valid = valid, valid > 0
         visible = visibility(kind, positions.shape[1], valid=valid, prefix=prefix, device=positions.device)
-        contexts = [Context.of(encoding, positions, kind, visible, explicit) for encoding in encodings]
+        contexts = [AttentionContext.of(encoding, positions, kind, visible, explicit) for encoding in encodings]
         return contexts if strength is None else [context.weighed(strength) for context in contexts]
 
-    def forward(self, x: Tensor, context: Context) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         split = self.qkv(x).unflatten(-1, (3, self.heads, -1))
         q, k, v = (part.transpose(1, 2) for part in split.unbind(2))
         q, k = context.encoding.rotate(q, k, context.positions)
         mix = self._explicit if context.explicit else self._fused
         return self.out(mix(q, k, v, context).transpose(1, 2).flatten(2))
 
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, context: Context) -> Tensor:
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext) -> Tensor:
         mask = context.visible if context.bias is None else context.bias.to(q.dtype)
         dropout = self.dropout if self.training else 0.0
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, context.is_causal)
 
-    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, context: Context) -> Tensor:
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext) -> Tensor:
         positions, visible, bias = context.positions, context.visible, context.bias
         logits = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         if "score" in context.encoding.hooks():

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from whence.encodings.base import Count
 from whence.kernels import causal_conv, selective_scan
-from whence.mixers._linear import Linear
 from whence.mixers.base import Mixer
+from whence.models.layers import Linear
 
 State = Annotated[int, Field(ge=1, description="numbers of memory per channel (N)")]
 Expand = Annotated[int, Field(ge=1, description="inner channels over d_model")]

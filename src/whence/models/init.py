@@ -4,7 +4,7 @@ Two models that differ in one part therefore start equal everywhere else, whatev
 it stands in construction order. Differences between encodings are then differences between encodings.
 
 How large weights start is each module's own matter (`reset_parameters`):
-- `whence.mixers._linear.Linear`: N(0, 1/fan_in), so queries and keys have unit variance, logits too, and attention
+- `whence.models.layers.Linear`: N(0, 1/fan_in), so queries and keys have unit variance, logits too, and attention
   starts neither uniform nor saturated.
 - Projections that write to the residual stream: scaled by 1/√(2·layers). There are 2·layers of them, so together
   they add about as much variance as one unscaled projection, at any depth.

@@ -17,13 +17,11 @@ from whence.encodings.base import Encoding
 from whence.encodings.transforms import TransformChoice
 from whence.encodings.transforms.base import Transform
 from whence.mixers import MIXERS, MixerChoice
-from whence.mixers._linear import Linear
 from whence.mixers.base import Kind, Mixer
+from whence.models.layers import FeatureEmbedding, Linear, PlaceHead, Pool, TokenEmbedding, pooled
 from whence.registry import structural_parameters
 
 Per = Literal["token", "sequence", "place"]
-Pool = Literal["last", "mean", "first"]
-EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
 
 
 class PositionConfig(Config):
@@ -171,10 +169,11 @@ class SequenceModel(nn.Module):
         self.per: Per = per
         self.transform = transform
         self.encodings = nn.ModuleList(encodings)
-        self.embedding = Features(inputs, config.d_model) if continuous else Tokens(inputs, config.d_model)
+        embedding = FeatureEmbedding if continuous else TokenEmbedding
+        self.embedding = embedding(inputs, config.d_model)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.d_model)
-        self.head = Places(config.d_model, outputs) if per == "place" else Linear(config.d_model, outputs)
+        self.head = PlaceHead(config.d_model, outputs) if per == "place" else Linear(config.d_model, outputs)
 
     def forward(
         self, inputs: Tensor, positions: Tensor, *, valid: Tensor | None = None, prefix: Tensor | None = None
@@ -242,49 +241,6 @@ class Block(nn.Module):
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
-
-
-class Tokens(nn.Embedding):
-    """Token embeddings whose energy equals that of an additive encoding of amplitude 1."""
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight, std=EMBEDDING_SCALE)
-
-
-class Features(Linear):
-    """The same for continuous inputs of unit variance."""
-
-    def __init__(self, features: int, d_model: int) -> None:
-        super().__init__(features, d_model, scale=EMBEDDING_SCALE)
-
-
-class Places(nn.Module):
-    """Points at tokens: what the sequence as a whole asks for is compared with every token of it."""
-
-    def __init__(self, d_model: int, places: int) -> None:
-        super().__init__()
-        self.places = places
-        self.query = Linear(d_model, places * d_model)
-        self.key = Linear(d_model, d_model)
-
-    def forward(self, whole: Tensor, tokens: Tensor, valid: Tensor | None = None) -> Tensor:
-        """(batch, d), (batch, length, d) → logits over tokens, (batch, places, length)."""
-        query = self.query(whole).unflatten(-1, (self.places, -1))
-        logits = query @ self.key(tokens).transpose(1, 2) / math.sqrt(tokens.shape[-1])
-        return logits if valid is None else logits.masked_fill(~valid[:, None], -torch.inf)
-
-
-def pooled(x: Tensor, pool: Pool, valid: Tensor | None) -> Tensor:
-    """(batch, length, d) → (batch, d), over valid tokens only."""
-    if pool == "mean":
-        if valid is None:
-            return x.mean(1)
-        weights = valid.to(x.dtype)[..., None]
-        return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
-    if valid is None:
-        return x[:, -1 if pool == "last" else 0]
-    index = valid.shape[1] - 1 - valid.flip(1).int().argmax(1) if pool == "last" else valid.int().argmax(1)
-    return x.gather(1, index[:, None, None].expand(-1, 1, x.shape[-1])).squeeze(1)
 
 
 def count_parameters(model: nn.Module) -> int:

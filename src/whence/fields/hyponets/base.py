@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from whence.mixers._linear import Linear
+from whence.models.layers import Linear
 from whence.registry import Variant
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whence.encodings.base import Count
 from whence.fields.hyponets.base import Attended, Nearness, heard
-from whence.mixers._linear import Linear
+from whence.models.layers import Linear
 
 UNHEARD = 1e-7
 """A weight that changes no value, below float32's resolution of a sum of weights that is 1."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from whence.encodings.base import Count
 from whence.fields.hyponets.base import Attended, Nearness
-from whence.mixers._linear import Linear
+from whence.models.layers import Linear
 
 
 class Siren(Attended):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from whence.encodings.base import Count
 from whence.fields.hyponets.base import Hyponet, waves
-from whence.mixers._linear import Linear
+from whence.models.layers import Linear
 
 
 class WeightModulation(Hyponet):
