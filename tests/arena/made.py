@@ -10,9 +10,9 @@ from tests.conftest import TINY, merged
 from whence import stats
 from whence.arena.config import ArenaConfig
 from whence.arena.instrument import ARENA, Arena, ArenaTable, tables_of_runs
-from whence.arena.metrics import pool
+from whence.arena.metrics import PARTS, ArenaMetrics, EvalCounts, pool
 from whence.arena.run import ArenaRun
-from whence.arena.score import PARTS, Score, judge
+from whence.arena.score import Score, judge
 from whence.experiments import table as experiments_table
 from whence.experiments.comparison import plan_comparison, runs_of
 from whence.experiments.comparison import tables_of as tables_of_comparison
@@ -74,20 +74,20 @@ def names_of(comparisons: Sequence[stats.Comparison]) -> list[tuple[str, str]]:
     return [(c.a, c.b) for c in comparisons]
 
 
-def counts(accuracy: float, sequences: int = 200, each: int = 7, exact: float = 0.0) -> dict[str, Any]:
+def counts(accuracy: float, sequences: int = 200, each: int = 7, exact: float = 0.0) -> EvalCounts:
     """An evaluation in which every sequence has as many right answers as any other, give or take one."""
     total = sequences * each
     correct = round(accuracy * total)
     share, more = divmod(correct, sequences)
     squares = more * (share + 1) ** 2 + (sequences - more) * share**2
-    return {
-        "correct": correct,
-        "total": total,
-        "sequences": sequences,
-        "squares": squares,
-        "exact": round(exact * sequences),
-        "loss": 1 - accuracy,
-    }
+    return EvalCounts(
+        correct=correct,
+        total=total,
+        sequences=sequences,
+        squares=squares,
+        exact=round(exact * sequences),
+        loss=1 - accuracy,
+    )
 
 
 def metrics(
@@ -97,23 +97,23 @@ def metrics(
     validation: float | None = None,
     exact: float = 0.0,
     seen: int = 0,
-) -> dict[str, Any]:
+) -> ArenaMetrics:
     each = 1 if run.task.build().per == "sequence" else 7
     inside = counts(within, each=each)
-    outside = {str(n): counts(within if beyond is None else beyond, each=each, exact=exact) for n in run.test_lengths}
-    parts = {
-        "id": inside | {"seen_in_training": seen},
-        "validation": counts(within if validation is None else validation, each=each),
-    }
-    if outside:
-        parts["ood"] = pool(list(outside.values()))
-    headline = {name: parts[name]["correct"] / parts[name]["total"] for name in ("id", "ood") if name in parts}
-    return {"headline": headline, **parts, "lengths": {str(run.train_length): inside, **outside}}
+    outside = {n: counts(within if beyond is None else beyond, each=each, exact=exact) for n in run.test_lengths}
+    parts = {"id": inside} | ({"ood": pool(list(outside.values()))} if outside else {})
+    return ArenaMetrics(
+        headline={name: of.accuracy for name, of in parts.items()},
+        **parts,
+        lengths={run.train_length: inside, **outside},
+        validation=counts(within if validation is None else validation, each=each),
+        seen_in_training=seen,
+    )
 
 
 def finish(store: Store, run: ArenaRun, *scores: Any, **more: Any) -> None:
     """The run as if it had been trained: `finish(store, run, within, beyond, validation=…, exact=…)`."""
-    found = metrics(run, *scores, **more)
+    found = metrics(run, *scores, **more).model_dump(mode="json")
     folder = store.folder(run.id).path
     folder.mkdir(parents=True)
     write_sealed(folder / "spec.json", {"spec": run.document(), "versions": run.versions()}, durable=False)
@@ -159,7 +159,7 @@ def row(
     }
     runs = [ArenaRun.read(merged(TINY, {"seed": s, "model": {"encoding": encoding}})) for s in numbers]
     finished = [
-        RunResult(run, "finished", metrics=metrics(run, value), seconds=1.0, tokens=10)
+        RunResult(run, "finished", metrics=metrics(run, value).model_dump(), seconds=1.0, tokens=10)
         for run, value in zip(runs, within or (), strict=True)
     ]
     lost = [ArenaRun.read(merged(TINY, {"seed": 1000 + i, "model": {"encoding": encoding}})) for i in range(failed)]

@@ -114,5 +114,5 @@ def test_the_loaded_model_is_the_one_that_was_scored(tiny: Tiny, store: Store) -
     job.model = load_model(run, folder)
     job.device = torch.device("cpu")
     with torch.no_grad():
-        assert job.evaluate(Streams.of(run.seed))["id"]["correct"] == folder.status()["latest"]["id"]["correct"]
+        assert job.evaluate(Streams.of(run.seed)).model_dump(mode="json") == folder.status()["latest"]
     assert not job.model.training

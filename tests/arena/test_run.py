@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.conftest import TINY, merged
-from whence.arena.metrics import pool
+from whence.arena.metrics import EvalCounts, pool
 from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.errors import UserError
 from whence.execution.execute import Conditions, execute
@@ -49,8 +49,8 @@ def test_zero_means_nothing_beyond_training(tiny: Tiny, nothing: Any) -> None:
     job = run.job()
     job.setup(Streams.of(0), torch.device("cpu"))
     found = job.evaluate(Streams.of(0))
-    assert set(found["headline"]) == {"id"}
-    assert list(found["lengths"]) == ["8"]
+    assert set(found.headline) == {"id"}
+    assert list(found.lengths) == [8]
     assert "ood" not in found
 
 
@@ -178,23 +178,23 @@ def test_evaluations_count_what_a_plain_recount_counts(tiny: Tiny, kind: str) ->
     with torch.no_grad():
         found = job.evaluate(streams)
     expected = {n: plain_count(run, job.model, "test", n) for n in (train, *beyond)}
-    assert found["lengths"] == {str(n): counts for n, counts in expected.items()}
+    assert {n: counts.model_dump(mode="json", exclude_none=True) for n, counts in found.lengths.items()} == expected
     assert all(counts["correct"] for counts in expected.values()), "nothing right: the recount proves little"
     names = ("correct", "total", "sequences", "squares", "exact")
-    assert {n: found["id"][n] for n in names} == {n: expected[train][n] for n in names}
-    assert {n: found["ood"][n] for n in names} == {n: sum(expected[b][n] for b in beyond) for n in names}
-    assert found["headline"]["ood"] == found["ood"]["correct"] / found["ood"]["total"]
+    assert {n: getattr(found.id, n) for n in names} == {n: expected[train][n] for n in names}
+    assert {n: getattr(found.ood, n) for n in names} == {n: sum(expected[b][n] for b in beyond) for n in names}
+    assert found.headline["ood"] == found.ood.correct / found.ood.total
     validation = plain_count(run, job.model, "validation", train)
-    assert {n: found["validation"][n] for n in names} == {n: validation[n] for n in names}
+    assert {n: getattr(found.validation, n) for n in names} == {n: validation[n] for n in names}
     if task.startswith("k_back"):
-        assert found["lengths"]["100"]["positions"]["width"] == 2
-        assert found["lengths"]["16"]["total"] == 70 * 8, "what lies within training counts for nothing beyond it"
+        assert found.lengths[100].positions.width == 2
+        assert found.lengths[16].total == 70 * 8, "what lies within training counts for nothing beyond it"
 
 
 def test_pooled_losses_are_weighted_by_answers() -> None:
-    counts = {"correct": 1, "sequences": 1, "squares": 1, "exact": 0}
-    pooled = pool([counts | {"total": 1, "loss": 4.0}, counts | {"total": 3, "loss": 0.0}])
-    assert (pooled["total"], pooled["loss"]) == (4, 1.0)
+    one = EvalCounts(correct=1, sequences=1, squares=1, exact=0, total=1, loss=4.0)
+    pooled = pool([one, one.model_copy(update={"total": 3, "loss": 0.0})])
+    assert (pooled.total, pooled.loss) == (4, 1.0)
 
 
 def inputs(run: ArenaRun, purpose: str, length: int) -> torch.Tensor:
@@ -229,7 +229,7 @@ def test_test_sequences_that_occur_in_training_are_counted(tiny: Tiny) -> None:
         job, streams = run.job(), Streams.of(run.seed)
         job.setup(streams, torch.device("cpu"))
         with torch.no_grad():
-            seen = job.evaluate(streams)["id"]["seen_in_training"]
+            seen = job.evaluate(streams).seen_in_training
         trained: list[list[int]] = []
         job.model.register_forward_pre_hook(lambda _, given, trained=trained: trained.extend(given[0].tolist()))
         for step in range(run.training.steps):
@@ -244,9 +244,9 @@ def test_evaluations_during_training_take_fewer_sequences(tiny: Tiny) -> None:
     job.setup(streams, torch.device("cpu"))
     with torch.no_grad():
         during, final = job.monitor(streams), job.evaluate(streams)
-    assert {counts["sequences"] for counts in during["lengths"].values()} == {32}
-    assert {counts["sequences"] for counts in final["lengths"].values()} == {100}
-    assert set(during) < set(final), "validation is for the trained model alone"
+    assert {counts.sequences for counts in during.lengths.values()} == {32}
+    assert {counts.sequences for counts in final.lengths.values()} == {100}
+    assert (during.validation, final.validation.sequences) == (None, 100), "validation is for the trained model alone"
 
 
 def test_equal_seeds_train_on_equal_data(tiny: Tiny) -> None:

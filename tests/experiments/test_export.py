@@ -19,6 +19,7 @@ from whence.cli import run
 from whence.cli.report import gather
 from whence.experiments import export
 from whence.experiments.export import Report
+from whence.experiments.results import final_metrics
 from whence.experiments.saved import save_config
 from whence.experiments.table import Column
 from whence.leak.config import LeakConfig
@@ -32,10 +33,10 @@ def test_csv_has_one_line_per_run_and_length(report: Report, tmp_path: Path) -> 
     assert len(lines) == 2 * len(finished) == 104, "a failed run has no numbers"
     for line in lines:
         t, row, result = next(x for x in finished if x[2].run.id == line["run"])
-        counts = result.metrics["lengths"][line["length"]]
+        counts = final_metrics(result).lengths[int(line["length"])]
         assert (line["table"], line["encoding"], int(line["seed"])) == (t.title, row.name, result.run.seed)
-        assert int(line["correct"]) == counts["correct"]
-        assert float(line["accuracy"]) == pytest.approx(counts["correct"] / counts["total"])
+        assert int(line["correct"]) == counts.correct
+        assert float(line["accuracy"]) == pytest.approx(counts.correct / counts.total)
         assert line["part"] == ("id" if line["length"] == "8" else "ood")
         assert float(line["baseline"]) == pytest.approx(max(t.planned.run.floors(int(line["length"])).values()))
 

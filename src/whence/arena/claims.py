@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whence import stats
+from whence.arena.metrics import Part
 from whence.arena.run import ArenaRun
-from whence.arena.score import Part, id_score, mastered, ood_score
+from whence.arena.score import id_score, mastered, ood_score
 from whence.experiments.table import Row, Table
 
 Outcome = Literal["reproduced", "not reproduced", "not decidable at this size", "not run"]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from whence import stats
 from whence.arena.curves import learned_positions
+from whence.arena.metrics import Part
 from whence.arena.run import ArenaRun
-from whence.arena.score import Part, id_score, mastered, ood_score
+from whence.arena.score import id_score, mastered, ood_score
 from whence.arena.tuning import Trial, dependent
 from whence.experiments.table import Table
 

@@ -19,6 +19,7 @@ from whence.arena.score import id_score, judge, mastered, ood_score, score_of
 from whence.arena.tuning import Key, Trial, choose, setting_of, shared_fields, trials, tuned_values
 from whence.errors import UserError
 from whence.experiments.instrument import Instrument, Summary
+from whence.experiments.results import final_metrics
 from whence.experiments.saved import Presets
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
 from whence.report.figures import line_style
@@ -132,8 +133,9 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         baselines = {n: max(run.floors(n).values()) for n in (run.train_length, *run.test_lengths)}
         for row in table.rows:
             for result in row.finished:
+                metrics = final_metrics(result)
                 for length, baseline in baselines.items():
-                    counts = result.metrics["lengths"][str(length)]
+                    counts = metrics.lengths[length]
                     yield {
                         "table": table.title,
                         "task": str(run.task),
@@ -142,12 +144,12 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
                         "seed": result.run.seed,
                         "length": length,
                         "part": "id" if length == run.train_length else "ood",
-                        "correct": counts["correct"],
-                        "total": counts["total"],
-                        "accuracy": counts["correct"] / counts["total"],
+                        "correct": counts.correct,
+                        "total": counts.total,
+                        "accuracy": counts.accuracy,
                         "baseline": baseline,
-                        "exact": counts["exact"] / counts["sequences"],
-                        "loss": counts["loss"],
+                        "exact": counts.exact / counts.sequences,
+                        "loss": counts.loss,
                         "run": result.run.id,
                         "seconds": result.seconds,
                         "tokens": result.tokens,

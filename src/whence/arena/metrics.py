@@ -1,21 +1,90 @@
-"""What an evaluation counts, and how counts of several lengths are added up."""
+"""What an evaluation of an arena run counts, and how counts of several lengths are added up."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 import torch
+from pydantic import ConfigDict
 from torch import Tensor
 
+from whence import stats
+from whence.config import Config
 from whence.models.layers import loss
 from whence.tasks.base import Batch, Task
+from whence.training.config import Metrics
 
+Part = Literal["id", "ood"]
+"""In distribution: at the training length. Out of distribution: beyond it."""
+PARTS: tuple[Part, ...] = ("id", "ood")
 BINS = 64
-"""Accuracy by position is kept in at most so many bins: long sequences must not make long files."""
+"""Accuracy by position is stored in at most so many bins: long sequences must not make long files."""
 
 
-class EvalCounts:
+class PositionCounts(Config):
+    """Answers by position, in bins of equal width."""
+
+    width: int
+    correct: tuple[int, ...]
+    total: tuple[int, ...]
+
+
+class EvalCounts(Config):
+    """Answers to one evaluation set, or to several together."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+    correct: int
+    total: int
+    sequences: int
+    squares: int
+    """Sum of the squared number of correct answers per sequence: how far answers of a sequence depend on each other"""
+    exact: int
+    """Sequences without any mistake"""
+    loss: float
+    positions: PositionCounts | None = None
+    """For tasks with an answer per token, if of one length"""
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.total
+
+    @property
+    def effective(self) -> float:
+        """Independent answers that these are worth."""
+        return stats.effective(correct=self.correct, total=self.total, sequences=self.sequences, squares=self.squares)
+
+
+class ArenaMetrics(Metrics):
+    """Counts at every length, and over all lengths of a part."""
+
+    id: EvalCounts
+    ood: EvalCounts | None = None
+    lengths: dict[int, EvalCounts]
+    validation: EvalCounts | None = None
+    """At the training length, on data for choosing hyperparameters only; computed at the end of training"""
+    seen_in_training: int = 0
+    """Test sequences of the training length that also occur in training; computed at the end of training"""
+
+    def part(self, name: Part) -> EvalCounts | None:
+        return self.id if name == "id" else self.ood
+
+
+def pool(parts: Sequence[EvalCounts]) -> EvalCounts:
+    """Counts of several sets as one."""
+    total = sum(part.total for part in parts)
+    return EvalCounts(
+        correct=sum(part.correct for part in parts),
+        total=total,
+        sequences=sum(part.sequences for part in parts),
+        squares=sum(part.squares for part in parts),
+        exact=sum(part.exact for part in parts),
+        loss=sum(part.loss * part.total for part in parts) / total,
+    )
+
+
+class Counter:
     """Counts over one evaluation set. In a task asked at every position, only those from `first` on count."""
 
     def __init__(self, task: Task, tokens: int, first: int = 0) -> None:
@@ -42,21 +111,17 @@ class EvalCounts:
             for row, hits in enumerate((everywhere, batch.scored)):
                 self.by_position[row].index_add_(0, places, hits.sum(0).cpu())
 
-    def counts(self) -> dict[str, Any]:
-        """`squares` (of the number right per sequence) tell how far answers within a sequence depend on each other."""
-        names = ("correct", "total", "sequences", "squares", "exact")
-        counts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        counts["loss"] = self.loss / self.total
+    def counts(self) -> EvalCounts:
+        positions = None
         if self.task.per == "token":
             correct, total = self.by_position.tolist()
-            counts["positions"] = {"width": self.width, "correct": correct, "total": total}
-        return counts
-
-
-def pool(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of several sets as one."""
-    names = ("correct", "total", "sequences", "squares", "exact")
-    total = sum(part["total"] for part in parts)
-    return {name: sum(part[name] for part in parts) for name in names} | {
-        "loss": sum(part["loss"] * part["total"] for part in parts) / total
-    }
+            positions = PositionCounts(width=self.width, correct=correct, total=total)
+        return EvalCounts(
+            correct=self.correct,
+            total=self.total,
+            sequences=self.sequences,
+            squares=self.squares,
+            exact=self.exact,
+            loss=self.loss / self.total,
+            positions=positions,
+        )

@@ -11,7 +11,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from whence.arena.metrics import EvalCounts, pool
+from whence.arena.metrics import ArenaMetrics, Counter, EvalCounts, pool
 from whence.config import Config
 from whence.errors import UserError
 from whence.mixers.base import Mixer
@@ -68,7 +68,7 @@ class Lengths(Config):
         return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known
 
 
-class ArenaRun(RunConfig):
+class ArenaRun(RunConfig[ArenaMetrics]):
     """Train one model on one task."""
 
     kind: ClassVar[str] = "arena"
@@ -216,30 +216,29 @@ class ArenaJob(Trainable):
         length = int(torch.randint(self.shortest, self.run.train_length + 1, (), generator=generator))
         return self.task.sample(generator, self.run.training.batch_size, length)
 
-    def evaluate(self, streams: Streams) -> dict[str, Any]:
-        """Counts at every length. `validation`, at the training length, is for choosing hyperparameters only."""
-        metrics = self._counts(streams, self.run.lengths.test_sequences)
-        metrics["validation"] = pool([self._score(streams, "validation", self.run.train_length)])
-        metrics["id"]["seen_in_training"] = self._seen_in_training(streams)
-        return metrics
+    def evaluate(self, streams: Streams) -> ArenaMetrics:
+        metrics = self._metrics(streams, self.run.lengths.test_sequences)
+        validation = pool([self._count(streams, "validation", self.run.train_length)])
+        seen = self._seen_in_training(streams)
+        return metrics.model_copy(update={"validation": validation, "seen_in_training": seen})
 
-    def monitor(self, streams: Streams) -> dict[str, Any]:
-        return self._counts(streams, min(MONITORED_SEQUENCES, self.run.lengths.test_sequences))
+    def monitor(self, streams: Streams) -> ArenaMetrics:
+        return self._metrics(streams, min(MONITORED_SEQUENCES, self.run.lengths.test_sequences))
 
-    def _counts(self, streams: Streams, sequences: int) -> dict[str, Any]:
+    def _metrics(self, streams: Streams, sequences: int) -> ArenaMetrics:
         run = self.run
-        within = self._score(streams, "test", run.train_length, sequences)
-        beyond = {str(length): self._score(streams, "test", length, sequences) for length in run.test_lengths}
-        pooled = {"id": pool([within])} | ({"ood": pool(list(beyond.values()))} if beyond else {})
-        headline = {name: counts["correct"] / counts["total"] for name, counts in pooled.items()}
-        return {"headline": headline, **pooled, "lengths": {str(run.train_length): within, **beyond}}
+        within = self._count(streams, "test", run.train_length, sequences)
+        beyond = {length: self._count(streams, "test", length, sequences) for length in run.test_lengths}
+        parts = {"id": pool([within])} | ({"ood": pool(list(beyond.values()))} if beyond else {})
+        headline = {name: counts.accuracy for name, counts in parts.items()}
+        return ArenaMetrics(headline=headline, **parts, lengths={run.train_length: within, **beyond})
 
-    def _score(self, streams: Streams, purpose: str, length: int, sequences: int | None = None) -> dict[str, Any]:
-        tally = EvalCounts(self.task, self.task.tokens(length), first=self.run.first_counted(length))
+    def _count(self, streams: Streams, purpose: str, length: int, sequences: int | None = None) -> EvalCounts:
+        counter = Counter(self.task, self.task.tokens(length), first=self.run.first_counted(length))
         for batch in evaluation_batches(self.run, streams, purpose, length, sequences):
             batch = batch.to(self.device)
-            tally.add(batch, answers(self.model, batch).float())
-        return tally.counts()
+            counter.add(batch, answers(self.model, batch).float())
+        return counter.counts()
 
     def _seen_in_training(self, streams: Streams) -> int:
         """How many test sequences of the training length also occur in this run's training data.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from whence import stats
+from whence.arena.metrics import PARTS, Part
 from whence.arena.run import ArenaRun
-from whence.experiments.results import RunResult
+from whence.experiments.results import RunResult, final_metrics
 from whence.experiments.table import Cell, Row
 
-Part = Literal["id", "ood"]
-"""In distribution: at the training length. Out of distribution: beyond it."""
-PARTS: tuple[Part, ...] = ("id", "ood")
 NOT_LEARNED = "not learned"
 
 
@@ -82,16 +80,21 @@ class Score(Cell):
 
 
 def score_of(results: Sequence[RunResult[ArenaRun]], part: Part) -> Score | None:
-    parts = {result.run.seed: result.metrics[part] for result in results if part in result.metrics}
+    by_seed = {result.run.seed: final_metrics(result) for result in results}
+    parts = {seed: counts for seed, metrics in by_seed.items() if (counts := metrics.part(part))}
     if not parts:
         return None
     run = results[0].run
     lengths = (run.train_length,) if part == "id" else run.test_lengths
-    several = any(p["total"] > p["sequences"] for p in parts.values())
-    totals = {n: results[0].metrics["lengths"][str(n)]["total"] for n in lengths}
-    per_seed = {seed: p["correct"] / p["total"] for seed, p in parts.items()}
-    effective = sum(_effective([result.metrics["lengths"][str(n)] for n in lengths]) for result in results)
-    sets = {n: [result.metrics["lengths"][str(n)] for result in results] for n in lengths}
+    several = any(counts.total > counts.sequences for counts in parts.values())
+    sets = {n: [metrics.lengths[n] for metrics in by_seed.values()] for n in lengths}
+    totals = {n: of[0].total for n, of in sets.items()}
+    per_seed = {seed: counts.accuracy for seed, counts in parts.items()}
+    effective = sum(
+        stats.pooled((counts.total, counts.effective) for counts in (metrics.lengths[n] for n in lengths))
+        for metrics in by_seed.values()
+    )
+    seen = sum(metrics.seen_in_training for metrics in by_seed.values()) if part == "id" else 0
     accuracies = list(per_seed.values())
     low, high = stats.over_seeds(accuracies, effective)
     return Score(
@@ -102,10 +105,10 @@ def score_of(results: Sequence[RunResult[ArenaRun]], part: Part) -> Score | None
         effective=effective,
         baselines=_pooled_baselines(run, totals),
         baseline_limit=sum(run.baseline_limit(n) * total for n, total in totals.items()) / sum(totals.values()),
-        loss=stats.mean([p["loss"] for p in parts.values()]),
-        seen=sum(p.get("seen_in_training", 0) for p in parts.values()) / sum(p["sequences"] for p in parts.values()),
-        exact=tuple(p["exact"] / p["sequences"] for p in parts.values()) if several else (),
-        by_length={n: stats.mean([counts["correct"] / counts["total"] for counts in of]) for n, of in sets.items()},
+        loss=stats.mean([counts.loss for counts in parts.values()]),
+        seen=seen / sum(counts.sequences for counts in parts.values()),
+        exact=tuple(counts.exact / counts.sequences for counts in parts.values()) if several else (),
+        by_length={n: stats.mean([counts.accuracy for counts in of]) for n, of in sets.items()},
     )
 
 
@@ -148,12 +151,6 @@ def judge(rows: Sequence[Row[ArenaRun]]) -> list[Row[ArenaRun]]:
                 cells[part] = replace(beyond, text="", verdict=NOT_LEARNED)
         judged.append(replace(row, cells=cells))
     return judged
-
-
-def _effective(sets: Sequence[Mapping[str, Any]]) -> float:
-    """Independent answers that the evaluation sets of one run are worth together."""
-    names = ("correct", "total", "sequences", "squares")
-    return stats.pooled((counts["total"], stats.effective(**{name: counts[name] for name in names})) for counts in sets)
 
 
 def _pooled_baselines(run: ArenaRun, totals: Mapping[int, int]) -> dict[str, float]:

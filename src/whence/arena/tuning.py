@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from whence import stats
+from whence.arena.metrics import PARTS
 from whence.arena.run import ArenaRun
-from whence.experiments.results import read_results
+from whence.experiments.results import final_metrics, read_results
 from whence.store.files import canonical
 from whence.store.runs import Store
 
@@ -66,16 +67,17 @@ def trials(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> dict
 
 
 def _trial(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> Trial | None:
-    found = [result.metrics for result in read_results(runs, store) if result.state == "finished"]
-    if not found:
+    finished = [final_metrics(result) for result in read_results(runs, store) if result.state == "finished"]
+    validation = [metrics.validation for metrics in finished if metrics.validation]
+    if not validation:
         return None
-    parts = [part for part in ("id", "ood") if part in found[0]]
+    by_part = {part: [counts for metrics in finished if (counts := metrics.part(part))] for part in PARTS}
     return Trial(
         tuned_values(runs[0], tuned),
-        len(found),
-        stats.mean([m["validation"]["correct"] / m["validation"]["total"] for m in found]),
-        stats.mean([m["validation"]["loss"] for m in found]),
-        {part: stats.mean([m[part]["correct"] / m[part]["total"] for m in found]) for part in parts},
+        len(finished),
+        stats.mean([counts.accuracy for counts in validation]),
+        stats.mean([counts.loss for counts in validation]),
+        {part: stats.mean([counts.accuracy for counts in of]) for part, of in by_part.items() if of},
     )
 
 
