@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whence.errors import not_allowed
-from whence.experiments.instrument import Instrument
+
+if TYPE_CHECKING:
+    from whence.experiments.instrument import Instrument
 
 PLACES = {
     "arena": ("whence.arena.instrument", "ARENA"),

@@ -18,8 +18,8 @@ from typing import Any
 from playwright.sync_api import Browser, Download, Locator, Page, Playwright, TimeoutError, expect
 
 from tests.app.wire import Wire
+from whence.app.jobs import jobs
 from whence.experiments.export import browser
-from whence.experiments.jobs import jobs
 from whence.store.runs import Store
 
 PATIENCE_MS = 120_000

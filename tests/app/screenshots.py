@@ -17,7 +17,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.app.browse import App, Visitor, launched, until
-from whence.experiments.jobs import ALIVE, submit
+from whence.app.jobs import ALIVE, ActionRequest, submit
 from whence.experiments.saved import saved_configs
 from whence.store.runs import Store
 
@@ -42,7 +42,8 @@ def fill(store: Store) -> None:
     for command in COMMANDS:
         print("whence", *command, flush=True)
         subprocess.run([sys.executable, "-m", "whence", *command, "--store", str(store.root)], check=True)
-    audit = submit(store, ["leak", "audit", "--model", "minilm"], title="Audit of minilm", trains=False)
+    request = ActionRequest(instrument="leak", verb="audit", config={"model": "minilm"})
+    audit = submit(request, store, title="Audit of minilm", exclusive=False)
     print("whence leak audit --model minilm", flush=True)
     until(lambda: audit.state not in ALIVE, seconds=600)
 

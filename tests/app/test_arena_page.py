@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.app.browse import App, Visitor, until
+from whence.app.jobs import ALIVE, jobs
 from whence.arena.config import ArenaConfig
-from whence.experiments.jobs import ALIVE, jobs
 from whence.experiments.saved import save_config
 
 

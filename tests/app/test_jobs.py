@@ -1,71 +1,114 @@
-"""Jobs are commands in processes of their own: they outlive whoever started them, wait for their turn, stop, go on."""
+"""Jobs are processes of their own: they outlive whoever started them, wait for their turn, stop, go on."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from tests.app.browse import until
+from whence.app.jobs import (
+    ALIVE,
+    ActionRequest,
+    CompareRequest,
+    Job,
+    ResumeRequest,
+    TrainRequest,
+    find_job,
+    jobs,
+    submit,
+)
+from whence.arena.config import ArenaConfig
+from whence.arena.instrument import ARENA
+from whence.arena.run import ArenaRun
 from whence.errors import UserError
-from whence.experiments.jobs import ALIVE, Job, job_about, jobs, submit
-from whence.store.files import CorruptFileError, write_sealed
+from whence.experiments.comparison import read_comparison
+from whence.experiments.saved import read_config, saved_configs
+from whence.store.files import CorruptFileError, read_sealed, write_sealed
 from whence.store.runs import Store
 
-ENDLESS = {
-    "task": "k_back_recall:k=1,symbols=4",
+MODEL: dict[str, Any] = {
     "model": {"d_model": 16, "heads": 2, "layers": 1},
     "lengths": {"train_length": 8, "test_lengths": [16], "test_sequences": 16},
-    "training": {"steps": 1_000_000, "batch_size": 8, "evaluations": 2},
 }
+TASK = "k_back_recall:k=1,symbols=4"
+ENDLESS = {**MODEL, "task": TASK, "training": {"steps": 1_000_000, "batch_size": 8, "evaluations": 2}}
+COMPARISON = {
+    **MODEL,
+    "tasks": [TASK],
+    "encodings": ["rope", "none"],
+    "seeds": 1,
+    "training": {"steps": 2, "batch_size": 8, "evaluations": 1},
+}
+REFUSED = ResumeRequest(runs=("beef" * 3,))
+"""Over in a blink."""
 
 
-def listing(store: Store) -> Job:
-    """A command that is done in a blink."""
-    job = submit(store, ["runs", "list"], title="all runs", about="a list", trains=False)
+def over(store: Store) -> Job:
+    job = submit(REFUSED, store, title="impossible")
     until(lambda: job.state not in ALIVE)
     return job
 
 
+def endless(seed: int) -> TrainRequest:
+    return TrainRequest(instrument="arena", config=ArenaRun.read({**ENDLESS, "seed": seed}).model_dump(mode="json"))
+
+
 def train(store: Store, seed: int) -> Job:
-    return submit(store, ["train"], {**ENDLESS, "seed": seed}, title="a long one", about=f"seed {seed}")
+    return submit(endless(seed), store, title="a long one")
 
 
 def steps(store: Store) -> int:
     return max((run.get("step", 0) for run in store.summaries()), default=0)
 
 
-def test_a_job_runs_its_command_and_says_what_came_of_it(store: Store) -> None:
-    job = listing(store)
-    assert job.state == "finished", job.said()
-    assert job.result() == []
-    assert jobs(store) == jobs(store, "runs") == [job]
-    assert jobs(store, "arena") == []
-    assert job_about(store, "a list") == job
-    assert job_about(store, "another") is None
+def test_a_comparison_is_run_and_its_results_are_in_the_store(store: Store) -> None:
+    config = ArenaConfig.read(COMPARISON)
+    request = CompareRequest(instrument="arena", config=config.model_dump(mode="json"))
+    job = submit(request, store, title="a comparison", link={"comparison": "x"})
+    until(lambda: job.state not in ALIVE)
+    assert (job.state, job.failure) == ("finished", None), (job.path / "log.txt").read_text()
+    [table] = read_comparison(ARENA, config, store).tables
+    assert [len(row.finished) for row in table.rows] == [1, 1]
+    [path] = saved_configs("arena", store)
+    assert read_config(path, ArenaConfig) == config
+    assert any("seeds" in line for line in job.progress)
+    assert jobs(store) == jobs(store, kind="compare", instrument="arena") == [job]
+    assert jobs(store, instrument="leak") == []
+    assert find_job(request, store) == job
+    assert find_job(REFUSED, store) is None
+    assert job.submission.link == {"comparison": "x"}
 
 
-def test_what_a_command_refuses_is_told(store: Store) -> None:
-    job = submit(store, ["runs", "resume", "beef"], title="impossible", trains=False)
+def test_the_reason_of_a_refusal_is_stored(store: Store) -> None:
+    job = over(store)
+    assert job.state == "refused"
+    assert job.failure is not None
+    assert "no run 'beefbeefbeef'" in job.failure.message
+    assert job.failure.field == "run"
+    job = submit(CompareRequest(instrument="arena", config={"seeds": 0}), store, title="impossible, too")
     until(lambda: job.state not in ALIVE)
     assert job.state == "refused"
-    assert "no run 'beef'" in (job.result() or {})["error"]["message"]
+    assert job.failure is not None
+    assert "seeds: 0 is not valid" in job.failure.message
 
 
 def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store: Store) -> None:
     code = (
-        "import json, os, sys; from whence.experiments.jobs import submit; from whence.store.runs import Store\n"
-        "submit(Store(sys.argv[1]), ['train'], json.loads(sys.argv[2]), title='x', about='orphan')\n"
+        "import os, sys; from whence.app.jobs import TrainRequest, submit; from whence.store.runs import Store\n"
+        "submit(TrainRequest.model_validate_json(sys.argv[2]), Store(sys.argv[1]), title='x')\n"
         "os.kill(os.getpid(), 9)"
     )
-    starter = subprocess.run([sys.executable, "-c", code, str(store.root), json.dumps(ENDLESS)], check=False)
+    orphan = endless(seed=0)
+    starter = subprocess.run([sys.executable, "-c", code, str(store.root), orphan.model_dump_json()], check=False)
     assert starter.returncode == -signal.SIGKILL
-    first = job_about(store, "orphan")
+    first = find_job(orphan, store)
     assert first is not None
     second = train(store, seed=1)
     assert second.state == "waiting"
@@ -83,28 +126,33 @@ def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store
     assert run["state"] == "interrupted"
     first.start()
     until(lambda: steps(store) > run["step"])
-    os.kill(first.started()["process"], signal.SIGKILL)
+    assert first.started is not None
+    os.kill(first.started.process, signal.SIGKILL)
     until(lambda: first.state == "interrupted")
     until(lambda: store.summaries()[0]["state"] == "interrupted")  # its worker leaves, too
 
 
 def test_a_damaged_job_is_left_out(store: Store) -> None:
-    job = listing(store)
+    job = over(store)
+    body = read_sealed(job.path / "job.json")
     (job.path / "job.json").write_bytes(b"{}")
     (store.root / "jobs" / ("f" * 12)).mkdir()
     assert jobs(store) == []
-    write_sealed(job.path / "job.json", {"words": ["runs", "list"]})  # whole, and of another version
+    write_sealed(job.path / "job.json", {**body, "format": 0})  # whole, and of another version
     assert jobs(store) == []
-    assert job_about(store, "a list") is None
+    assert find_job(REFUSED, store) is None
+    write_sealed(job.path / "job.json", body)
+    assert jobs(store) == [job]
 
 
-def test_links_are_not_followed(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["log.txt", "progress.txt", "started.json", "lock"])
+def test_links_are_not_followed(store: Store, tmp_path: Path, name: str) -> None:
     """A store from elsewhere cannot make a job write where it points."""
     target = tmp_path / "precious.txt"
     target.write_text("precious")
-    job = listing(store)
-    (job.path / "out.json").unlink()
-    (job.path / "out.json").symlink_to(target)
+    job = over(store)
+    (job.path / name).unlink()
+    (job.path / name).symlink_to(target)
     job.start()
     until(lambda: job.state not in ALIVE)
     assert target.read_text() == "precious"
@@ -112,36 +160,68 @@ def test_links_are_not_followed(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("linked", ["job", "all jobs"])
 def test_folders_that_lead_elsewhere_are_not_entered(store: Store, tmp_path: Path, linked: str) -> None:
-    job = listing(store)
+    job = over(store)
     (there := tmp_path / "elsewhere").mkdir()
     path = job.path if linked == "job" else job.path.parent
     path.rename(tmp_path / "away")
     path.symlink_to(there)
     with pytest.raises(UserError, match="leads out of the store"):
-        listing(store)
+        over(store)
     assert jobs(store) == []
     with pytest.raises(CorruptFileError):
         job.start()
     assert list(there.iterdir()) == []
 
 
+def request_becomes(job: Job, request: JsonValue) -> None:
+    body = read_sealed(job.path / "job.json")
+    write_sealed(job.path / "job.json", {**body, "request": request})
+
+
+def run_as_it_is(job: Job) -> None:
+    """Its process, without the checks of whoever starts it."""
+    subprocess.run([sys.executable, "-m", "whence.app.job", str(job.path)], check=True)
+
+
+CODE: list[JsonValue] = ["evil.py:build", {"name": "x", "path": "evil.py:build"}, ["evil.py:build"]]
+
+
+@pytest.mark.parametrize("model", CODE)
+def test_no_job_names_code(store: Store, model: JsonValue) -> None:
+    request = ActionRequest(instrument="leak", verb="audit", config={"model": model})
+    with pytest.raises(UserError, match="in a terminal only"):
+        submit(request, store, title="x", exclusive=False)
+    job = over(store)
+    request_becomes(job, request.model_dump(mode="json"))
+    with pytest.raises(UserError, match="in a terminal only"):
+        job.start()
+    run_as_it_is(job)
+    assert job.state == "refused"
+
+
 @pytest.mark.parametrize(
-    "words",
+    "foreign",
     [
-        ["leak", "audit", "--model=evil.py:build"],
-        ["leak", "audit", "--model", "evil.py:build"],
+        {"kind": "shell", "command": "rm"},
+        {"kind": "action", "instrument": "os", "verb": "system", "config": {}},
+        {"kind": "compare", "instrument": "../arena", "config": {}},
+        {"kind": "resume", "runs": ["../../x"]},
+        {"kind": "resume", "runs": ["beef" * 3], "command": "rm"},
         ["runs", "rm", "--yes", "beef"],
-        ["app"],
-        ["leak"],
-        [],
+        {},
     ],
 )
-def test_a_store_from_elsewhere_cannot_make_a_job_of_anything(store: Store, words: list[str]) -> None:
-    with pytest.raises(UserError, match="from a terminal only"):
-        submit(store, words, title="x", trains=False)
-    job = listing(store)
-    write_sealed(job.path / "job.json", {**job.asked(), "words": words})
-    with pytest.raises(UserError, match="from a terminal only"):
+def test_a_store_from_elsewhere_cannot_make_a_job_of_anything(store: Store, foreign: JsonValue) -> None:
+    job = over(store)
+    request_becomes(job, foreign)
+    assert jobs(store) == []
+    with pytest.raises(CorruptFileError):
         job.start()
-    subprocess.run([sys.executable, "-m", "whence.app.job", str(job.path)], check=True)
+    run_as_it_is(job)
     assert job.state == "failed"
+
+
+def test_an_action_that_its_instrument_does_not_list_is_refused(store: Store) -> None:
+    job = submit(ActionRequest(instrument="leak", verb="rm", config={}), store, title="x", exclusive=False)
+    until(lambda: job.state not in ALIVE)
+    assert job.state == "refused"

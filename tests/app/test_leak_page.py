@@ -13,8 +13,9 @@ from playwright.sync_api import Browser, Locator, expect
 
 from tests.app.browse import App, Visitor
 from tests.app.test_arena_page import TAMPERED
+from whence.app.interim import AUDITS, AuditConfig
+from whence.app.jobs import FORMAT, ActionRequest, Job, JobEnd, Submission, job_id, jobs
 from whence.execution.execute import Conditions, execute
-from whence.experiments.jobs import Job, jobs
 from whence.leak.config import LeakConfig
 from whence.store.files import digest, write_sealed
 from whence.store.runs import Store
@@ -83,7 +84,7 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     assert json.loads(download.path().read_text())["verdict"]["leak"] == "leaky"
     download = visitor.download("HTML")
     assert b"whence leak audit --run" in download.path().read_bytes()
-    assert f"audit={jobs(app.store, 'leak', 'audit')[0].id}" in visitor.page.url
+    assert f"audit={jobs(app.store, verb='audit')[0].id}" in visitor.page.url
     for view in ("New audit", "Audits", "Compare mitigations", "Audits"):
         go_to(visitor, view)
     visitor.sees(re.compile("Reconstructs nothing: "))
@@ -110,7 +111,7 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
     visitor.sees("✓ mask ratio 0.15")
     visitor.press("Stop")
     visitor.sees("Stopped before its end.")
-    assert jobs(app.store, "leak", "audit")[0].state == "stopped"
+    assert jobs(app.store, verb="audit")[0].state == "stopped"
 
 
 @pytest.mark.slow
@@ -140,14 +141,16 @@ def test_mitigations_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -
 
 def from_elsewhere(store: Store, out: str) -> Job:
     """An audit as a store from elsewhere may hold one."""
-    job = Job(store.root / "jobs" / digest(out)[:12])
+    config = AuditConfig(model="minilm", seed=int(digest(out)[:6], 16))
+    request = ActionRequest(instrument="leak", verb="audit", config=config.model_dump(mode="json"))
+    job = Job(store.root / "jobs" / job_id(request))
     job.path.mkdir(parents=True)
-    asked = {"words": ["leak", "audit", "--model", "minilm"], "config": None}
-    write_sealed(
-        job.path / "job.json", {**asked, "title": f"<b>{job.id}</b>", "about": "", "where": {}, "trains": False}
-    )
-    write_sealed(job.path / "end.json", {"code": 0, "time": 0})
-    (job.path / "out.json").write_text(out)
+    submission = Submission(request=request, title=f"<b>{job.id}</b>", link={}, exclusive=False)
+    write_sealed(job.path / "job.json", {"format": FORMAT, **submission.model_dump(mode="json")})
+    write_sealed(job.path / "end.json", JobEnd(state="finished").model_dump())
+    path = AUDITS.path(config, store)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(out)
     return job
 
 

@@ -16,8 +16,8 @@ import pytest
 import whence
 from tests.app.browse import until
 from tests.calls import document, output
+from whence.app.jobs import ALIVE, CompareRequest, submit
 from whence.experiments.comparison import ComparisonResult, planned_runs, read_comparison
-from whence.experiments.jobs import ALIVE, submit
 from whence.instruments import PLACES, instrument
 from whence.store.runs import Store
 
@@ -90,9 +90,9 @@ def requested(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     name = request.param
     store = Store(tmp_path_factory.mktemp(name) / "store")
     chosen, fields = instrument(name), CONFIGS[name]
-    job = submit(store, chosen.command, fields, title=f"a comparison of {name}")
+    job = submit(CompareRequest(instrument=name, config=fields), store, title=f"a comparison of {name}")
     until(lambda: job.state not in ALIVE, seconds=120)
-    assert job.state == "finished", job.said()
+    assert job.state == "finished", job.failure
     (page,) = store.reports.glob("*.html")
     before = files(store)
     result = read_comparison(chosen, chosen.config.read(fields), store)

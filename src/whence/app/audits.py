@@ -7,16 +7,18 @@ import json
 import shlex
 import time
 from datetime import datetime
+from typing import Any
 
 import streamlit as st
 
 from whence.app.address import choice
 from whence.app.forms import form
+from whence.app.interim import AUDITS, AuditConfig
+from whence.app.jobs import ALIVE, ActionRequest, Job, find_job, job_id, jobs, submit
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls
-from whence.cli.leak import Auditing
+from whence.config import Config
 from whence.errors import UserError
-from whence.experiments.jobs import ALIVE, Job, job_id, jobs, submit
 from whence.experiments.options import command
 from whence.formatting import duration
 from whence.leak.audit.auditing import Audit
@@ -57,13 +59,14 @@ def new(store: Store) -> None:
     subject = choice("leak", "model", "Model", subjects, about)
     if subject in models:
         st.caption(plain(f"{subject} reads Python's own manual. A minute or so; more examples or tokens take longer."))
-    asked = [*WORDS, "--model" if subject in models else "--run", subject]
+    named = "model" if subject in models else "run"
+    asked = [*WORDS, f"--{named}", subject]
     left_out = NOT_ASKED if subject in models else NOT_ASKED + OF_TEXT
-    filled = form(Auditing, "audit", asked, first=("ratios",), left_out=left_out, config=False)
+    filled = form(AuditConfig, "audit", asked, first=("ratios",), left_out=left_out, config=False)
     if st.button("Audit", type="primary", disabled=filled.spec is None, icon=":material/search:"):
-        words = shlex.split(command(asked, Auditing, filled.document))[1:]
+        config = AuditConfig.read({**filled.document, named: subject})
         st.query_params.clear()
-        st.query_params["audit"] = _audited(store, words, subjects[subject])
+        st.query_params["audit"] = _audited(store, config, subjects[subject])
         st.rerun()
 
 
@@ -76,18 +79,31 @@ def _runs(store: Store) -> dict[str, str]:
     }
 
 
-def _audited(store: Store, words: list[str], subject: str) -> str:
+def _audited(store: Store, config: Config, subject: str) -> str:
     """The job that does it, or has done it: an audit of the same model finds the same."""
-    audit = job_id(words)
-    known = {job.id: job.state for job in jobs(store, *WORDS)}
-    if known.get(audit) not in (*ALIVE, "finished"):
-        submit(store, words, title=f"Audit of {subject}", where={"audit": audit}, trains=False)
-    return audit
+    request = ActionRequest(instrument="leak", verb="audit", config=config.model_dump(mode="json"))
+    job = find_job(request, store)
+    if job is None or job.state not in (*ALIVE, "finished"):
+        link = {"audit": job_id(request)}
+        job = submit(request, store, title=f"Audit of {subject}", link=link, exclusive=False)
+    return job.id
+
+
+def _config(job: Job) -> Any:
+    request = job.submission.request
+    return AuditConfig.read(request.config if isinstance(request, ActionRequest) else {})
+
+
+def _words(job: Job) -> list[str]:
+    document = {key: value for key, value in _config(job).model_dump(mode="json").items() if value is not None}
+    usual = AuditConfig().model_dump(mode="json")
+    changed = {key: value for key, value in document.items() if value != usual[key]}
+    return shlex.split(command(WORDS, AuditConfig, changed))[1:]
 
 
 def stored(store: Store) -> None:
     """One of those that were asked for, chosen by the reader or by the address."""
-    found = {job.id: job for job in jobs(store, *WORDS)}
+    found = {job.id: job for job in jobs(store, instrument="leak", verb="audit")}
     if not found:
         empty("Nothing has been audited in this store yet.", "Choose a model under “New audit” and press Audit.")
         return
@@ -97,24 +113,26 @@ def stored(store: Store) -> None:
     alive = job.state in ALIVE
     live(EVERY_SECONDS if alive else None)(_watch)(job, alive)
     if job.state == "finished":
-        guarded(_result)(job)
+        guarded(_result)(job, store)
         if st.button("Audit again", icon=":material/refresh:", help="In case another version of whence finds more."):
             job.start()
             st.rerun()
 
 
 def _label(job: Job) -> str:
-    asked, begun = job.asked(), job.started().get("time")
-    options = shlex.join(asked["words"][len(WORDS) + 2 :])
-    when = datetime.fromtimestamp(begun).strftime("%d %b %H:%M") if begun else ""
-    return " · ".join(filter(None, [asked["title"], options, when, *([] if job.state == "finished" else [job.state])]))
+    start = job.started
+    options = shlex.join(_words(job)[len(WORDS) + 2 :])
+    when = datetime.fromtimestamp(start.time).strftime("%d %b %H:%M") if start else ""
+    return " · ".join(
+        filter(None, [job.submission.title, options, when, *([] if job.state == "finished" else [job.state])])
+    )
 
 
 def _watch(job: Job, alive: bool) -> None:
     """What it is doing now, and what it has done; the whole page anew, when it has ended."""
     if job.state in ALIVE:
-        *done, now = job.said().splitlines() or ["loading the model"]
-        elapsed = duration(max(0.0, time.time() - job.started().get("time", time.time())))
+        *done, now = job.progress or ["loading the model"]
+        elapsed = duration(max(0.0, time.time() - job.started.time) if job.started else 0.0)
         lines = [f"<span class=note>✓ {html.escape(words)}</span>" for words in done[-SHOWN_STEPS:]]
         if len(done) > SHOWN_STEPS:
             lines.insert(0, f"<span class=note>✓ {counted(len(done) - SHOWN_STEPS, 'step')} before</span>")
@@ -126,11 +144,11 @@ def _watch(job: Job, alive: bool) -> None:
         st.rerun()
 
 
-def _result(job: Job) -> None:
-    document = job.result()
-    if document is None:
-        raise UserError("audit: what it found cannot be read. Audit again.", field="audit")
-    audit = Audit.read(document)
+def _result(job: Job, store: Store) -> None:
+    artifact = AUDITS.find(_config(job), store)
+    if artifact is None:
+        raise UserError("audit: its result cannot be read. Audit again.", field="audit")
+    audit = Audit.read(artifact.result.document)
     head = f"{audit.rows} examples of {audit.tokens} tokens"
     markup(f"{badges(audit.verdict.notes)} <span class=note>{html.escape(f'{audit.name}, {head}')}</span>")
     findings([*audit.verdict.sentences, *audit.facts])
@@ -160,7 +178,7 @@ def _result(job: Job) -> None:
             empty("No pathway was detected.", "No part of this model is known to add position.")
     with measures:
         markup(measures_table(audit))
-    again = terminal(*job.asked()["words"])
+    again = terminal(*_words(job))
     downloads(
         f"audit-{job.id}",
         {".json": lambda: json.dumps(audit.to_json(), indent=1).encode(), ".html": lambda: audit_page(audit, again)},

@@ -1,26 +1,45 @@
-"""The process of one job: `python -m whence.app.job FOLDER`. It runs a command of whence as a terminal would."""
+"""The process of one job: `python -m whence.app.job FOLDER`."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-from whence.experiments.jobs import Job, check
-from whence.store.files import write_atomically, write_sealed
-from whence.store.runs import RunLockedError
+from whence.app.jobs import (
+    ActionRequest,
+    CompareRequest,
+    Job,
+    JobEnd,
+    JobFailure,
+    JobRequest,
+    JobStart,
+    TrainRequest,
+    check_request,
+)
+from whence.errors import UserError, not_allowed
+from whence.instruments import instrument
+from whence.store.files import CorruptFileError, write_sealed
+from whence.store.runs import RunLockedError, Store
+from whence.training.config import RunConfig, load_run_config
 
+if TYPE_CHECKING:
+    from whence.experiments.instrument import Action, OnProgress
+
+FAILED = ("failed", "crashed", "busy")
 stopped = threading.Event()
 
 
-def _stop(number: int, frame: Any) -> None:
+def _stop(number: int, frame: FrameType | None) -> None:
     """Remembered, because a library that is being loaded may swallow it and fail in another way."""
     stopped.set()
     signal.default_int_handler(number, frame)
@@ -31,38 +50,98 @@ def main(folder: Path) -> None:
     signal.signal(signal.SIGINT, _stop)  # a parent in the background may have ignored it
     try:
         with job.lock.lock():
-            _redirect(1, folder / "out.json")
-            _redirect(2, folder / "err.txt")
-            code = _run(job)
-            write_sealed(folder / "end.json", {"code": 130 if code and stopped.is_set() else code, "time": time.time()})
+            log = _open(folder / "log.txt")
+            for stream in (1, 2):
+                os.dup2(log, stream)
+            end = _run(job)
+            if end.state != "finished" and stopped.is_set():
+                end = JobEnd(state="stopped")
+            write_sealed(folder / "end.json", end.model_dump(mode="json"))
     except RunLockedError:
         return  # somebody else has just started it
 
 
-def _run(job: Job) -> int:
-    asked = job.asked()
-    started = {"process": os.getpid(), "time": time.time()}
-    arguments = [*asked["words"], "--store", str(job.path.parents[1]), "--json"]
-    if asked["config"] is not None:
-        write_atomically(job.path / "config.json", json.dumps(asked["config"], indent=1).encode())
-        arguments += ["--config", str(job.path / "config.json")]
-    sys.argv = ["whence", *arguments]
+def _run(job: Job) -> JobEnd:
     try:
-        check(asked["words"])
-        if asked["trains"]:
-            write_sealed(job.path / "started.json", started)
-            _wait_for_turn(job.path.parent / "turn")
-        write_sealed(job.path / "started.json", {**started, "begun": time.time()})
-        from whence.cli import run
+        submission = job.submission
+        check_request(submission.request)
+        with os.fdopen(_open(job.path / "progress.txt"), "w") as progress:
+            start = JobStart(process=os.getpid(), time=time.time())
+            if submission.exclusive:
+                write_sealed(job.path / "started.json", start.model_dump(mode="json"))
+                _wait_for_turn(job.path.parent / "turn")
+            begun = start.model_copy(update={"begun": time.time()})
+            write_sealed(job.path / "started.json", begun.model_dump(mode="json"))
 
-        return run(arguments)
+            def on_progress(message: str) -> None:
+                print(" ".join(message.split()), file=progress, flush=True)
+
+            return execute(submission.request, Store(job.path.parents[1]), on_progress)
     except KeyboardInterrupt:
-        return 130
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    except Exception:  # also a job that the app would not have made
+        return JobEnd(state="stopped")
+    except UserError as error:
+        return JobEnd(state="refused", failure=JobFailure(message=str(error), field=error.field))
+    except Exception as error:  # also a job that the app would not have made
         traceback.print_exc()
-        return 1
+        return JobEnd(state="failed", failure=JobFailure(message=f"{type(error).__name__}: {error}"))
+
+
+def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEnd:
+    """Do what is requested. What comes of it is in the store."""
+    if isinstance(request, ActionRequest):
+        action = _action(request)
+        action.run(action.config.read(request.config), store, on_progress)
+        return JobEnd(state="finished")
+    # not before: it takes seconds, and whoever starts a job waits for its first sign of life
+    from whence.experiments.comparison import ExecutionOptions, execute_runs, run_comparison
+
+    if isinstance(request, CompareRequest):
+        compared = instrument(request.instrument)
+        config = compared.config.read(request.config)
+        return _ended(run_comparison(compared, config, store, on_progress=on_progress).ends)
+    if isinstance(request, TrainRequest):
+        run = instrument(request.instrument).run.read(request.config)
+        return _ended(execute_runs([run], store, ExecutionOptions(checkpoint_seconds=request.checkpoint_interval)))
+    return _ended(execute_runs(_stored_runs(request.runs, store, on_progress), store, ExecutionOptions()))
+
+
+def _action(request: ActionRequest) -> Action[Any, Any]:
+    from whence.app.interim import ACTIONS
+
+    listed = [*ACTIONS.get(request.instrument, ()), *instrument(request.instrument).actions]
+    actions = {action.verb: action for action in listed}
+    if request.verb not in actions:
+        raise not_allowed("verb", request.verb, list(actions))
+    return actions[request.verb]
+
+
+def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> list[RunConfig]:
+    """Those that can be read."""
+    runs: list[RunConfig] = []
+    problems: list[str] = []
+    for run_id in ids:
+        try:
+            run = load_run_config(store.find(run_id).spec_document())
+            if run.id != run_id:
+                raise UserError("its config describes another run, or belongs to another version of whence")
+            runs.append(run)
+        except (OSError, CorruptFileError, UserError) as problem:
+            problems.append(f"{run_id} cannot be resumed: {problem}")
+            on_progress(problems[-1])
+    if not runs:
+        raise UserError("\n".join(problems), field="run")
+    return runs
+
+
+def _ended(ends: Mapping[str, str]) -> JobEnd:
+    """From how its runs ended."""
+    counts = Counter(ends.values())
+    if counts["interrupted"]:
+        return JobEnd(state="stopped")
+    failed = [f"{counts[end]} {end}" for end in FAILED if counts[end]]
+    if failed:
+        return JobEnd(state="failed", failure=JobFailure(message=f"Of {len(ends)} runs: {', '.join(failed)}."))
+    return JobEnd(state="finished")
 
 
 def _wait_for_turn(path: Path) -> None:
@@ -71,10 +150,8 @@ def _wait_for_turn(path: Path) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX)
 
 
-def _redirect(handle: int, path: Path) -> None:
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    os.dup2(target, handle)
-    os.close(target)
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
 
 
 if __name__ == "__main__":

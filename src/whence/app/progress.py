@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
+from whence.app.jobs import ALIVE, Job
 from whence.app.parts import plain, table
-from whence.experiments.jobs import ALIVE, Job
 from whence.formatting import duration, scored
 from whence.report.badges import badge
 from whence.store.files import CorruptFileError
@@ -85,12 +85,12 @@ def controls(job: Job | None, key: str) -> None:
     """Stop what the app has started, or go on with it; what does not train begins again."""
     if job is None:
         return
-    state, trains = job.state, job.asked()["trains"]
+    state, resumes = job.state, job.submission.exclusive
     if state in ALIVE:
         if state == "waiting":
             st.caption("Waiting for its turn: another job of the app is training.")
-        about = "Writes checkpoints first; nothing is lost." if trains else "It can be started again."
-        start = job.started().get("time", 0.0)
+        about = "Writes checkpoints first; nothing is lost." if resumes else "It can be started again."
+        start = job.started
         if st.session_state.get(f"{key}:stopping") == start:
             st.button("Stopping …", key=f"{key}:wait", disabled=True, help=about)
         elif st.button("Stop", key=f"{key}:stop", icon=":material/stop:", help=about):
@@ -98,30 +98,27 @@ def controls(job: Job | None, key: str) -> None:
             job.stop()
             st.rerun()
     elif state in ("stopped", "interrupted"):
-        st.warning("Stopped. Nothing is lost." if trains else "Stopped before its end.", icon=":material/pause_circle:")
-        word = "Resume" if trains else "Start again"
+        st.warning(
+            "Stopped. Nothing is lost." if resumes else "Stopped before its end.", icon=":material/pause_circle:"
+        )
+        word = "Resume" if resumes else "Start again"
         if st.button(word, key=f"{key}:resume", icon=":material/play_arrow:", type="primary"):
             job.start()
             st.rerun()
     elif state in ("failed", "refused"):
-        result = job.result() or {}
-        said = (result.get("error") or {}).get("message") or _last_line(job.said())
-        st.error(
-            plain(f"The command {'was refused' if state == 'refused' else 'failed'}. {said}"), icon=":material/error:"
-        )
+        outcome = "was refused" if state == "refused" else "failed"
+        why = job.failure.message if job.failure else ""
+        st.error(plain(f"The job {outcome}. {why}"), icon=":material/error:")
         if st.button("Try again", key=f"{key}:again", icon=":material/refresh:"):
             job.start()
             st.rerun()
 
 
-def _last_line(said: str) -> str:
-    return next((line for line in reversed(said.splitlines()) if line.strip()), "It said nothing.")
-
-
 def _left(found: Sequence[Standing], done: int, total: int, job: Job | None) -> str:
-    begun = job.started().get("begun") if job and job.alive else None
-    if begun is None:
+    start = job.started if job and job.alive else None
+    if start is None or start.begun is None:
         return ""
+    begun = start.begun
     if not is_running(found):
         return f" · starting, {duration(time.time() - begun)}"
     pace = sum(one.pace for one in found if one.state == "running")

@@ -16,6 +16,7 @@ import streamlit as st
 
 from whence.app.address import choice
 from whence.app.forms import Offered, form
+from whence.app.jobs import CompareRequest, Job, find_job, submit
 from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.config import Config
@@ -23,7 +24,6 @@ from whence.errors import UserError
 from whence.experiments.comparison import check_plan, plan_note, planned_runs, tables_of
 from whence.experiments.export import WRITERS, Report, browser
 from whence.experiments.instrument import Instrument
-from whence.experiments.jobs import Job, job_about, submit
 from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import Presets, config_path, save_config, saved_configs
 from whence.experiments.table import Table
@@ -160,7 +160,7 @@ def new(sweep: Sweep[S], store: Store) -> None:
         store.prepare()
         name = save_config(sweep.name, filled.spec, store).stem
         where = {**sweep.where, "comparison": name}
-        submit(store, sweep.words, filled.document, title=sweep.title(filled.spec), about=name, where=where)
+        submit(_request(sweep, filled.spec), store, title=sweep.title(filled.spec), link=where)
         st.query_params.update(where)
         st.rerun()
 
@@ -175,7 +175,7 @@ def stored(sweep: Sweep[S], store: Store) -> None:
     chosen = choice(sweep.name, "comparison", "Comparison", labels)
     spec = _read(sweep.spec, paths[chosen])
     runs = sweep.planned(spec, store)
-    job = job_about(store, chosen)
+    job = find_job(_request(sweep, spec), store)
     found = standings(runs, store)
     alive, finished = is_alive(found, job), [one for one in found if one.state == "finished"]
     live(EVERY_SECONDS if alive else None)(_watch)(runs, store, job, chosen, alive, len(finished))
@@ -192,10 +192,14 @@ def stored(sweep: Sweep[S], store: Store) -> None:
 def _go_on(sweep: Sweep[S], name: str, path: Path, store: Store) -> None:
     """Some of its runs were deleted, or it was interrupted in a terminal."""
     if st.button("Run what is missing", icon=":material/play_arrow:", type="primary"):
-        document = sweep.settle(json.loads(path.read_text()), store)
-        title, where = sweep.title(_read(sweep.spec, path)), {**sweep.where, "comparison": name}
-        submit(store, sweep.words, document, title=title, about=name, where=where)
+        sweep.settle(json.loads(path.read_text()), store)
+        spec = _read(sweep.spec, path)
+        submit(_request(sweep, spec), store, title=sweep.title(spec), link={**sweep.where, "comparison": name})
         st.rerun()
+
+
+def _request(sweep: Sweep[S], spec: S) -> CompareRequest:
+    return CompareRequest(instrument=sweep.name, config=spec.model_dump(mode="json"))
 
 
 def _watch(runs: list[Any], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:

@@ -9,7 +9,7 @@
                   lock                 empty    held by the one process that may write
 <store>/damaged/                       what was found corrupt and replaced, kept for inspection
 <store>/reports/                       pages, named by their checksum
-<store>/jobs/                          what the app has started (whence.experiments.jobs)
+<store>/jobs/                          what the app has started (whence.app.jobs)
 <store>/index.json                     sealed   a cache of all statuses; delete it at will
 <store>/paces.json                     sealed   how many steps fitted into the minutes that runs were asked for in
 """

@@ -9,10 +9,11 @@ from typing import Any
 import streamlit as st
 
 from whence.app.forms import form
+from whence.app.interim import CollectConfig
+from whence.app.jobs import ALIVE, ActionRequest, jobs, submit
 from whence.app.parts import empty, live, markup, plain, table
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
-from whence.experiments.jobs import ALIVE, jobs, submit
 from whence.features.activations.sources import RUN, Collection
 from whence.features.activations.store import Activations, collections, folder
 from whence.features.sae.parts import DATA
@@ -50,9 +51,11 @@ def collect(store: Store) -> None:
     ready = filled.spec is not None and not problem
     if st.button("Collect", type="primary", disabled=not ready, icon=":material/download:") and filled.spec:
         title = f"states of {filled.spec.model} after block {filled.spec.layer}"
-        submit(store, words, filled.document, title=title, where={"collection": name})
+        config = CollectConfig(**filled.spec.model_dump(), name=name).model_dump(mode="json")
+        request = ActionRequest(instrument="features", verb="collect", config=config)
+        submit(request, store, title=title, link={"collection": name})
         st.rerun()
-    alive = sum(job.state in ALIVE for job in jobs(store, *COMMAND))
+    alive = sum(job.state in ALIVE for job in jobs(store, instrument="features", verb="collect"))
     live(EVERY_SECONDS if alive else None)(_there)(store, alive)
 
 
@@ -81,10 +84,10 @@ def _settled(document: dict[str, Any], models: dict[str, str]) -> dict[str, Any]
 
 def _there(store: Store, alive: int) -> None:
     """What is being collected, and what there is. Made anew while something is."""
-    found = [(job, job.state) for job in jobs(store, *COMMAND)]
+    found = [(job, job.state) for job in jobs(store, instrument="features", verb="collect")]
     for place, (job, state) in enumerate(found):
         if state in ALIVE or (place == 0 and state != "finished"):
-            markup(f"{badge(state)} {html.escape(job.asked()['title'])}")
+            markup(f"{badge(state)} {html.escape(job.submission.title)}")
             controls(job, job.id)
     st.subheader("In this store")
     paths = collections(store)

@@ -12,12 +12,12 @@ from whence.app.address import addressed, part, turn_to
 from whence.app.fields import sharpen
 from whence.app.fields.trained import Trained, field_runs, model_of
 from whence.app.forms import form
+from whence.app.jobs import Job, TrainRequest, find_job, jobs, submit
 from whence.app.own_files import offered, without_files
 from whence.app.parts import draw, empty, findings, guarded, live, markup
 from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.app.sweeps import EVERY_SECONDS
 from whence.errors import UserError
-from whence.experiments.jobs import Job, job_about, jobs, submit
 from whence.fields.analysis import SHOWN, as_pictures, drawn, side_by_side
 from whence.fields.data import DATA
 from whence.fields.page import curves, learning_curve, pictures_table, quality_over_scales, quality_table, results
@@ -26,7 +26,7 @@ from whence.store.runs import Store
 
 NEW, RESULTS = "New", "Results"
 COMMAND = ["fields", "train"]
-OFTEN = ["--checkpoint-seconds", "5"]
+CHECKPOINT_SECONDS = 5.0
 """So that there is something to watch."""
 
 
@@ -53,9 +53,14 @@ def _new(store: Store) -> None:
     if st.button("Start", type="primary", disabled=run is None, icon=":material/play_arrow:") and run is not None:
         where = {"view": "Train", "part": RESULTS, "training": run.id}
         title = f"{' · '.join(run.labels().values())}, {run.training.steps:,} steps"
-        submit(store, [*COMMAND, *OFTEN], filled.document, title=title, about=run.id, where=where)
+        submit(_request(run), store, title=title, link=where)
         st.query_params.update(where)
         st.rerun()
+
+
+def _request(run: FieldsRun) -> TrainRequest:
+    config = run.model_dump(mode="json")
+    return TrainRequest(instrument="fields", config=config, checkpoint_interval=CHECKPOINT_SECONDS)
 
 
 def _settled(document: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def _results(store: Store) -> None:
         next(iter(runs)),
         lambda key: st.selectbox("Run", list(runs), key=key, format_func=lambda run_id: runs[run_id].label),
     )
-    run, job = runs[chosen].run, job_about(store, chosen)
+    run, job = runs[chosen].run, find_job(_request(runs[chosen].run), store)
     alive = is_alive(standings([run], store), job)
     live(EVERY_SECONDS if alive else None)(_watch)(run, store, job, alive)
     if standings([run], store)[0].state == "finished":
@@ -86,9 +91,10 @@ def _results(store: Store) -> None:
 def _asked_for(store: Store) -> dict[str, Trained]:
     """Runs of which there is nothing but a job: it waits, or it could not begin."""
     found = {}
-    for job in jobs(store, *COMMAND):
+    for job in jobs(store, kind="train", instrument="fields"):
+        request = job.submission.request
         try:
-            run = FieldsRun.read(_settled(job.asked()["config"] or {}))
+            run = FieldsRun.read(_settled(request.config if isinstance(request, TrainRequest) else {}))
         except UserError:
             continue
         found[run.id] = Trained(run, {"state": job.state})

@@ -6,9 +6,9 @@ from collections import Counter
 
 import streamlit as st
 
+from whence.app.jobs import jobs
 from whence.app.navigation import ASKED, PAGES, link
 from whence.app.parts import empty, live, markup, plain, the_store
-from whence.experiments.jobs import jobs
 from whence.report.badges import badge
 
 LATELY = 6
@@ -45,11 +45,9 @@ def _now() -> None:
     if latest:
         st.caption("Lately asked for in this app")
     for job in latest:
-        asked = job.asked()
+        submission = job.submission
         with st.container(horizontal=True, vertical_alignment="center"):
             markup(badge(job.state))
-            if asked["words"][0] in PAGES:
-                link(asked["words"][0], plain(asked["title"]), **asked["where"])
-            else:
-                st.write(plain(asked["title"]))
+            page = getattr(submission.request, "instrument", "runs")
+            link(page, plain(submission.title), **submission.link)
     st.caption(plain(f"Store: {store.root}"))

@@ -12,11 +12,11 @@ from typing import Any
 import streamlit as st
 
 from whence.app.address import query
+from whence.app.jobs import ALIVE, Job, ResumeRequest, jobs, submit
 from whence.app.navigation import ASKED, PAGES
 from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, ready_to_draw, terminal, the_store
 from whence.app.progress import controls
 from whence.experiments.export import browser, picture_of
-from whence.experiments.jobs import ALIVE, Job, jobs, submit
 from whence.formatting import as_csv, duration, labelled, scored
 from whence.report.badges import badge
 from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
@@ -26,7 +26,6 @@ from whence.store.verify import problems_of
 
 Row = dict[str, Any]
 EVERY_SECONDS = 5.0
-RESUME = ("runs", "resume")
 TOLD = "runs:told"
 """What the last action came to, said once the page is made anew."""
 
@@ -63,7 +62,7 @@ def _watch(running: list[str], going_on: list[str], store: Store) -> None:
     now = _going_on(store)
     for job in now:
         with st.container(horizontal=True, vertical_alignment="center"):
-            markup(f"{badge(job.state)} {html.escape(job.asked()['title'])}")
+            markup(f"{badge(job.state)} {html.escape(job.submission.title)}")
             controls(job, f"runs:{job.id}")
     if [job.id for job in now] != going_on or any(not store.folder(run_id).is_locked() for run_id in running):
         st.rerun()
@@ -71,7 +70,7 @@ def _watch(running: list[str], going_on: list[str], store: Store) -> None:
 
 def _going_on(store: Store) -> list[Job]:
     """Those that are at it, and the latest, if it came to nothing."""
-    found = [(job, job.state) for job in jobs(store, *RESUME)]
+    found = [(job, job.state) for job in jobs(store, kind="resume")]
     return [
         job
         for place, (job, state) in enumerate(found)
@@ -172,7 +171,8 @@ def _actions(chosen: list[Row], store: Store) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
         if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
-            submit(store, [*RESUME, *resumable], title=f"resume {counted(len(resumable), 'run')}")
+            request = ResumeRequest(runs=tuple(resumable))
+            submit(request, store, title=f"resume {counted(len(resumable), 'run')}")
             st.session_state[TOLD] = f"{counted(len(resumable), 'run')} will go on, in a process of their own."
             st.rerun()
         verify = st.button("Verify", icon=":material/verified:", key="runs:verify", help="Checks every byte.")

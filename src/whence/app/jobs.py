@@ -1,0 +1,272 @@
+"""Jobs: what the app was asked to run, each in a process of its own that outlives the tab and the app.
+
+<store>/jobs/<id>/job.json      sealed   the request, a title, where its results are shown
+                  started.json  sealed   process and time of the latest start; since when it has not been waiting
+                  progress.txt           one line per step of the work
+                  log.txt                what libraries print, and tracebacks
+                  end.json      sealed   how it ended, once it has, and why
+                  lock          empty    held while its process lives, however that ends
+<store>/jobs/turn               empty    held by the one job that trains: two at once would only slow each other down
+
+A job's id is the content hash of its request. Results are where the command line puts them: runs, artifacts and saved
+configurations of the store. The process is `whence.app.job`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, JsonValue
+
+from whence.config import Config
+from whence.errors import UserError, not_allowed
+from whence.instruments import PLACES
+from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
+from whence.store.runs import ID, RunFolder, Store
+
+FORMAT = 1
+State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
+ALIVE: tuple[State, ...] = ("waiting", "running")
+LONGEST_PROGRESS = 4000
+Document = dict[str, JsonValue]
+D = TypeVar("D", bound=Config)
+
+
+def _known(name: str) -> str:
+    if name not in PLACES:
+        raise ValueError(str(not_allowed("instrument", name, list(PLACES))))
+    return name
+
+
+InstrumentName = Annotated[str, AfterValidator(_known)]
+
+
+class CompareRequest(Config):
+    """Run a comparison."""
+
+    kind: Literal["compare"] = "compare"
+    instrument: InstrumentName
+    config: Document
+    """As JSON: the class that reads it takes seconds to import, and a list of jobs does without it"""
+
+
+class TrainRequest(Config):
+    """Train one model."""
+
+    kind: Literal["train"] = "train"
+    instrument: InstrumentName
+    config: Document
+    checkpoint_interval: float = Field(default=20.0, ge=0)
+    """Seconds"""
+
+
+class ActionRequest(Config):
+    """Measure something, by an action of an instrument."""
+
+    kind: Literal["action"] = "action"
+    instrument: InstrumentName
+    verb: str
+    config: Document
+
+
+class ResumeRequest(Config):
+    """Resume runs."""
+
+    kind: Literal["resume"] = "resume"
+    runs: tuple[Annotated[str, Field(pattern=f"^{ID.pattern}$")], ...]
+
+
+JobRequest = Annotated[CompareRequest | TrainRequest | ActionRequest | ResumeRequest, Field(discriminator="kind")]
+"""All that a job can be. A store may come from elsewhere, and nothing in it may make this machine run other code."""
+
+
+class Submission(Config):
+    """A request with what lists show of it."""
+
+    request: JobRequest
+    title: str
+    link: dict[str, str]
+    """Parameters of the address under which its instrument's page shows the results"""
+    exclusive: bool
+    """It waits until no other such job runs, and continues where it was stopped; others begin again"""
+
+
+class JobStart(Config):
+    process: int
+    time: float
+    begun: float | None = None
+    """None while it waits for its turn"""
+
+
+class JobFailure(Config):
+    message: str
+    field: str | None = None
+
+
+class JobEnd(Config):
+    state: Literal["finished", "stopped", "refused", "failed"]
+    time: float = Field(default_factory=time.time)
+    failure: JobFailure | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One of them, in its folder."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def lock(self) -> RunFolder:
+        """A job is locked as a run is."""
+        return RunFolder(self.path)
+
+    @property
+    def alive(self) -> bool:
+        return self.lock.is_locked()
+
+    @property
+    def submission(self) -> Submission:
+        """`CorruptFileError` unless it is one: the store may come from elsewhere, or from another version."""
+        path = self.path / "job.json"
+        if self.path.is_symlink() or self.path.parent.is_symlink():
+            raise CorruptFileError(self.path, "leads out of the store")
+        body = read_sealed(path)
+        if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
+            raise CorruptFileError(path, f"not a job of format {FORMAT}")
+        try:
+            return Submission.model_validate(body)
+        except ValueError:
+            raise CorruptFileError(path, "not a request of this version of whence") from None
+
+    @property
+    def started(self) -> JobStart | None:
+        return _read(self.path / "started.json", JobStart)
+
+    @property
+    def state(self) -> State:
+        if self.alive:
+            return "running" if (start := self.started) and start.begun else "waiting"
+        end = _read(self.path / "end.json", JobEnd)
+        return end.state if end else "interrupted"
+
+    @property
+    def failure(self) -> JobFailure | None:
+        """Why it was refused or has failed."""
+        end = _read(self.path / "end.json", JobEnd)
+        return end.failure if end else None
+
+    @property
+    def progress(self) -> list[str]:
+        """The last steps of its work, the current one at the end."""
+        try:
+            with (self.path / "progress.txt").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_PROGRESS))
+                return file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return []
+
+    def start(self) -> None:
+        """Start its process, which continues where an earlier one stopped. Returns once it is there."""
+        if self.alive:
+            raise UserError("job: this is running already.", field="job")
+        check_request(self.submission.request)
+        for stale in ("end.json", "started.json"):
+            (self.path / stale).unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "whence.app.job", str(self.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # signals to the app do not reach it
+        )
+        threading.Thread(target=process.wait, daemon=True).start()
+        deadline = time.monotonic() + 10
+        while not any((self.path / sign).exists() for sign in ("started.json", "end.json")) and process.poll() is None:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """As Ctrl-C does: what runs writes a checkpoint first."""
+        if self.alive and (start := self.started):
+            with suppress(ProcessLookupError):
+                os.kill(start.process, signal.SIGINT)
+
+
+def submit(
+    request: JobRequest, store: Store, *, title: str, link: Mapping[str, str] | None = None, exclusive: bool = True
+) -> Job:
+    """Start a job. The same request again continues it; one that is running is left alone."""
+    check_request(request)
+    store.prepare()
+    job = Job(_folder(store) / job_id(request))
+    if job.path.is_symlink() or job.path.parent.is_symlink():
+        raise UserError(f"job: {str(job.path)!r} leads out of the store. Allowed: a folder, or nothing.", field="job")
+    job.path.mkdir(parents=True, exist_ok=True)
+    if job.alive:
+        return job
+    submission = Submission(request=request, title=title, link=dict(link or {}), exclusive=exclusive)
+    write_sealed(job.path / "job.json", {"format": FORMAT, **submission.model_dump(mode="json")})
+    job.start()
+    return job
+
+
+def job_id(request: JobRequest) -> str:
+    """The same request is the same job."""
+    return digest(canonical({"format": FORMAT, "request": request.model_dump(mode="json")}))[:12]
+
+
+def check_request(request: JobRequest) -> None:
+    """No model that is code."""
+    if ".py:" in canonical(request.model_dump(mode="json")):
+        raise UserError("job: FILE.py:FUNCTION runs code. It can be named in a terminal only.", field="job")
+
+
+def jobs(store: Store, **wanted: str) -> list[Job]:
+    """Those whose request has these fields (kind, instrument, verb), the latest start first."""
+    matches: list[tuple[float, Job]] = []
+    folder = _folder(store)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if ID.fullmatch(path.name) and (job := _existing(path)):
+            request, start = job.submission.request, job.started
+            if all(getattr(request, name, None) == value for name, value in wanted.items()):
+                matches.append((start.time if start else 0.0, job))
+    return [job for _, job in sorted(matches, key=lambda match: -match[0])]
+
+
+def find_job(request: JobRequest, store: Store) -> Job | None:
+    """The job of this request, if it was ever submitted."""
+    return _existing(_folder(store) / job_id(request))
+
+
+def _existing(path: Path) -> Job | None:
+    """None if it cannot be read."""
+    try:
+        Job(path).submission  # noqa: B018
+        return Job(path)
+    except (OSError, CorruptFileError):
+        return None
+
+
+def _folder(store: Store) -> Path:
+    return store.root / "jobs"
+
+
+def _read(path: Path, document: type[D]) -> D | None:
+    with suppress(OSError, CorruptFileError, ValueError):
+        return document.model_validate(read_sealed(path))
+    return None
