@@ -16,9 +16,9 @@ import transformers
 from torch import Tensor, nn
 
 from tests.leak.test_model import job_of, trained
-from whence.leak.audit.target import Subject
-from whence.leak.audit.targets.module import subject_of
-from whence.leak.audit.targets.pretrained import _subject
+from whence.leak.audit.target import AuditTarget
+from whence.leak.audit.targets.module import audit_target
+from whence.leak.audit.targets.pretrained import _target
 from whence.leak.data.planted import Planted
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
@@ -32,7 +32,7 @@ class Known:
     """One model and the right answer."""
 
     name: str
-    build: Callable[[int], Subject]
+    build: Callable[[int], AuditTarget]
     """seed → what is audited"""
     outcome: str
     pathways: frozenset[str] = frozenset()
@@ -160,34 +160,34 @@ class Convolved(nn.Module):
         return self.second(torch.relu(self.first(told.mT))).mT
 
 
-def _seeded(seed: int, build: Callable[[], Subject]) -> Subject:
+def _seeded(seed: int, build: Callable[[], AuditTarget]) -> AuditTarget:
     with preserve_rng_state():
         torch.manual_seed(seed)
         return build()
 
 
-def _table(seed: int, make: Callable[[Tensor], nn.Module], size: float) -> Subject:
+def _table(seed: int, make: Callable[[Tensor], nn.Module], size: float) -> AuditTarget:
     """A model around a smooth random table of standard deviation `size`."""
     rows = size * content(seed + 1000, 1)[0]
-    return _seeded(seed, lambda: subject_of(make(rows), content(seed)))
+    return _seeded(seed, lambda: audit_target(make(rows), content(seed)))
 
 
-def _prior_only(seed: int) -> Subject:
+def _prior_only(seed: int) -> AuditTarget:
     """It predicts the mean of each position in other examples, and nothing else."""
     template = content(seed + 1000, 2000, position=0.6).mean(0)
-    return subject_of(TableAlone(template), content(seed, position=0.6))
+    return audit_target(TableAlone(template), content(seed, position=0.6))
 
 
-def _periodic(seed: int) -> Subject:
+def _periodic(seed: int) -> AuditTarget:
     """The same at every multiple of a third of the sequence, which is as far as the shift test once went."""
     angle = 2 * math.pi * torch.arange(TOKENS) / (TOKENS // 3) + torch.arange(FEATURES)[:, None] + seed
-    return subject_of(WithTable(0.3 * angle.sin().T), content(seed))
+    return audit_target(WithTable(0.3 * angle.sin().T), content(seed))
 
 
-def _fitted(seed: int, kind: Callable[[], nn.Module], steps: int = 150) -> Subject:
+def _fitted(seed: int, kind: Callable[[], nn.Module], steps: int = 150) -> AuditTarget:
     """Trained to reconstruct masked tokens of signals for which a little position helps."""
 
-    def build() -> Subject:
+    def build() -> AuditTarget:
         model, place = kind(), torch.Generator().manual_seed(seed)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
         examples = content(seed + 1000, 1024, position=0.3)
@@ -199,32 +199,34 @@ def _fitted(seed: int, kind: Callable[[], nn.Module], steps: int = 150) -> Subje
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        return subject_of(model, content(seed, position=0.3))
+        return audit_target(model, content(seed, position=0.3))
 
     return _seeded(seed, build)
 
 
-def _masked(seed: int, mitigations: str = "none", position: float = 0.0, steps: int = 80, **model: object) -> Subject:
+def _masked(
+    seed: int, mitigations: str = "none", position: float = 0.0, steps: int = 80, **model: object
+) -> AuditTarget:
     """whence's own masked model, trained briefly."""
     data = f"planted:steps=64,channels=2,position={position}"
 
     def job(seed: int) -> LeakJob:
         return job_of(mitigations, seed=seed, data=data, window=2, **model)
 
-    subject = _seeded(seed, lambda: trained(job(seed), steps).subject(ROWS))
-    return replace(subject, untrained=lambda other: job(1000 + other).subject(ROWS))
+    target = _seeded(seed, lambda: trained(job(seed), steps).audit_target(ROWS))
+    return replace(target, untrained=lambda other: job(1000 + other).audit_target(ROWS))
 
 
-def _untrained_bert(seed: int) -> Subject:
+def _untrained_bert(seed: int) -> AuditTarget:
     """Random weights: whatever is measured, training did not cause it."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
-    def build() -> Subject:
+    def build() -> AuditTarget:
         config = transformers.BertConfig(**sizes, vocab_size=99, max_position_embeddings=64)
         model = transformers.AutoModel.from_config(config).eval()
         ids = torch.randint(5, 99, (ROWS, TOKENS))
 
-        return _subject("bert", model, ids, (0, 0), 3)
+        return _target("bert", model, ids, (0, 0), 3)
 
     return _seeded(100 + seed, build)
 
@@ -233,14 +235,14 @@ TABLE = frozenset({"learned absolute positions"})
 KNOWN = (
     Known("no position", lambda s: _masked(s, backbone="transformer", temporal="none"), "clean"),
     Known("content gated", lambda s: _masked(s, "content_gated", backbone="bimamba"), "clean"),
-    Known("interpolation", lambda s: subject_of(Interpolation(), content(s)), "clean"),
+    Known("interpolation", lambda s: audit_target(Interpolation(), content(s)), "clean"),
     Known(
         "additive",
         lambda s: _masked(s, backbone="transformer", temporal="sinusoidal"),
         "leaky",
         frozenset({"additive encoding (sinusoidal)"}),
     ),
-    Known("rotary", lambda s: subject_of(Rotated(), content(s)), "leaky", frozenset({"rotation in attention"})),
+    Known("rotary", lambda s: audit_target(Rotated(), content(s)), "leaky", frozenset({"rotation in attention"})),
     Known(
         "bias",
         lambda s: _masked(s, position=0.8, steps=150, backbone="transformer", temporal="t5"),
@@ -256,8 +258,8 @@ KNOWN = (
     Known("recurrent", lambda s: _fitted(s, Recurrent), "leaky", frozenset({"recurrent state"})),
     Known("convolution edge", lambda s: _fitted(s, Convolved), "leaky", frozenset({"convolution edge"})),
     Known("prior only", _prior_only, "leaky", TABLE, note="position only"),
-    Known("dead", lambda s: _seeded(s, lambda: subject_of(Dead(), content(s))), "reconstructs nothing"),
-    Known("constant", lambda s: _seeded(s, lambda: subject_of(Constant(), content(s))), "reconstructs nothing"),
+    Known("dead", lambda s: _seeded(s, lambda: audit_target(Dead(), content(s))), "reconstructs nothing"),
+    Known("constant", lambda s: _seeded(s, lambda: audit_target(Constant(), content(s))), "reconstructs nothing"),
     Known("periodic", _periodic, "leaky", TABLE),
     Known(
         "two pathways",

@@ -26,9 +26,9 @@ from tests.leak.known_models import (
     _table,
     content,
 )
-from whence.leak.audit.target import Subject
-from whence.leak.audit.targets.module import subject_of
-from whence.leak.audit.targets.pretrained import _subject
+from whence.leak.audit.target import AuditTarget
+from whence.leak.audit.targets.module import audit_target
+from whence.leak.audit.targets.pretrained import _target
 
 
 class ReadOnce(nn.Module):
@@ -118,17 +118,17 @@ class Ring(nn.Module):
         return self.second(torch.relu(self.first(h))).mT
 
 
-def _template(seed: int) -> Subject:
+def _template(seed: int) -> AuditTarget:
     rows = content(seed + 1000, 2000, position=0.6).mean(0)
-    return subject_of(Template(rows), content(seed, position=0.6))
+    return audit_target(Template(rows), content(seed, position=0.6))
 
 
-def _untrained_gpt2(seed: int) -> Subject:
-    def build() -> Subject:
+def _untrained_gpt2(seed: int) -> AuditTarget:
+    def build() -> AuditTarget:
         sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 64}
         config = transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
         model = transformers.AutoModel.from_config(config).eval()
-        return _subject("gpt2", model, torch.randint(5, 99, (ROWS, TOKENS)), (0, 0), None)
+        return _target("gpt2", model, torch.randint(5, 99, (ROWS, TOKENS)), (0, 0), None)
 
     return _seeded(100 + seed, build)
 
@@ -144,10 +144,10 @@ LATER = (
     ),
     Known("bag of tokens", lambda s: _fitted(s, Encoder), "clean"),
     Known("encoder with a table", lambda s: _fitted(s, lambda: Encoder(table=True)), "leaky", TABLE),
-    Known("counted", lambda s: subject_of(Counted(), content(s)), "leaky", ELSEWHERE),
-    Known("noise per token", lambda s: subject_of(TokenNoise(), content(s)), "undecided"),
+    Known("counted", lambda s: audit_target(Counted(), content(s)), "leaky", ELSEWHERE),
+    Known("noise per token", lambda s: audit_target(TokenNoise(), content(s)), "undecided"),
     Known("template", _template, "leaky", ELSEWHERE, note="position only"),
-    Known("misplaced", lambda s: subject_of(Misplaced(), content(s)), "reconstructs nothing"),
+    Known("misplaced", lambda s: audit_target(Misplaced(), content(s)), "reconstructs nothing"),
     Known("untrained GPT-2", _untrained_gpt2, "no different from untrained"),
     Known("padded by hand", lambda s: _fitted(s, PaddedByHand), "leaky", ELSEWHERE),
     Known("ring", lambda s: _fitted(s, Ring), "clean"),

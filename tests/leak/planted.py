@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.leak.test_model import job_of
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 
 LEAKS = {
     "additive encoding": [
@@ -46,7 +46,7 @@ CLEAN = [
 
 @dataclass(frozen=True)
 class Planted:
-    subject: Subject
+    target: AuditTarget
     source: str | None
     """What position comes in through; None: it does not"""
     strength: float
@@ -87,25 +87,25 @@ def plant(seed: int) -> Planted:
                     module.dt_proj.bias.add_(2.0 * strength)  # type: ignore[union-attr]
             if type(module).__name__ == "Attention" and source in ("rotation in attention", "bias in attention"):
                 module.qkv.weight.mul_(1 + strength)  # type: ignore[union-attr]
-    return Planted(replace(job.subject(24), name=f"{seed}: {source or 'clean'}"), source, strength)
+    return Planted(replace(job.audit_target(24), name=f"{seed}: {source or 'clean'}"), source, strength)
 
 
-def offset_r2(subject: Subject) -> float:
-    """How well least squares reads off where a block was put, from what is said about its hidden tokens.
+def offset_r2(target: AuditTarget) -> float:
+    """How well least squares reads off where a block was put, from what is said about its masked tokens.
 
     Written apart from whence: fit on half of the contents, scored on the others.
     """
-    steps = subject.tokens
+    steps = target.tokens
     block = steps // 2
-    hidden = torch.zeros(block, dtype=torch.bool)
-    hidden[torch.randperm(block, generator=torch.Generator().manual_seed(0))[: block // 2]] = True
+    masked = torch.zeros(block, dtype=torch.bool)
+    masked[torch.randperm(block, generator=torch.Generator().manual_seed(0))[: block // 2]] = True
     said, where = [], []
     for offset in range(0, steps - block + 1, 2):
-        gone = torch.ones(len(subject.content), steps, dtype=torch.bool)
-        gone[:, offset : offset + block] = hidden
-        moved = subject.content.clone()
-        moved[:, offset : offset + block] = subject.content[:, :block]
-        said.append(subject.said(moved, gone)[:, offset : offset + block][:, hidden].flatten(1).double())
+        gone = torch.ones(len(target.content), steps, dtype=torch.bool)
+        gone[:, offset : offset + block] = masked
+        moved = target.content.clone()
+        moved[:, offset : offset + block] = target.content[:, :block]
+        said.append(target.predictions(moved, gone)[:, offset : offset + block][:, masked].flatten(1).double())
         where.append(torch.full((len(moved),), float(offset), dtype=torch.float64))
     x, y = torch.stack(said, 1), torch.stack(where, 1)
     x = x - x.mean(1, keepdim=True)  # what is common to all places of one content is content

@@ -22,8 +22,8 @@ from torch import Tensor
 from tests.leak.known_models import FEATURES, WithTable, content
 from whence.leak.audit.auditing import sample_of
 from whence.leak.audit.look import deciding
-from whence.leak.audit.target import Subject
-from whence.leak.audit.targets.module import subject_of
+from whence.leak.audit.target import AuditTarget
+from whence.leak.audit.targets.module import audit_target
 from whence.leak.audit.verdict import Leak, leaks
 from whence.random import preserve_rng_state
 
@@ -64,25 +64,25 @@ SETTINGS = (
 )
 
 
-def planted(kind: Callable[[Tensor], WithTable], share: float, seed: int) -> Subject:
+def planted(kind: Callable[[Tensor], WithTable], share: float, seed: int) -> AuditTarget:
     """A model of which position explains this share of the variance of the signal part of its predictions."""
     table = content(seed + 10_000, 1)[0]
     table = (table - table.mean(0)) / table.std(0, correction=0)
     # The content that it interpolates has unit variance: share = size² / (1 + size²).
-    return subject_of(kind(math.sqrt(share / (1 - share)) * table), content(seed))
+    return audit_target(kind(math.sqrt(share / (1 - share)) * table), content(seed))
 
 
 def verdicts(setting: Setting, share: float, draws: int) -> list[Leak]:
     return [verdict(planted(setting.kind, share, seed), setting.ratios, seed) for seed in range(draws)]
 
 
-def verdict(subject: Subject, ratios: Sequence[float], seed: int) -> Leak:
+def verdict(target: AuditTarget, ratios: Sequence[float], seed: int) -> Leak:
     """As an audit gives it, without the measures that do not decide it."""
     with preserve_rng_state():
         torch.manual_seed(seed)
-        targets = subject.targets()
-        samples = {ratio: partial(sample_of, subject, targets, ratio, seed) for ratio in ratios}
-        return leaks({f"{ratio:g}": deciding(subject, sampled, ratio, seed)[1] for ratio, sampled in samples.items()})
+        targets = target.targets()
+        samples = {ratio: partial(sample_of, target, targets, ratio, seed) for ratio in ratios}
+        return leaks({f"{ratio:g}": deciding(target, sampled, ratio, seed)[1] for ratio, sampled in samples.items()})
 
 
 def at_power(shares: Sequence[float], rates: Sequence[float], power: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What is hidden, and how far it is from what is visible."""
+"""What is masked, and how far it is from what is visible."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from whence.leak.masks import Pattern, distances, draw
 @pytest.mark.parametrize("pattern", ["random", "blocks", "tail"])
 @pytest.mark.parametrize("ratio", [0.01, 0.15, 0.5, 0.9, 1.0])
 def test_every_row_hides_equally_many(pattern: Pattern, ratio: float) -> None:
-    hidden = draw(torch.Generator().manual_seed(0), 50, 20, ratio, pattern)
-    assert hidden.shape == (50, 20)
-    assert set(hidden.sum(1).tolist()) == {max(1, round(20 * ratio))}
+    masked = draw(torch.Generator().manual_seed(0), 50, 20, ratio, pattern)
+    assert masked.shape == (50, 20)
+    assert set(masked.sum(1).tolist()) == {max(1, round(20 * ratio))}
 
 
 def test_patterns_are_what_they_say() -> None:
     place = torch.Generator().manual_seed(0)
     random, blocks, tail = (draw(place, 400, 24, 0.5, pattern) for pattern in ("random", "blocks", "tail"))
-    assert (random.float().mean(0) - 0.5).abs().max() < 0.15, "every place is hidden equally often"
+    assert (random.float().mean(0) - 0.5).abs().max() < 0.15, "every place is masked equally often"
     assert (blocks.float().mean(0) - 0.5).abs().max() < 0.15
     assert tail[:, 12:].all()
     assert not tail[:, :12].any()
 
-    def changes(hidden: torch.Tensor) -> float:
-        return (hidden[:, 1:] != hidden[:, :-1]).float().mean().item()
+    def changes(masked: torch.Tensor) -> float:
+        return (masked[:, 1:] != masked[:, :-1]).float().mean().item()
 
     assert changes(random) > 0.45
     assert changes(blocks) < 0.25

@@ -11,7 +11,7 @@ from whence.errors import UserError
 from whence.leak.config import LeakConfig
 from whence.leak.data import DATA
 from whence.leak.masks import draw
-from whence.leak.mitigations.base import Step
+from whence.leak.mitigations.base import PenaltyInput
 from whence.leak.mitigations.permute_tokens import PermuteTokens
 from whence.leak.mitigations.position_penalty import PositionPenalty, explained, mean_correlation
 from whence.leak.mitigations.position_prior import PositionPrior
@@ -19,10 +19,10 @@ from whence.leak.mitigations.variance_penalty import VariancePenalty
 from whence.random import generator
 
 
-def step(ratio: float = 1.0, leak: float = 0.0) -> Step:
+def step(ratio: float = 1.0, leak: float = 0.0) -> PenaltyInput:
     place = torch.tensor(np.tile(np.arange(16), 8))
     said = torch.randn(128, 3, generator=generator(1)) + leak * place[:, None]
-    return Step(said.requires_grad_(), place, ratio, torch.tensor(0.7))
+    return PenaltyInput(said.requires_grad_(), place, ratio, torch.tensor(0.7))
 
 
 def test_variance_penalty_is_the_sources() -> None:
@@ -30,7 +30,7 @@ def test_variance_penalty_is_the_sources() -> None:
     found = VariancePenalty().penalty(made)
     assert found is not None
     assert found.item() == pytest.approx(float(made.prediction.detach().double().var(0).mean()) * 0.7 * 1000, rel=1e-5)
-    assert VariancePenalty().penalty(step(0.9)) is None, "only when nearly all is hidden"
+    assert VariancePenalty().penalty(step(0.9)) is None, "only when nearly all is masked"
 
 
 @pytest.mark.parametrize("leak", [0.0, 0.05, 1.0])
@@ -50,25 +50,25 @@ def test_the_r2_form_sees_what_single_dimensions_hide() -> None:
     """Two dimensions that hide position in each other: no correlation apart, all of it together."""
     place = torch.arange(64).float()
     noise = 1e2 * torch.randn(64, generator=generator(0))
-    hidden = torch.stack([noise + place, noise - place], 1)
-    assert mean_correlation(hidden, place) < 0.3
-    assert explained(hidden, place) > 0.8
-    x = np.c_[np.ones(64), hidden.numpy()]
+    masked = torch.stack([noise + place, noise - place], 1)
+    assert mean_correlation(masked, place) < 0.3
+    assert explained(masked, place) > 0.8
+    x = np.c_[np.ones(64), masked.numpy()]
     rest = place.numpy() - x @ np.linalg.lstsq(x, place.numpy(), rcond=None)[0]
-    assert float(explained(hidden.double(), place.double(), ridge=1e-12)) == pytest.approx(
+    assert float(explained(masked.double(), place.double(), ridge=1e-12)) == pytest.approx(
         1 - rest.var() / place.numpy().var(), abs=1e-4
     )
 
 
-def test_zeroed_encodings_are_zero_at_hidden_tokens_only() -> None:
+def test_zeroed_encodings_are_zero_at_masked_tokens_only() -> None:
     plain, mitigated = (job_of(mitigation) for mitigation in ("none", "zero_masked_positions"))
     tokens = plain.tokens(generator(1), 4, "test")
-    hidden = draw(generator(2), 4, tokens.shape[1], 0.5)
+    masked = draw(generator(2), 4, tokens.shape[1], 0.5)
     with torch.no_grad():
-        told, untold = (job.model.embed(tokens, hidden, job.positions) for job in (plain, mitigated))  # type: ignore[operator]
-    assert torch.equal(told[~hidden], untold[~hidden])
-    assert torch.equal(untold[hidden], untold[hidden][:1].expand_as(untold[hidden]))
-    assert not torch.equal(told[hidden], untold[hidden])
+        told, untold = (job.model.embed(tokens, masked, job.positions) for job in (plain, mitigated))  # type: ignore[operator]
+    assert torch.equal(told[~masked], untold[~masked])
+    assert torch.equal(untold[masked], untold[masked][:1].expand_as(untold[masked]))
+    assert not torch.equal(told[masked], untold[masked])
 
 
 def test_permutation_is_undone() -> None:
@@ -84,8 +84,8 @@ def test_permutation_is_undone() -> None:
     assert PermuteTokens().eval().order(torch.zeros(3, 4, 1)) is None, "a shuffled model is used in order"
     job = job_of("permute_tokens:always=true", backbone="transformer", temporal="none")
     tokens = job.tokens(generator(1), 4, "test")
-    hidden = draw(generator(2), 4, tokens.shape[1], 0.5)
-    one, two = said(job, tokens, hidden), said(job, tokens, hidden)
+    masked = draw(generator(2), 4, tokens.shape[1], 0.5)
+    one, two = said(job, tokens, masked), said(job, tokens, masked)
     assert torch.allclose(one, two, atol=1e-5), "attention without encodings is equivariant"
 
 
@@ -143,14 +143,14 @@ def test_mitigations_act_on_time_and_leave_the_channel(mitigation: str, backbone
     """A masked token's prediction changes with its channel's embedding, and not with its time's."""
     job = job_of(mitigation, layout="time_channel", backbone=backbone, temporal="learned", layers=1)
     tokens = job.tokens(generator(1), 3, "test")
-    hidden = torch.ones(tokens.shape[:2], dtype=torch.bool)
-    hidden[:, : 2 * job.stride] = False
-    before = said(job, tokens, hidden)
+    masked = torch.ones(tokens.shape[:2], dtype=torch.bool)
+    masked[:, : 2 * job.stride] = False
+    before = said(job, tokens, masked)
     last, time, channel = slice(-job.stride, None), *job.positions[0, -1].tolist()
     with torch.no_grad():
         job.model.temporal.table[time] += 1.0  # type: ignore[union-attr, index]
-    assert torch.equal(said(job, tokens, hidden)[:, last], before[:, last]), "time does not reach it"
+    assert torch.equal(said(job, tokens, masked)[:, last], before[:, last]), "time does not reach it"
     with torch.no_grad():
         job.model.spatial.table[channel] += torch.linspace(-1, 1, 16)  # type: ignore[union-attr, index]
-    changed = said(job, tokens, hidden)[:, last] - before[:, last]
+    changed = said(job, tokens, masked)[:, last] - before[:, last]
     assert float(changed[:, -1].abs().max()) > 1e-3, "the last channel's embedding does"

@@ -43,28 +43,28 @@ def trained(job: LeakJob, steps: int = 25) -> LeakJob:
     return job
 
 
-def said(job: LeakJob, tokens: Tensor, hidden: Tensor) -> Tensor:
+def said(job: LeakJob, tokens: Tensor, masked: Tensor) -> Tensor:
     with torch.no_grad():
-        return job.model(tokens, hidden, job.positions)
+        return job.model(tokens, masked, job.positions)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("mitigations", ["none", "all", "content_gated", "content_gated+position_prior"])
 @pytest.mark.parametrize("layout", ["time", "time_channel"])
 @pytest.mark.parametrize("replacement", ["zeros", "learned", "noise"])
-def test_what_is_hidden_is_not_looked_at(backbone: str, mitigations: str, layout: str, replacement: str) -> None:
+def test_masked_content_is_not_used(backbone: str, mitigations: str, layout: str, replacement: str) -> None:
     if replacement == "noise" and "content_gated" in mitigations:
-        with pytest.raises(UserError, match="makes hidden tokens differ"):
+        with pytest.raises(UserError, match="makes masked tokens differ"):
             job_of(mitigations, backbone=backbone, layout=layout, replacement=replacement)
         return
     job = job_of(mitigations, backbone=backbone, layout=layout, replacement=replacement)
     tokens = job.tokens(generator(1), 4, "test")
-    hidden = draw(generator(2), 4, tokens.shape[1], 0.5)
-    other = torch.where(hidden[..., None], 1e3 * torch.randn_like(tokens), tokens)
+    masked = draw(generator(2), 4, tokens.shape[1], 0.5)
+    other = torch.where(masked[..., None], 1e3 * torch.randn_like(tokens), tokens)
     torch.manual_seed(0)
-    before = said(job, tokens, hidden)
+    before = said(job, tokens, masked)
     torch.manual_seed(0)
-    after = said(job, other, hidden)
+    after = said(job, other, masked)
     assert before.shape == tokens.shape
     assert torch.equal(before, after)
 
@@ -119,10 +119,10 @@ def test_content_gated_knows_distances_and_no_places(backbone: str, layout: str,
     around = count // 3
     found = []
     for start in range(0, count - around + 1, stride):
-        tokens, hidden = torch.zeros_like(content), torch.ones(1, count, dtype=torch.bool)
+        tokens, masked = torch.zeros_like(content), torch.ones(1, count, dtype=torch.bool)
         for offset in offsets:
-            tokens[0, start + offset], hidden[0, start + offset] = content[0, offset], False
-        found.append(said(job, tokens, hidden)[0, start : start + around])
+            tokens[0, start + offset], masked[0, start + offset] = content[0, offset], False
+        found.append(said(job, tokens, masked)[0, start : start + around])
     for other in found[1:]:
         assert torch.allclose(other, found[0], atol=2e-5), "the edge, or the place, was noticed"
 
@@ -132,10 +132,10 @@ def test_both_gates_are_needed(backbone: str) -> None:
     """The state gate alone, or the convolution gate alone, leaves a leak: that is what both are for."""
     job = job_of("content_gated", backbone=backbone)
     tokens = job.tokens(generator(1), 1, "test")
-    hidden = torch.ones(tokens.shape[:2], dtype=torch.bool)
+    masked = torch.ones(tokens.shape[:2], dtype=torch.bool)
 
     def spread() -> float:
-        answers = said(job, tokens, hidden)
+        answers = said(job, tokens, masked)
         return float((answers - answers[:, :1]).abs().max())
 
     assert spread() == 0
@@ -146,7 +146,7 @@ def test_both_gates_are_needed(backbone: str) -> None:
             mixer, "mix", lambda u, keep, reverse=False, original=original: original(u, None, reverse=reverse)
         )
     assert spread() > 1e-6
-    for mixer in mixers:  # the state is gated, the convolution sees hidden tokens
+    for mixer in mixers:  # the state is gated, the convolution sees masked tokens
         object.__delattr__(mixer, "mix")
         original = mixer.split
         object.__setattr__(mixer, "split", lambda x, keep, original=original: original(x, None))
@@ -155,7 +155,7 @@ def test_both_gates_are_needed(backbone: str) -> None:
 
 def test_soft_writing_ends_where_nothing_is_visible() -> None:
     job = job_of("content_gated:spread=2")
-    mitigation = job.model.active[0]
+    mitigation = job.masked_model.active[0]
     visible = torch.tensor([[False, False, True, False, False, True, False]])
     assert torch.equal(mitigation.writes(visible, 0), visible)  # type: ignore[arg-type]
     weights = mitigation.writes(visible, 1)

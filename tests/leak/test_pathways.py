@@ -9,26 +9,26 @@ from torch import Tensor, nn
 
 from tests.leak.test_model import job_of
 from whence.leak.audit.shift import shift_effect
-from whence.leak.audit.target import Subject
-from whence.leak.audit.targets.module import subject_of
-from whence.leak.audit.targets.pretrained import _subject
-from whence.leak.pathways import SOURCES
-from whence.leak.pathways.base import Entrance, all_shut, patched
+from whence.leak.audit.target import AuditTarget
+from whence.leak.audit.targets.module import audit_target
+from whence.leak.audit.targets.pretrained import _target
+from whence.leak.pathways import PATHWAYS
+from whence.leak.pathways.base import Pathway, ablated, patched
 
 IDS = torch.randint(5, 90, (8, 24), generator=torch.Generator().manual_seed(0))
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}
 
 
-def found(subject: Subject) -> dict[str, Entrance]:
-    hidden = subject.hide(0.5)
-    return {entrance.name: entrance for source in SOURCES for entrance in source().find(subject, hidden)}
+def found(target: AuditTarget) -> dict[str, Pathway]:
+    masked = target.draw_mask(0.5)
+    return {pathway.name: pathway for detector in PATHWAYS for pathway in detector().detect(target, masked)}
 
 
-def moved(subject: Subject) -> float:
-    return shift_effect(subject, 0.5, 1.0)["of_prediction"]
+def moved(target: AuditTarget) -> float:
+    return shift_effect(target, 0.5, 1.0)["of_prediction"]
 
 
-def transformer(kind: str) -> Subject:
+def transformer(kind: str) -> AuditTarget:
     torch.manual_seed(0)
     heads = {"num_attention_heads": 4, "intermediate_size": 64}
     if kind == "bert":
@@ -42,7 +42,7 @@ def transformer(kind: str) -> Subject:
         for name, weight in model.named_parameters():
             if weight.ndim == 2 and "A_log" not in name:
                 weight.mul_(6.0)
-    return _subject(kind, model, IDS, (0, 0), 3 if kind == "bert" else None)
+    return _target(kind, model, IDS, (0, 0), 3 if kind == "bert" else None)
 
 
 @pytest.mark.parametrize(
@@ -55,17 +55,17 @@ def transformer(kind: str) -> Subject:
 )
 @pytest.mark.filterwarnings("ignore")
 def test_models_of_transformers(kind: str, names: set[str]) -> None:
-    subject = transformer(kind)
-    entrances = found(subject)
+    target = transformer(kind)
+    entrances = found(target)
     assert set(entrances) == names
-    hidden = subject.hide(0.5)
-    before = subject.said(subject.content, hidden)
-    open_, weights = moved(subject), [p.detach().clone() for p in subject.model.parameters()]
+    masked = target.draw_mask(0.5)
+    before = target.predictions(target.content, masked)
+    open_, weights = moved(target), [p.detach().clone() for p in target.model.parameters()]
     assert open_ > 1e-3
-    with all_shut(list(entrances.values())):
-        assert moved(subject) < 1e-4 * open_, "with all shut, nothing tells where a token is"
-    assert torch.equal(before, subject.said(subject.content, hidden)), "open again, bit for bit"
-    assert all(torch.equal(old, new) for old, new in zip(weights, subject.model.parameters(), strict=True))
+    with ablated(list(entrances.values())):
+        assert moved(target) < 1e-4 * open_, "with all shut, nothing tells where a token is"
+    assert torch.equal(before, target.predictions(target.content, masked)), "open again, bit for bit"
+    assert all(torch.equal(old, new) for old, new in zip(weights, target.model.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_models_of_transformers(kind: str, names: set[str]) -> None:
     ],
 )
 def test_models_of_whence(model: dict[str, str], names: set[str]) -> None:
-    subject = job_of(**model).subject(8)
-    entrances = found(subject)
+    target = job_of(**model).audit_target(8)
+    entrances = found(target)
     assert set(entrances) == names
-    assert moved(subject) > 1e-5
-    with all_shut(list(entrances.values())):
-        assert moved(subject) < 1e-9
+    assert moved(target) > 1e-5
+    with ablated(list(entrances.values())):
+        assert moved(target) < 1e-9
 
 
 class Recurrent(nn.Module):
@@ -107,12 +107,12 @@ class Recurrent(nn.Module):
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_loops_of_torch(kind: type[nn.RNNBase], batch_first: bool) -> None:
-    subject = subject_of(Recurrent(kind, batch_first), torch.randn(8, 24, 3))
-    entrances = found(subject)
+    target = audit_target(Recurrent(kind, batch_first), torch.randn(8, 24, 3))
+    entrances = found(target)
     assert set(entrances) == {"recurrent state"}
-    assert moved(subject) > 1e-4
-    with all_shut(list(entrances.values())):
-        assert moved(subject) < 1e-9
+    assert moved(target) > 1e-4
+    with ablated(list(entrances.values())):
+        assert moved(target) < 1e-9
 
 
 def test_mask_tokens_that_differ() -> None:
@@ -125,15 +125,15 @@ def test_mask_tokens_that_differ() -> None:
     shares = []
     for seed in range(4):
         job = job_of(backbone="transformer", temporal="none", seed=seed)
-        subject = job.subject(8)
-        assert "mask token" not in found(subject)
+        target = job.audit_target(8)
+        assert "mask token" not in found(target)
         job.model.shown = Numbered()
-        entrances = found(subject)
+        entrances = found(target)
         assert set(entrances) == {"mask token"}
-        whole = moved(subject)
+        whole = moved(target)
         assert whole > 0.01
-        with all_shut(list(entrances.values())):
-            shares.append(moved(subject) / whole)
+        with ablated(list(entrances.values())):
+            shares.append(moved(target) / whole)
     assert max(shares) < 1.001
     assert min(shares) < 0.8
 
@@ -168,21 +168,21 @@ class Encoder(nn.Module):
 
 
 def test_causal_order_in_torchs_own_layers() -> None:
-    subject = subject_of(Encoder(), torch.randn(8, 24, 3))
-    entrances = found(subject)
+    target = audit_target(Encoder(), torch.randn(8, 24, 3))
+    entrances = found(target)
     assert set(entrances) == {"causal order"}
-    assert moved(subject) > 1e-4
-    with all_shut(list(entrances.values())):
-        assert moved(subject) < 1e-9
+    assert moved(target) > 1e-4
+    with ablated(list(entrances.values())):
+        assert moved(target) < 1e-9
 
 
 def test_lifting_the_order_keeps_a_bias() -> None:
     """A mask that carries distances, too: without the order they are still there, on both sides."""
-    subject = subject_of(Encoder(bias=0.3), torch.randn(8, 24, 3))
-    entrances = found(subject)
+    target = audit_target(Encoder(bias=0.3), torch.randn(8, 24, 3))
+    entrances = found(target)
     assert set(entrances) == {"causal order"}
-    with all_shut(list(entrances.values())):
-        assert moved(subject) > 1e-5, "the bias sees the edges"
+    with ablated(list(entrances.values())):
+        assert moved(target) > 1e-5, "the bias sees the edges"
 
 
 class Convolved(nn.Module):
@@ -200,9 +200,9 @@ class Convolved(nn.Module):
 
 @pytest.mark.parametrize("padding", [2, "same"])
 def test_padded_convolutions(padding: int | str) -> None:
-    subject = subject_of(Convolved(padding), torch.randn(8, 24, 3))
-    entrances = found(subject)
+    target = audit_target(Convolved(padding), torch.randn(8, 24, 3))
+    entrances = found(target)
     assert set(entrances) == {"convolution edge"}
-    assert moved(subject) > 1e-4
-    with all_shut(list(entrances.values())):
-        assert moved(subject) < 1e-9
+    assert moved(target) > 1e-4
+    with ablated(list(entrances.values())):
+        assert moved(target) < 1e-9

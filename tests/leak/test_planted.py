@@ -17,21 +17,21 @@ def test_verdicts_and_sources(slow: bool) -> None:
     missed: list[str] = []
     for seed in range(count):
         planted: Planted = plant(seed)
-        found = audit(planted.subject, (0.5, 0.9, 1.0))
+        found = audit(planted.target, (0.5, 0.9, 1.0))
         called = found.verdict.leak != "clean"
         right += called == (planted.source is not None)
         if planted.source is None:
             if called:
-                missed.append(f"{planted.subject.name}: called {found.verdict.leak}")
+                missed.append(f"{planted.target.name}: called {found.verdict.leak}")
             continue
         leaky += 1
         first = entrances(found.sources)[:1]
         if first and first[0].startswith(planted.source):
             named += 1
         else:
-            missed.append(f"{planted.subject.name} ({planted.strength:.2f}): named {first}")
+            missed.append(f"{planted.target.name} ({planted.strength:.2f}): named {first}")
         if not called:
-            assert offset_r2(planted.subject) < 0.3, planted.subject.name
+            assert offset_r2(planted.target) < 0.3, planted.target.name
     print(f"{right} of {count} right, source named in {named} of {leaky}; {missed}")
     assert right >= 0.95 * count, missed
     assert named >= 0.9 * leaky, missed
@@ -40,12 +40,12 @@ def test_verdicts_and_sources(slow: bool) -> None:
 def test_a_faint_leak_is_still_one() -> None:
     """Predictions that hardly differ, and by position alone where they do."""
     planted = plant(62)
-    assert entrances(audit(planted.subject, (0.5,)).sources) == ["recurrent state"]
+    assert entrances(audit(planted.target, (0.5,)).sources) == ["recurrent state"]
 
 
 def test_the_oracle_itself_can_tell() -> None:
     leaky, clean = plant(0), plant(1)
     assert leaky.source is not None
     assert clean.source is None
-    assert offset_r2(leaky.subject) > 0.3
-    assert offset_r2(clean.subject) < 0.05
+    assert offset_r2(leaky.target) > 0.3
+    assert offset_r2(clean.target) < 0.05

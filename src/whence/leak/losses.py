@@ -1,4 +1,4 @@
-"""How wrong a prediction of hidden tokens is."""
+"""How wrong a prediction of masked tokens is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Loss = Literal["mse", "mae", "huber", "cosine", "combined"]
 
 
 def reconstruction(kind: Loss, prediction: Tensor, target: Tensor) -> Tensor:
-    """Over hidden tokens, (tokens, features) each. combined: mse and a tenth of cosine."""
+    """Over masked tokens, (tokens, features) each. combined: mse and a tenth of cosine."""
     if kind == "mae":
         return F.l1_loss(prediction, target)
     if kind == "huber":

@@ -1,4 +1,4 @@
-"""Which tokens are hidden, and how far each token is from what is visible."""
+"""Which tokens are masked, and how far each token is from what is visible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BLOCK = 4
 
 
 def draw(generator: torch.Generator, rows: int, tokens: int, ratio: float, pattern: Pattern = "random") -> Tensor:
-    """bool (rows, tokens), True where hidden: the same number in every row, at least one.
+    """bool (rows, tokens), True where masked: the same number in every row, at least one.
 
     random: any tokens. blocks: runs of four. tail: the last ones, as in forecasting.
     """
@@ -20,7 +20,7 @@ def draw(generator: torch.Generator, rows: int, tokens: int, ratio: float, patte
     if pattern == "tail":
         return (torch.arange(tokens) >= tokens - count).expand(rows, tokens).clone()
     chance = torch.rand(rows, tokens, generator=generator)
-    if pattern == "blocks":  # whole blocks are hidden first, whichever way the grid of blocks falls
+    if pattern == "blocks":  # whole blocks are masked first, whichever way the grid of blocks falls
         blocks = -(-tokens // BLOCK) + 1
         shift = torch.randint(BLOCK, (rows, 1), generator=generator)
         chance = torch.rand(rows, blocks, generator=generator).gather(1, (torch.arange(tokens) + shift) // BLOCK)

@@ -1,4 +1,4 @@
-"""The masked model of the source: windows of a recording become tokens, some are hidden and predicted."""
+"""The masked model of the source: windows of a recording become tokens, some are masked and predicted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MaskedSpec(Config):
     )
     window: int = Field(default=4, ge=1, description="steps per token")
     replacement: Literal["zeros", "noise", "learned"] = Field(
-        default="learned", description="what stands where a token is hidden"
+        default="learned", description="what stands where a token is masked"
     )
     d_model: int = Field(default=32, ge=1, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
@@ -123,7 +123,7 @@ class MaskedSpec(Config):
 
 
 class MaskedModel(nn.Module):
-    """Predicts the numbers of hidden tokens from visible ones, told where all of them are."""
+    """Predicts the numbers of masked tokens from visible ones, told where all of them are."""
 
     def __init__(
         self, spec: MaskedSpec, tokens: int, features: int, channels: int, mitigations: list[Mitigation]
@@ -131,7 +131,7 @@ class MaskedModel(nn.Module):
         super().__init__()
         self.spec = spec
         self.embedding = FeatureEmbedding(features, spec.d_model)
-        self.mask = MaskToken(spec.d_model)
+        self.mask = LearnedMaskToken(spec.d_model)
         self.temporal = spec.encoding(spec.temporal, tokens)
         self.spatial = spec.encoding(spec.spatial, channels) if spec.layout == "time_channel" else None
         for mitigation in mitigations:
@@ -146,35 +146,35 @@ class MaskedModel(nn.Module):
     def active(self) -> list[Mitigation]:
         return [module for module in self.mitigations if isinstance(module, Mitigation)]
 
-    def forward(self, tokens: Tensor, hidden: Tensor, positions: Tensor) -> Tensor:
-        """tokens: (rows, tokens, features), the truth at hidden places too: it is not looked at.
-        hidden: bool (rows, tokens). positions: (rows or 1, tokens, 2).
+    def forward(self, tokens: Tensor, masked: Tensor, positions: Tensor) -> Tensor:
+        """tokens: (rows, tokens, features), the truth at masked places too: it is not looked at.
+        masked: bool (rows, tokens). positions: (rows or 1, tokens, 2).
         """
         for mitigation in self.active:
             tokens = mitigation.content(tokens)
-        x = self.embed(tokens, hidden, positions)
+        x = self.embed(tokens, masked, positions)
         for mitigation in self.active:
-            x = mitigation.embed(x, ~hidden)
-        x = self._mix(self.embedded(x), ~hidden, positions[..., 0].expand(len(x), -1))
+            x = mitigation.embed(x, ~masked)
+        x = self._mix(self.embedded(x), ~masked, positions[..., 0].expand(len(x), -1))
         prediction = self.head(self.norm(x))
         for mitigation in reversed(self.active):
             prediction = mitigation.restore(prediction)
         return prediction
 
-    def embed(self, tokens: Tensor, hidden: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor, masked: Tensor, positions: Tensor) -> Tensor:
         """Content, or what stands for it, and the additive encodings."""
-        shown = tokens.masked_fill(hidden[..., None], 0)
+        shown = tokens.masked_fill(masked[..., None], 0)
         if self.spec.replacement == "noise":
-            shown = torch.where(hidden[..., None], torch.randn_like(tokens), shown)
+            shown = torch.where(masked[..., None], torch.randn_like(tokens), shown)
         x = self.embedding(shown)
         if self.spec.replacement == "learned":
-            x = torch.where(hidden[..., None], self.mask.vector.to(x.dtype), x)
+            x = torch.where(masked[..., None], self.mask.vector.to(x.dtype), x)
         x = self.shown(x)
         axes = [(self.temporal, 0, "time"), *([(self.spatial, 1, "channel")] if self.spatial is not None else [])]
         for encoding, axis, name in axes:
             vector = encoding.embed(torch.zeros_like(x), positions[..., axis])
             for mitigation in self.active:
-                vector = mitigation.encoding(vector, hidden, name)
+                vector = mitigation.encoding(vector, masked, name)
             x = x + vector
         return x
 
@@ -193,8 +193,8 @@ class MaskedModel(nn.Module):
         return mixer.contexts([self.temporal], positions, self.spec.kind, valid=writes[0] if writes else None)[0]
 
 
-class MaskToken(nn.Module):
-    """One vector for all hidden tokens."""
+class LearnedMaskToken(nn.Module):
+    """One vector for all masked tokens."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()

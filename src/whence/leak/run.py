@@ -13,13 +13,13 @@ from whence.errors import UserError
 from whence.leak import RATIOS
 from whence.leak.audit.look import look
 from whence.leak.audit.measures import Sample
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.data import DATA, DataChoice
 from whence.leak.data.base import Data, Split
 from whence.leak.losses import Loss, reconstruction
 from whence.leak.masks import Pattern, draw
 from whence.leak.mitigations import MitigationChoice
-from whence.leak.mitigations.base import Mitigation, Step
+from whence.leak.mitigations.base import Mitigation, PenaltyInput
 from whence.leak.model import MaskedModel, MaskedSpec
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
@@ -58,12 +58,12 @@ AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with
 
 
 class Masking(Config):
-    """What is hidden, and how predictions of it are judged in training."""
+    """What is masked, and how predictions of it are judged in training."""
 
     mask_ratio: float | None = Field(
-        default=None, gt=0, le=1, description="share of tokens hidden in training; none: a new one for every batch"
+        default=None, gt=0, le=1, description="share of tokens masked in training; none: a new one for every batch"
     )
-    pattern: Pattern = Field(default="random", description="which tokens are hidden")
+    pattern: Pattern = Field(default="random", description="which tokens are masked")
     loss: Loss = Field(default="mse", description="what training makes small")
     test_rows: int = Field(default=256, ge=8, le=10_000, description="examples in each evaluation set")
 
@@ -122,9 +122,7 @@ class LeakRun(RunConfig):
 
 
 class LeakJob(Trainable):
-    """Training on windows with some tokens hidden; evaluation at several ratios."""
-
-    model: MaskedModel
+    """Training on windows with some tokens masked; evaluation at several ratios."""
 
     def __init__(self, run: LeakRun) -> None:
         self.run = run
@@ -133,10 +131,10 @@ class LeakJob(Trainable):
 
     def setup(self, streams: Streams, device: torch.device) -> None:
         self.device = device
-        self.model = self.run.build_model(device)
+        self.model = self.masked_model = self.run.build_model(device)
         initialise(self.model, streams.init)
         some, others = (self._half(streams, half).to(device) for half in (0, 1))
-        for mitigation in self.model.active:
+        for mitigation in self.masked_model.active:
             mitigation.fit(some, others)
 
     def _half(self, streams: Streams, half: int) -> Tensor:
@@ -153,14 +151,16 @@ class LeakJob(Trainable):
         if ratio is None:  # a quarter of the time everything, so that there is something to learn about nothing
             luck = float(torch.rand((), generator=generator))
             ratio = 1.0 if luck > 0.75 else 0.1 + 1.2 * luck
-        hidden = draw(generator, tokens.shape[0], tokens.shape[1], ratio, masking.pattern)
-        tokens, hidden, positions = (t.to(self.device) for t in (tokens, hidden, self.positions))
-        predicted = self.model(tokens, hidden, positions)[hidden]
-        error = reconstruction(masking.loss, predicted, tokens[hidden])
-        place = positions[..., 0].expand_as(hidden)[hidden]
-        step = Step(predicted, place, float(hidden.float().mean()), error)
-        penalties = [penalty for mitigation in self.model.active if (penalty := mitigation.penalty(step)) is not None]
-        return error + sum(penalties, torch.zeros((), device=self.device)), hidden.numel()
+        masked = draw(generator, tokens.shape[0], tokens.shape[1], ratio, masking.pattern)
+        tokens, masked, positions = (t.to(self.device) for t in (tokens, masked, self.positions))
+        predicted = self.model(tokens, masked, positions)[masked]
+        error = reconstruction(masking.loss, predicted, tokens[masked])
+        place = positions[..., 0].expand_as(masked)[masked]
+        step = PenaltyInput(predicted, place, float(masked.float().mean()), error)
+        penalties = [
+            penalty for mitigation in self.masked_model.active if (penalty := mitigation.penalty(step)) is not None
+        ]
+        return error + sum((p for p in penalties if p is not None), torch.zeros_like(error)), masked.numel()
 
     def evaluate(self, streams: Streams) -> dict[str, Any]:
         """At every ratio, leakage and error, on the same test examples for every run."""
@@ -168,8 +168,8 @@ class LeakJob(Trainable):
             return self._evaluate(streams)
 
     def _evaluate(self, streams: Streams) -> dict[str, Any]:
-        subject = self.subject()
-        found = {f"{r:g}": look(subject, lambda r=r: self.sample(streams, r), r)[1] for r in RATIOS}
+        target = self.audit_target()
+        found = {f"{r:g}": look(target, lambda r=r: self.sample(streams, r), r)[1] for r in RATIOS}
         headline = {f"error at {ratio} (of the mean's)": found[ratio]["error"] for ratio in ("0.5", "0.9")}
         return {"headline": headline, "ratios": found}
 
@@ -177,27 +177,27 @@ class LeakJob(Trainable):
     def stride(self) -> int:
         return self.data.channels if self.run.model.layout == "time_channel" else 1
 
-    def subject(self, rows: int = 64) -> Subject:
+    def audit_target(self, rows: int = 64) -> AuditTarget:
         """As an audit sees it."""
-        model, positions = self.model, self.positions.to(self.device)
+        model, positions = self.masked_model, self.positions.to(self.device)
         place = generator(Streams.of(0).evaluation, "audit", str(self.run.data))
-        return Subject(
+        return AuditTarget(
             " · ".join(self.run.labels().values()),
             model,
             self.tokens(place, rows, "test").to(self.device),
-            predict=lambda tokens, hidden: model(tokens, hidden.to(self.device), positions),
+            predict=lambda tokens, masked: model(tokens, masked.to(self.device), positions),
             target=lambda tokens: tokens,
             layers=("embedded", *(f"blocks.{i}" for i in range(len(model.blocks)))),
-            masked="shown",
+            mask_module="shown",
             stride=self.stride,
             pattern=self.run.masking.pattern,
-            masking=REPLACED[self.run.model.replacement],
+            mask_description=REPLACED[self.run.model.replacement],
         )
 
     def sample(self, streams: Streams, ratio: float, split: Split = "test") -> Sample:
-        """Predictions of hidden tokens of a frozen set of examples."""
+        """Predictions of masked tokens of a frozen set of examples."""
         place = generator(streams.evaluation, split, str(self.run.data), f"{ratio:g}")
         tokens = self.tokens(place, self.run.masking.test_rows, split)
-        hidden = draw(place, tokens.shape[0], tokens.shape[1], ratio, self.run.masking.pattern)
-        predicted = self.model(*(t.to(self.device) for t in (tokens, hidden, self.positions))).cpu()
-        return Sample(predicted, tokens, hidden, self.positions[0, :, 0], self.stride)
+        masked = draw(place, tokens.shape[0], tokens.shape[1], ratio, self.run.masking.pattern)
+        predicted = self.model(*(t.to(self.device) for t in (tokens, masked, self.positions))).cpu()
+        return Sample(predicted, tokens, masked, self.positions[0, :, 0], self.stride)

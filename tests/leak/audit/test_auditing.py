@@ -16,7 +16,7 @@ from whence.errors import UserError
 from whence.leak.audit.auditing import Audit, audit
 from whence.leak.audit.influence import embedded, gradient_share
 from whence.leak.audit.shift import shift_effect
-from whence.leak.audit.targets.module import subject_of
+from whence.leak.audit.targets.module import audit_target
 from whence.leak.audit.targets.pretrained import load
 from whence.leak.audit.verdict import entrances
 
@@ -66,7 +66,7 @@ def changed(document: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def test_a_causal_model_without_encodings_leaks_through_its_order() -> None:
-    found = audit(trained(job_of(backbone="transformer", temporal="none", causal=True)).subject(), (0.5, 1.0))
+    found = audit(trained(job_of(backbone="transformer", temporal="none", causal=True)).audit_target(), (0.5, 1.0))
     assert found.verdict.outcome == "leaky"
     assert found.verdict.entrances == ["causal order"]
     (explained,) = [fact for fact in found.facts if fact.startswith("Attention is causal")]
@@ -75,7 +75,7 @@ def test_a_causal_model_without_encodings_leaks_through_its_order() -> None:
 
 def test_content_gated_is_clean_and_alive_after_training() -> None:
     job = trained(job_of("content_gated", data="planted:steps=64,channels=2"), 60)
-    found = audit(job.subject())
+    found = audit(job.audit_target())
     assert found.verdict.outcome == "clean"
     assert found.ratios["0.5"]["pattern_r2"] > 0.5, "statistics over places would have called it leaky"
     assert found.ratios["0.5"]["probe"]["best"] > 0.1
@@ -157,7 +157,7 @@ def test_shares_that_are_none_are_refused(ratios: tuple[float, ...]) -> None:
 )
 def test_noise_is_not_taken_for_position(mitigations: str, model: dict[str, str]) -> None:
     """Models that draw random numbers and have no position: at most undecided, with the limit of detection."""
-    found = audit(job_of(mitigations, **model).subject(), (0.5, 1.0))
+    found = audit(job_of(mitigations, **model).audit_target(), (0.5, 1.0))
     limit = found.ratios["0.5"]["shift"]["limit"]
     assert found.verdict.leak == ("undecided" if limit > 1e-6 else "clean")
     assert found.ratios["0.5"]["shift"]["of_prediction"] == found.ratios["1"]["spread"] == 0
@@ -166,8 +166,8 @@ def test_noise_is_not_taken_for_position(mitigations: str, model: dict[str, str]
 
 
 def test_noise_does_not_hide_position() -> None:
-    subject = job_of(backbone="transformer", temporal="sinusoidal", replacement="noise").subject()
-    assert audit(subject, (0.5, 1.0)).verdict.leak == "leaky"
+    target = job_of(backbone="transformer", temporal="sinusoidal", replacement="noise").audit_target()
+    assert audit(target, (0.5, 1.0)).verdict.leak == "leaky"
 
 
 def test_looks_at_noisy_models(slow: bool) -> None:
@@ -176,8 +176,8 @@ def test_looks_at_noisy_models(slow: bool) -> None:
     looks = 60 if slow else 12
 
     def found(temporal: str) -> list[bool]:
-        subject = job_of(backbone="transformer", temporal=temporal, replacement="noise").subject()
-        return [shift_effect(subject, 0.5, 1.0, seed)["of_prediction"] > 0 for seed in range(looks)]
+        target = job_of(backbone="transformer", temporal=temporal, replacement="noise").audit_target()
+        return [shift_effect(target, 0.5, 1.0, seed)["of_prediction"] > 0 for seed in range(looks)]
 
     assert sum(found("none")) == 0
     assert sum(found("sinusoidal")) == looks
@@ -197,14 +197,14 @@ def test_a_period_is_not_missed() -> None:
 
 def test_a_prior_is_judged_in_the_open() -> None:
     data = "planted:position=0.8,steps=64,channels=2"
-    found = audit(job_of("content_gated+position_prior", data=data).subject(), (0.5, 1.0))
+    found = audit(job_of("content_gated+position_prior", data=data).audit_target(), (0.5, 1.0))
     assert found.verdict.leak == "clean"
     assert found.ratios["1"]["spread"] > 0.01, "what it says does depend on position"
     assert found.ratios["1"]["inside"]["identical"]
     assert any("An explicit prior adds position" in sentence for sentence in found.verdict.sentences)
     assert found.sources[0]["name"].startswith("position prior")
-    hidden = audit(job_of("position_prior", data=data, temporal="sinusoidal").subject(), (0.5, 1.0))
-    assert hidden.verdict.leak == "leaky", "a prior does not excuse what else comes in"
+    masked = audit(job_of("position_prior", data=data, temporal="sinusoidal").audit_target(), (0.5, 1.0))
+    assert masked.verdict.leak == "leaky", "a prior does not excuse what else comes in"
 
 
 class Counting(Plain):
@@ -274,9 +274,9 @@ def test_the_untrained_twin_shares_no_weight_that_was_learnt() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter))
-    subject = subject_of(model, torch.randn(12, 20, 4))
-    assert subject.untrained is not None
-    twins = [subject.untrained(seed) for seed in (0, 1)]
+    target = audit_target(model, torch.randn(12, 20, 4))
+    assert target.untrained is not None
+    twins = [target.untrained(seed) for seed in (0, 1)]
     for one, two, before in zip(*(t.model.parameters() for t in twins if t), model.parameters(), strict=True):
         assert not torch.equal(before, one)
         assert not torch.equal(one, two) or not one.any(), "another seed, another twin; biases start at 0"
@@ -295,29 +295,29 @@ def test_the_gradient_is_taken_before_the_first_block() -> None:
 
     model = Told()
     content = torch.randn(8, 20, 3)
-    subject = subject_of(model, content)
-    hidden = subject.hide(0.5)
-    tokens = (content.masked_fill(hidden[..., None], 0) + model.position.weight).detach()
-    got = embedded(subject, hidden)
+    target = audit_target(model, content)
+    masked = target.draw_mask(0.5)
+    tokens = (content.masked_fill(masked[..., None], 0) + model.position.weight).detach()
+    got = embedded(target, masked)
     assert got is not None
     assert torch.equal(got, tokens)
-    share = gradient_share(subject, hidden)
+    share = gradient_share(target, masked)
     leaf = tokens.requires_grad_()
-    loss = (Plain.forward(model, leaf)[hidden] - content[hidden]).pow(2).mean()
+    loss = (Plain.forward(model, leaf)[masked] - content[masked]).pow(2).mean()
     gradient = torch.autograd.grad(loss, leaf)[0]
-    whole, visible = gradient.norm(), gradient[~hidden].norm()
+    whole, visible = gradient.norm(), gradient[~masked].norm()
     assert share == pytest.approx(float(whole / (whole + visible)), rel=1e-5)
 
 
 class Sparing(Plain):
-    """Tells position only where little is hidden."""
+    """Tells position only where little is masked."""
 
-    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        few = (hidden.float().mean(1) < 0.3)[:, None, None]
+    def forward(self, x: Tensor, masked: Tensor) -> Tensor:
+        few = (masked.float().mean(1) < 0.3)[:, None, None]
         return super().forward(x) + few * torch.linspace(0, 1, x.shape[1])[:, None]
 
 
-def test_a_leak_that_shows_only_where_little_is_hidden() -> None:
+def test_a_leak_that_shows_only_where_little_is_masked() -> None:
     assert whence.audit(Sparing(), torch.randn(12, 32, 3), ratios=(0.15, 1.0)).verdict.leak == "leaky"
 
 

@@ -33,7 +33,7 @@ def made(rows: int = 40, tokens: int = 16, features: int = 3, ratio: float = 0.5
 
 
 def flat(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-    return sample.prediction[sample.hidden].double().numpy(), sample.places.double().numpy()
+    return sample.prediction[sample.masked].double().numpy(), sample.places.double().numpy()
 
 
 @pytest.mark.parametrize("leak", [0.0, 0.1, -2.0])
@@ -96,10 +96,10 @@ def test_eta2_is_unbiased_where_nothing_leaks() -> None:
 @pytest.mark.parametrize("centred", [False, True])
 def test_similarity_pair_by_pair(centred: bool) -> None:
     sample = made(rows=6)
-    mean = sample.prediction[sample.hidden].double().mean(0) if centred else torch.zeros(3, dtype=torch.float64)
+    mean = sample.prediction[sample.masked].double().mean(0) if centred else torch.zeros(3, dtype=torch.float64)
     per_row = []
-    for said, hidden in zip(sample.prediction.double(), sample.hidden, strict=True):
-        vectors = (said[hidden] - mean).numpy()
+    for said, masked in zip(sample.prediction.double(), sample.masked, strict=True):
+        vectors = (said[masked] - mean).numpy()
         pairs = itertools.combinations(vectors, 2)
         per_row.append(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs]))
     assert similarity(sample, centred=centred) == pytest.approx(np.mean(per_row), abs=1e-10)
@@ -107,11 +107,11 @@ def test_similarity_pair_by_pair(centred: bool) -> None:
 
 def test_error_of_the_mean_is_one_and_of_the_truth_zero() -> None:
     sample = made()
-    mean = sample.target[sample.hidden].mean(0)
-    assert error(Sample(mean.expand_as(sample.target), sample.target, sample.hidden, sample.position)) == pytest.approx(
+    mean = sample.target[sample.masked].mean(0)
+    assert error(Sample(mean.expand_as(sample.target), sample.target, sample.masked, sample.position)) == pytest.approx(
         1
     )
-    assert error(Sample(sample.target, sample.target, sample.hidden, sample.position)) == 0
+    assert error(Sample(sample.target, sample.target, sample.masked, sample.position)) == 0
 
 
 def test_spread_is_within_rows() -> None:
@@ -125,7 +125,7 @@ def spread(sample: Sample) -> float:
     return between_positions(sample).value ** 0.5
 
 
-def hidden_wholly(said: Tensor, stride: int = 1) -> Sample:
+def all_masked(said: Tensor, stride: int = 1) -> Sample:
     rows, tokens, features = said.shape
     target = torch.randn(rows, tokens, features, generator=torch.Generator().manual_seed(5))
     gone = torch.ones(rows, tokens, dtype=torch.bool)
@@ -133,37 +133,37 @@ def hidden_wholly(said: Tensor, stride: int = 1) -> Sample:
 
 
 def test_noise_is_no_spread() -> None:
-    """With everything hidden, only what all rows agree on can be position."""
+    """With everything masked, only what all rows agree on can be position."""
     zero = 0
     for seed in range(40):
         noise = torch.randn(64, 24, 3, generator=torch.Generator().manual_seed(seed))
-        zero += spread(hidden_wholly(noise)) == 0
-        assert not leakage(hidden_wholly(noise))["identical"]
+        zero += spread(all_masked(noise)) == 0
+        assert not leakage(all_masked(noise))["identical"]
     assert zero == 40
     place, told = torch.Generator().manual_seed(0), 0.3 * torch.linspace(-1, 1, 24)[:, None]
-    found = [spread(hidden_wholly(torch.randn(64, 24, 3, generator=place) + told)) for _ in range(5)]
+    found = [spread(all_masked(torch.randn(64, 24, 3, generator=place) + told)) for _ in range(5)]
     assert np.mean(found) == pytest.approx(float(told.std()), rel=0.1)
 
 
 def test_channels_of_one_moment_may_differ() -> None:
     """Several tokens per step of position: what tells them apart is no position."""
     channels = torch.randn(1, 4, 2).repeat(8, 6, 1)
-    assert spread(hidden_wholly(channels, stride=4)) == pytest.approx(0, abs=1e-7)
-    assert spread(hidden_wholly(channels[:1])) > 0.1
+    assert spread(all_masked(channels, stride=4)) == pytest.approx(0, abs=1e-7)
+    assert spread(all_masked(channels[:1])) > 0.1
     moving = channels + torch.linspace(0, 1, 6).repeat_interleave(4)[:, None]
-    assert spread(hidden_wholly(moving[:1], stride=4)) > 0.1
+    assert spread(all_masked(moving[:1], stride=4)) > 0.1
 
 
 def test_identical_predictions_are_undefined() -> None:
-    hidden = torch.ones(8, 12, dtype=torch.bool)
-    found = leakage(Sample(torch.ones(8, 12, 2), torch.randn(8, 12, 2), hidden, torch.arange(12)))
+    masked = torch.ones(8, 12, dtype=torch.bool)
+    found = leakage(Sample(torch.ones(8, 12, 2), torch.randn(8, 12, 2), masked, torch.arange(12)))
     assert found["identical"]
     assert found["spread"] == 0
     assert all(found[name] is None for name in ("correlation", "correlation_chance", "eta2", "similarity_centred"))
     assert found["similarity"] == pytest.approx(1)
 
 
-def test_with_everything_hidden_the_variance_counts_and_not_its_share() -> None:
+def test_with_everything_masked_the_variance_counts_and_not_its_share() -> None:
     said = torch.linspace(0, 1e-2, 12)[:, None].expand(8, 12, 2)
     sample = Sample(said, torch.randn(8, 12, 2), torch.ones(8, 12, dtype=torch.bool), torch.arange(12))
     found = leakage(sample)
@@ -188,6 +188,6 @@ def test_what_cannot_be_measured_is_refused(said: Tensor, words: str) -> None:
 
 
 def test_constant_targets_are_refused() -> None:
-    hidden = torch.ones(4, 12, dtype=torch.bool)
+    masked = torch.ones(4, 12, dtype=torch.bool)
     with pytest.raises(UserError, match="all targets are equal"):
-        leakage(Sample(torch.randn(4, 12, 2), torch.ones(4, 12, 2), hidden, torch.arange(12)))
+        leakage(Sample(torch.randn(4, 12, 2), torch.ones(4, 12, 2), masked, torch.arange(12)))

@@ -66,7 +66,7 @@ def test_on_smooth_data_p_is_uniform() -> None:
 
 
 def test_rows_are_not_split_between_training_and_test() -> None:
-    """Features that name the row tell nothing of other rows, though they would tell position within a split row."""
+    """Features that name the row predict nothing in other rows, though they would in a row that is split."""
     rows = torch.arange(6).repeat_interleave(16)
     places = torch.arange(16).repeat(6)
     x = torch.nn.functional.one_hot(rows).double() + 0.01 * torch.randn(96, 6, dtype=torch.float64)
@@ -112,23 +112,23 @@ def test_constant_features_are_undefined_and_few_positions_refused() -> None:
 
 
 def test_the_mask_pattern_alone_tells_much() -> None:
-    hidden = draw(torch.Generator().manual_seed(0), 60, 24, 0.5)
+    masked = draw(torch.Generator().manual_seed(0), 60, 24, 0.5)
     said = torch.randn(60, 24, 3, generator=torch.Generator().manual_seed(1))
-    sample = Sample(said, said, hidden, torch.arange(24))
+    sample = Sample(said, said, masked, torch.arange(24))
     pattern, nothing = pattern_probe(sample), probe(sample)
     assert pattern is not None
     assert nothing is not None
     assert pattern.best > 0.8
     assert nothing.best < 0.1
-    everything = Sample(said, said, torch.ones_like(hidden), torch.arange(24))
+    everything = Sample(said, said, torch.ones_like(masked), torch.arange(24))
     assert pattern_probe(everything) is None
 
 
 def test_fitted_error_forgives_a_linear_map_and_nothing_else() -> None:
     place = torch.Generator().manual_seed(0)
     target = torch.randn(60, 24, 4, generator=place)
-    hidden = draw(place, 60, 24, 0.5)
+    masked = draw(place, 60, 24, 0.5)
     turned = target @ torch.randn(4, 4, generator=place) + 7
-    assert fitted_error(Sample(turned, target, hidden, torch.arange(24))) < 0.01
+    assert fitted_error(Sample(turned, target, masked, torch.arange(24))) < 0.01
     noise = torch.randn(60, 24, 4, generator=place)
-    assert fitted_error(Sample(noise, target, hidden, torch.arange(24))) == pytest.approx(1, abs=0.05)
+    assert fitted_error(Sample(noise, target, masked, torch.arange(24))) == pytest.approx(1, abs=0.05)

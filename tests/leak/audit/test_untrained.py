@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from tests.leak.known_models import _untrained_bert, content
 from whence.leak.audit.auditing import audit
-from whence.leak.audit.targets.module import subject_of
-from whence.leak.audit.targets.pretrained import _subject
+from whence.leak.audit.targets.module import audit_target
+from whence.leak.audit.targets.pretrained import _target
 from whence.leak.audit.untrained import compare, reinitialized
 
 
@@ -71,7 +71,7 @@ class Locked(nn.Module):
 
 
 def test_a_model_that_cannot_be_copied_has_no_twin() -> None:
-    found = audit(subject_of(Locked(), content(0)), (0.5,))
+    found = audit(audit_target(Locked(), content(0)), (0.5,))
     assert found.untrained == {}
     assert any(sentence.startswith("Untrained twin not available") for sentence in found.verdict.sentences)
 
@@ -80,7 +80,7 @@ def test_an_untrained_mamba_reconstructs_nothing() -> None:
     config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=99, state_size=8)
     model = transformers.AutoModel.from_config(config).eval()
     ids = torch.randint(5, 99, (16, 24), generator=torch.Generator().manual_seed(0))
-    verdict = audit(_subject("mamba", model, ids, (0, 0), None), (0.5, 1.0)).verdict
+    verdict = audit(_target("mamba", model, ids, (0, 0), None), (0.5, 1.0)).verdict
     assert verdict.outcome == "reconstructs nothing"
     assert verdict.leak == "leaky"
     assert "1.0" in verdict.sentences[3], "the errors are named"

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from whence.leak.audit.auditing import Audit
-    from whence.leak.audit.target import Subject
+    from whence.leak.audit.target import AuditTarget
 
 
 def audit(
-    model: nn.Module | Subject,
+    model: nn.Module | AuditTarget,
     batch: Tensor | None = None,
     *,
     ratios: Sequence[float] = RATIOS,
@@ -27,7 +27,7 @@ def audit(
         model: takes masked content and returns one prediction per token.
         batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
         ratios: mask ratios, above 0 and up to 1.
-        how: keywords of `whence.leak.subject_of`; token ids require `mask`, the id of the mask token.
+        how: keywords of `whence.leak.audit_target`; token ids require `mask`, the id of the mask token.
 
     Raises:
         UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
@@ -39,11 +39,11 @@ def audit(
     """
     from whence.errors import UserError
     from whence.leak.audit.auditing import audit as look
-    from whence.leak.audit.target import Subject
-    from whence.leak.audit.targets.module import subject_of
+    from whence.leak.audit.target import AuditTarget
+    from whence.leak.audit.targets.module import audit_target
 
-    if isinstance(model, Subject):
+    if isinstance(model, AuditTarget):
         return look(model, ratios)
     if batch is None:
         raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).", field="batch")
-    return look(subject_of(model, batch, **how), ratios)
+    return look(audit_target(model, batch, **how), ratios)

@@ -9,19 +9,19 @@ from torch import Tensor
 
 from whence.leak.audit.measures import ROUNDING
 from whence.leak.audit.shift import shift_effect
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.verdict import ELSEWHERE
-from whence.leak.pathways import SOURCES
-from whence.leak.pathways.base import Entrance, all_shut
+from whence.leak.pathways import PATHWAYS
+from whence.leak.pathways.base import Pathway, ablated
 
 
 def pathways(
-    subject: Subject,
-    hidden: Tensor,
+    target: AuditTarget,
+    masked: Tensor,
     usual: Mapping[float, Mapping[str, Any]],
     targets: float,
     seed: int,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[dict[str, Any]]:
     """Ablate each pathway that a detector finds, and all others but it.
 
@@ -36,31 +36,31 @@ def pathways(
         One row per pathway, the strongest first: shift sensitivity `with_all` pathways, `without` this one, and with
         this one `alone`, less what is left with all of them ablated. That rest has a row of its own.
     """
-    tell("Detecting pathways")
-    entrances = [entrance for source in SOURCES for entrance in source().find(subject, hidden)]
+    on_progress("Detecting pathways")
+    entrances = [pathway for detector in PATHWAYS for pathway in detector().detect(target, masked)]
     measured = {frozenset[int](): _mean(usual)}
 
-    def leak(shut: Sequence[Entrance], what: str) -> float:
+    def leak(shut: Sequence[Pathway], what: str) -> float:
         key = frozenset(map(id, shut))
         if key not in measured:  # without one of two is the other one alone
-            tell(what)
-            with all_shut(shut):
-                found = {r: shift_effect(subject, r, targets, seed, shift["own"]) for r, shift in usual.items()}
+            on_progress(what)
+            with ablated(shut):
+                found = {r: shift_effect(target, r, targets, seed, shift["own"]) for r, shift in usual.items()}
             measured[key] = _mean(found)
         return measured[key]
 
     rest = leak(entrances, "All pathways ablated")
     table = []
-    for entrance in entrances:
-        others = [other for other in entrances if other is not entrance]
+    for pathway in entrances:
+        others = [other for other in entrances if other is not pathway]
         table.append(
             {
-                "name": entrance.name,
-                "where": entrance.where,
-                "note": entrance.note,
+                "name": pathway.name,
+                "where": pathway.where,
+                "note": pathway.note,
                 "with_all": _mean(usual),
-                "without": leak([entrance], f"Ablated: {entrance.name}"),
-                "alone": max(0.0, leak(others, f"Alone: {entrance.name}") - rest),
+                "without": leak([pathway], f"Ablated: {pathway.name}"),
+                "alone": max(0.0, leak(others, f"Alone: {pathway.name}") - rest),
             }
         )
     if rest > ROUNDING**2:

@@ -20,12 +20,12 @@ from whence.leak.audit.measures import ROUNDING, Sample, deviation, error
 from whence.leak.audit.probe import fitted_error, pattern_probe, probe
 from whence.leak.audit.shape import AuditShape
 from whence.leak.audit.shift import shift_profile
-from whence.leak.audit.target import BATCH, Subject
+from whence.leak.audit.target import BATCH, AuditTarget
 from whence.leak.audit.untrained import TWINS, Comparison, compare
 from whence.leak.audit.verdict import Verdict, judge
 from whence.random import derive, preserve_rng_state
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 LONGEST_REASON = 200
 
 
@@ -70,7 +70,11 @@ class Audit:
 
 
 def audit(
-    subject: Subject, ratios: Sequence[float] = RATIOS, *, seed: int = 0, tell: Tell = lambda words: None
+    target: AuditTarget,
+    ratios: Sequence[float] = RATIOS,
+    *,
+    seed: int = 0,
+    on_progress: OnProgress = lambda words: None,
 ) -> Audit:
     """Measure position leakage of a masked model.
 
@@ -78,85 +82,87 @@ def audit(
     mode and random state are restored afterwards.
 
     Args:
-        subject: the model and the examples it is audited on.
+        target: the model and the examples it is audited on.
         ratios: mask ratios, above 0 and up to 1.
         seed: determines the masks and, for models that draw random numbers, the noise.
-        tell: called with progress messages.
+        on_progress: called with progress messages.
 
     Raises:
         UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
     """
-    check(subject, ratios)
-    training = [(module, module.training) for module in subject.model.modules()]
+    check(target, ratios)
+    training = [(module, module.training) for module in target.model.modules()]
     try:
         with preserve_rng_state():
             torch.manual_seed(derive(seed, "audit"))
-            return _audit(subject, sorted(set(ratios)), seed, tell)
+            return _audit(target, sorted(set(ratios)), seed, on_progress)
     finally:
         for module, flag in training:
             module.training = flag
 
 
-def _audit(subject: Subject, ratios: Sequence[float], seed: int, tell: Tell) -> Audit:
-    targets = subject.targets()
+def _audit(target: AuditTarget, ratios: Sequence[float], seed: int, on_progress: OnProgress) -> Audit:
+    targets = target.targets()
     check_targets(targets)
-    looked = {ratio: _look(subject, targets, ratio, seed, tell) for ratio in ratios}
+    looked = {ratio: _look(target, targets, ratio, seed, on_progress) for ratio in ratios}
     found = {f"{ratio:g}": measured for ratio, (_, measured) in looked.items()}
-    check_finite(subject.name, found)
-    twin = subject.untrained(0) if subject.untrained else None
+    check_finite(target.name, found)
+    twin = target.untrained(0) if target.untrained else None
     before: dict[str, dict[str, Any]] = {}
     if twin is not None:
         beside = twin.targets()
-        before = {f"{ratio:g}": _look(twin, beside, ratio, seed, tell, "untrained twin, ")[1] for ratio in ratios}
-        check_finite(f"the untrained twin of {subject.name}", before)
-    compared = _beside_twins(subject, _errors(found), _errors(before), seed, tell) if before else None
+        before = {
+            f"{ratio:g}": _look(twin, beside, ratio, seed, on_progress, "untrained twin, ")[1] for ratio in ratios
+        }
+        check_finite(f"the untrained twin of {target.name}", before)
+    compared = _beside_twins(target, _errors(found), _errors(before), seed, on_progress) if before else None
     between = [ratio for ratio in ratios if ratio < 1]
     middle = min(between, key=lambda ratio: abs(ratio - 0.5)) if between else ratios[-1]
-    hidden = subject.hide(middle, seed)
-    profile = _profile(subject, twin, middle, seed, tell)
+    masked = target.draw_mask(middle, seed)
+    profile = _profile(target, twin, middle, seed, on_progress)
     usual = {ratio: found[f"{ratio:g}"]["shift"] for ratio in between or ratios}
-    sources = pathways(subject, hidden, usual, deviation(targets), seed, tell)
-    check_finite(subject.name, {"layer": profile, "pathway": sources})
+    sources = pathways(target, masked, usual, deviation(targets), seed, on_progress)
+    check_finite(target.name, {"layer": profile, "pathway": sources})
     return Audit(
-        subject.name,
-        subject.tokens,
-        len(subject.content),
+        target.name,
+        target.tokens,
+        len(target.content),
         found,
         before,
         profile,
         sources,
-        facts(subject, hidden, middle, found[f"{middle:g}"]["pattern_r2"], sources),
+        facts(target, masked, middle, found[f"{middle:g}"]["pattern_r2"], sources),
         _pictures(looked[ratios[-1]][0]),
-        judge(found, profile, sources, before, compared, fitted=subject.fitted),
+        judge(found, profile, sources, before, compared, fitted=target.fitted),
     )
 
 
 def _look(
-    subject: Subject, targets: Tensor, ratio: float, seed: int, tell: Tell, who: str = ""
+    target: AuditTarget, targets: Tensor, ratio: float, seed: int, on_progress: OnProgress, who: str = ""
 ) -> tuple[Sample, dict[str, Any]]:
-    tell(f"{who}mask ratio {ratio:g}")
-    sample, found = look(subject, lambda: sample_of(subject, targets, ratio, seed), ratio, seed)
-    pattern = pattern_probe(sample, subject.inner())
+    on_progress(f"{who}mask ratio {ratio:g}")
+    sample, found = look(target, lambda: sample_of(target, targets, ratio, seed), ratio, seed)
+    pattern = pattern_probe(sample, target.inner())
     return sample, {
         **found,
-        "error": _error(subject, sample),
+        "error": _error(target, sample),
         "pattern_r2": pattern.best if pattern else None,
-        "content": content_effect(subject, sample, seed),
-        "gradient": gradient_share(subject, sample.hidden),
+        "content": content_effect(target, sample, seed),
+        "gradient": gradient_share(target, sample.masked),
     }
 
 
-def sample_of(subject: Subject, targets: Tensor, ratio: float, seed: int) -> Sample:
+def sample_of(target: AuditTarget, targets: Tensor, ratio: float, seed: int) -> Sample:
     """Predictions of masked tokens beside their targets."""
-    hidden = subject.hide(ratio, seed)
+    masked = target.draw_mask(ratio, seed)
     # With everything masked, rows are repeated draws of a noisy model: each must have noise of its own.
-    batch = 1 if ratio == 1 and subject.noisy() else BATCH
-    prediction = subject.said(subject.content, hidden, batch)
-    return Sample(prediction, targets, hidden, subject.position, subject.stride)
+    batch = 1 if ratio == 1 and target.is_noisy() else BATCH
+    prediction = target.predictions(target.content, masked, batch)
+    return Sample(prediction, targets, masked, target.position, target.stride)
 
 
-def _error(subject: Subject, sample: Sample) -> float:
-    return fitted_error(sample) if subject.fitted else error(sample)
+def _error(target: AuditTarget, sample: Sample) -> float:
+    return fitted_error(sample) if target.fitted else error(sample)
 
 
 def _errors(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -164,41 +170,43 @@ def _errors(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _beside_twins(
-    subject: Subject, errors: Mapping[str, float], first: Mapping[str, float], seed: int, tell: Tell
+    target: AuditTarget, errors: Mapping[str, float], first: Mapping[str, float], seed: int, on_progress: OnProgress
 ) -> Comparison:
     """Twins after the first are measured only where the first leaves it open."""
     compared = compare(errors, [first])
-    if compared.different or subject.untrained is None:
+    if compared.different or target.untrained is None:
         return compared
     twins = [first]
     for index in range(1, TWINS):
-        tell(f"untrained twin {index + 1} of {TWINS}")
-        twin = subject.untrained(index)
+        on_progress(f"untrained twin {index + 1} of {TWINS}")
+        twin = target.untrained(index)
         if twin is not None:
             targets = twin.targets()
             twins.append({ratio: _error(twin, sample_of(twin, targets, float(ratio), seed)) for ratio in errors})
     return compare(errors, twins)
 
 
-def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, tell: Tell) -> dict[str, dict[str, Any]]:
+def _profile(
+    target: AuditTarget, twin: AuditTarget | None, ratio: float, seed: int, on_progress: OnProgress
+) -> dict[str, dict[str, Any]]:
     """Position in the activations at masked tokens after every layer, beside the untrained twin."""
-    found: dict[str, dict[str, Any]] = {layer: {} for layer in subject.layers}
+    found: dict[str, dict[str, Any]] = {layer: {} for layer in target.layers}
     if not found:
         return {}
-    for who, one in (("trained", subject), ("untrained", twin)):
+    for who, one in (("trained", target), ("untrained", twin)):
         if one is None:
             continue
-        tell(f"layers, {who}")
-        hidden = one.hide(ratio, seed)
-        states = one.states(one.content, hidden)
+        on_progress(f"layers, {who}")
+        masked = one.draw_mask(ratio, seed)
+        states = one.activations(one.content, masked)
         moved = shift_profile(one, ratio, seed)
         for layer, state in states.items():
-            sample = Sample(state, state, hidden, one.position)
+            sample = Sample(state, state, masked, one.position)
             told = probe(sample)
             found[layer][who] = {**(told.to_json() if told else {}), "moved": moved[layer]}
         if who == "trained":
             any_state = next(iter(states.values()))
-            pattern = pattern_probe(Sample(any_state, any_state, hidden, one.position), one.inner())
+            pattern = pattern_probe(Sample(any_state, any_state, masked, one.position), one.inner())
             for layer in found:
                 found[layer]["pattern_r2"] = pattern.best if pattern else None
                 found[layer]["ratio"] = ratio
@@ -207,10 +215,10 @@ def _profile(subject: Subject, twin: Subject | None, ratio: float, seed: int, te
 
 def _pictures(sample: Sample) -> dict[str, Any]:
     """What a person would rather look at: at the highest ratio, predictions by position, and how alike they are."""
-    weights = sample.hidden[..., None].double()
+    weights = sample.masked[..., None].double()
     mean = (sample.prediction.double() * weights).sum(0) / weights.sum(0).clamp(min=1)
     truth = sample.target.double().mean(0)
-    there = sample.hidden.any(0)
+    there = sample.masked.any(0)
     mean = mean[there]
     centred = mean - mean.mean(0)
     alike = not bool(centred.abs().max() > ROUNDING * max(float(mean.abs().max()), 1e-12))

@@ -14,24 +14,24 @@ from whence.leak import shares
 from whence.leak.audit.measures import deviation
 from whence.leak.audit.probe import FOLDS
 from whence.leak.audit.shift import SAME
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 
 ONE_ID = 0.9
 """Share of one token id from which the inputs are not text any more."""
 
 
-def check(subject: Subject, ratios: Sequence[float]) -> None:
+def check(target: AuditTarget, ratios: Sequence[float]) -> None:
     """Raise UserError for inputs on which nothing can be measured, before any work."""
     try:
         shares(ratios)
     except ValueError as error:
         raise UserError(f"ratios: {error}", field="ratios") from None
-    content = subject.content
-    inner = range(*subject.inner().indices(subject.tokens))
-    if len(inner) // subject.stride < 2 * FOLDS:
+    content = target.content
+    inner = range(*target.inner().indices(target.tokens))
+    if len(inner) // target.stride < 2 * FOLDS:
         raise UserError(
             f"positions: expected {2 * FOLDS} or more that can be masked, for a {FOLDS}-fold cross-validation, got "
-            f"{len(inner) // subject.stride}. Pass longer examples.",
+            f"{len(inner) // target.stride}. Pass longer examples.",
             field="positions",
         )
     if len(content) < FOLDS:

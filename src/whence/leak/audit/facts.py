@@ -11,16 +11,16 @@ from torch import Tensor
 from whence.formatting import share
 from whence.leak.audit.influence import embedded
 from whence.leak.audit.shift import ROWS
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.words import at_ratio
 from whence.leak.pathways.additive_encoding import AdditiveEncoding
-from whence.leak.pathways.base import all_shut
+from whence.leak.pathways.base import ablated
 from whence.leak.pathways.causal_order import CAUSAL_ORDER
 from whence.models.capture import capture
 
 
 def facts(
-    subject: Subject, hidden: Tensor, ratio: float, pattern: float | None, sources: Sequence[Mapping[str, Any]]
+    target: AuditTarget, masked: Tensor, ratio: float, pattern: float | None, sources: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Sentences on the mask token, the mask pattern, causal order, and limits that were applied.
 
@@ -28,38 +28,38 @@ def facts(
         pattern: R² with which the mask pattern alone predicts position, at `ratio`.
         sources: the table of pathways.
     """
-    told = [subject.masking, *_mask_tokens(subject, hidden), *_additive(subject, hidden)]
+    told = [target.mask_description, *_mask_tokens(target, masked), *_additive(target, masked)]
     if pattern is not None:
         told.append(
             f"The mask pattern alone predicts position with R² {pattern:.2f} {at_ratio(ratio)}: a probe may reach as "
             "much without a leak."
         )
-    told += [*_causal(sources), *subject.limits]
-    if len(subject.content) > ROWS:
-        told.append(f"The shift test uses the first {ROWS} of {len(subject.content)} examples.")
+    told += [*_causal(sources), *target.limits]
+    if len(target.content) > ROWS:
+        told.append(f"The shift test uses the first {ROWS} of {len(target.content)} examples.")
     return [sentence for sentence in told if sentence]
 
 
-def _mask_tokens(subject: Subject, hidden: Tensor) -> list[str]:
-    if subject.masked is None:
+def _mask_tokens(target: AuditTarget, masked: Tensor) -> list[str]:
+    if target.mask_module is None:
         return []
-    few, gone = subject.with_rows(8), hidden[:8]
-    with capture(subject.model, [subject.masked], attention=False) as cache:
-        few.said(few.content, gone)
-    tokens = cache.hidden[subject.masked]
+    few, gone = target.with_rows(8), masked[:8]
+    with capture(target.model, [target.mask_module], attention=False) as cache:
+        few.predictions(few.content, gone)
+    tokens = cache.hidden[target.mask_module]
     if not isinstance(tokens, Tensor) or tokens.shape[:2] != gone.shape:
         return []
     equal = torch.allclose(tokens[gone], tokens[gone][:1], atol=1e-6)
     return [f"Masked tokens are {'equal' if equal else 'not equal'} before encodings are added."]
 
 
-def _additive(subject: Subject, hidden: Tensor) -> list[str]:
-    few, gone = subject.with_rows(8), hidden[:8]
-    additive = AdditiveEncoding().find(few, gone)
-    if not additive or not subject.layers:
+def _additive(target: AuditTarget, masked: Tensor) -> list[str]:
+    few, gone = target.with_rows(8), masked[:8]
+    additive = AdditiveEncoding().detect(few, gone)
+    if not additive or not target.layers:
         return []
     with_encodings = embedded(few, gone)
-    with all_shut(additive):
+    with ablated(additive):
         without = embedded(few, gone)
     if with_encodings is None or without is None or with_encodings.shape[:2] != gone.shape:
         return []

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from whence.leak.audit.measures import Sample
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.pathways.additive_encoding import AdditiveEncoding
-from whence.leak.pathways.base import all_shut, hooked
+from whence.leak.pathways.base import ablated, hooked
 from whence.models.capture import blocks
 
 ROWS = 8
 
 
-def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str, float | None] | None:
+def content_effect(target: AuditTarget, sample: Sample, seed: int = 0) -> dict[str, float | None] | None:
     """The effect of visible content on predictions. None where at most one token is visible.
 
     Returns:
@@ -27,8 +27,8 @@ def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str,
         error: the factor by which the error grows under that permutation; None where there was no error.
         replaced: visible tokens are replaced by those of another row: change over variance.
     """
-    visible = ~sample.hidden
-    inner = subject.inner()
+    visible = ~sample.masked
+    inner = target.inner()
     movable = torch.zeros_like(visible)
     movable[:, inner] = visible[:, inner]
     if int(movable.sum(1).max()) < 2:
@@ -38,12 +38,12 @@ def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str,
     order = torch.arange(movable.shape[1]).repeat(len(movable), 1)
     for row, there in enumerate(movable):
         order[row, there] = luck[row].argsort()[: int(there.sum())]
-    index = order.view(*order.shape, *[1] * (subject.content.ndim - 2)).expand_as(subject.content)
+    index = order.view(*order.shape, *[1] * (target.content.ndim - 2)).expand_as(target.content)
     moved, other = (
-        subject.said(content, sample.hidden)[sample.hidden].double()
-        for content in (subject.content.gather(1, index), subject.content.roll(1, 0))
+        target.predictions(content, sample.masked)[sample.masked].double()
+        for content in (target.content.gather(1, index), target.content.roll(1, 0))
     )
-    before, truth = (t[sample.hidden].double() for t in (sample.prediction, sample.target))
+    before, truth = (t[sample.masked].double() for t in (sample.prediction, sample.target))
     own = (before - before.mean(0)).pow(2).mean()
     was = (before - truth).pow(2).mean()
     return {
@@ -53,32 +53,32 @@ def content_effect(subject: Subject, sample: Sample, seed: int = 0) -> dict[str,
     }
 
 
-def gradient_share(subject: Subject, hidden: Tensor) -> float | None:
-    """‖∂L/∂position‖ / (‖∂L/∂content‖ + ‖∂L/∂position‖), L the squared error at hidden tokens.
+def gradient_share(target: AuditTarget, masked: Tensor) -> float | None:
+    """‖∂L/∂position‖ / (‖∂L/∂content‖ + ‖∂L/∂position‖), L the squared error at masked tokens.
 
     An encoding that is added to a token has the same gradient as the token itself; so position's is that of all
     embedded tokens to which something is added, content's that of the visible ones: a mask token has no content.
     None where nothing is added, since positions that only turn or weigh have no such gradient.
     """
-    few = subject.with_rows(ROWS)
-    hidden = hidden[:ROWS]
-    entrances = AdditiveEncoding().find(few, hidden)
-    if not entrances or not subject.layers:
+    few = target.with_rows(ROWS)
+    masked = masked[:ROWS]
+    entrances = AdditiveEncoding().detect(few, masked)
+    if not entrances or not target.layers:
         return None
-    told = embedded(few, hidden)
-    with all_shut(entrances):
-        untold = embedded(few, hidden)
-    if told is None or untold is None or told.shape[:2] != hidden.shape:
+    told = embedded(few, masked)
+    with ablated(entrances):
+        untold = embedded(few, masked)
+    if told is None or untold is None or told.shape[:2] != masked.shape:
         return None
     added = ((told - untold).abs() > 1e-6).any(-1)
     if not added.any():
         return None
-    gradient = _gradient(few, hidden)
-    position, content = float(gradient[added].norm()), float(gradient[~hidden].norm())
+    gradient = _gradient(few, masked)
+    position, content = float(gradient[added].norm()), float(gradient[~masked].norm())
     return position / (position + content) if position + content > 0 else None
 
 
-def embedded(subject: Subject, hidden: Tensor) -> Tensor | None:
+def embedded(target: AuditTarget, masked: Tensor) -> Tensor | None:
     """What the first block gets."""
     seen: list[Tensor] = []
 
@@ -86,36 +86,36 @@ def embedded(subject: Subject, hidden: Tensor) -> Tensor | None:
         seen.append(tokens.detach().clone())
         return tokens
 
-    with _at_the_first_block(subject, keep):
-        subject.said(subject.content, hidden)
+    with _at_the_first_block(target, keep):
+        target.predictions(target.content, masked)
     return torch.cat(seen) if seen else None
 
 
-def _gradient(subject: Subject, hidden: Tensor) -> Tensor:
-    """Of the squared error at hidden tokens, with respect to the embedded tokens."""
+def _gradient(target: AuditTarget, masked: Tensor) -> Tensor:
+    """Of the squared error at masked tokens, with respect to the embedded tokens."""
     leaves: list[Tensor] = []
 
     def leaf(tokens: Tensor) -> Tensor:
         leaves.append(tokens.detach().requires_grad_())
         return leaves[-1]
 
-    truth = subject.targets()[hidden]
-    with _at_the_first_block(subject, leaf), torch.enable_grad():
-        subject.current["hidden"] = hidden
-        said = subject.predict(subject.content, hidden)
-        loss = (said[hidden.to(said.device)].float() - truth.to(said.device)).pow(2).mean()
+    truth = target.targets()[masked]
+    with _at_the_first_block(target, leaf), torch.enable_grad():
+        target.current["masked"] = masked
+        said = target.predict(target.content, masked)
+        loss = (said[masked.to(said.device)].float() - truth.to(said.device)).pow(2).mean()
         return torch.autograd.grad(loss, leaves[-1])[0].float().cpu()
 
 
 @contextmanager
-def _at_the_first_block(subject: Subject, act: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def _at_the_first_block(target: AuditTarget, act: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """`act` stands between the embedded tokens and the first block.
 
     The first of the layers is either the embedding, whose output that is, or already a block, whose input it is.
     """
-    first = subject.layers[0]
-    module = subject.model.get_submodule(first)
-    if first not in blocks(subject.model):
+    first = target.layers[0]
+    module = target.model.get_submodule(first)
+    if first not in blocks(target.model):
         with hooked([module], lambda _module, _inputs, output: act(output)):
             yield
         return

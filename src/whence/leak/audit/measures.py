@@ -1,4 +1,4 @@
-"""How much of the predictions of hidden tokens is position. What cannot be said is None, never 0.
+"""How much of the predictions of masked tokens is position. What cannot be said is None, never 0.
 
 At a ratio of 1 every example looks the same to a deterministic model: there is one prediction per place, so that any
 difference at all is "explained by position". There the size of the differences counts, not their share.
@@ -21,13 +21,13 @@ SHUFFLES = 50
 
 @dataclass(frozen=True)
 class Sample:
-    """What a model said about hidden tokens, and the truth."""
+    """What a model said about masked tokens, and the truth."""
 
     prediction: Tensor
     """(rows, tokens, features)"""
     target: Tensor
     """(rows, tokens, outputs)"""
-    hidden: Tensor
+    masked: Tensor
     """bool (rows, tokens)"""
     position: Tensor
     """(tokens,)"""
@@ -35,46 +35,46 @@ class Sample:
     """Tokens per step of position: those of one step differ for other reasons than position"""
 
     def __post_init__(self) -> None:
-        check_aligned(self.prediction, self.hidden)
+        check_aligned(self.prediction, self.masked)
         if self.target.shape[-1] != self.prediction.shape[-1]:
             raise UserError(
                 f"model: it says {self.prediction.shape[-1]} numbers per token where {self.target.shape[-1]} would be "
                 "right. Allowed: as many.",
                 field="model",
             )
-        if not torch.isfinite(self.prediction[self.hidden]).all():
+        if not torch.isfinite(self.prediction[self.masked]).all():
             raise UserError("model: some of its predictions are not finite numbers.", field="model")
 
     @property
     def single(self) -> bool:
         """One observation per place: every row hides the same tokens, and is answered alike but for rounding."""
-        if not bool((self.hidden == self.hidden[:1]).all()):
+        if not bool((self.masked == self.masked[:1]).all()):
             return False
-        said = self.prediction[:, self.hidden[0]]
+        said = self.prediction[:, self.masked[0]]
         return float((said - said[:1]).abs().max()) <= 1e-5 * float(said.abs().max())
 
     def alone(self) -> Sample:
         """Without the rows that say the same again."""
         if not self.single:
             return self
-        return Sample(self.prediction[:1], self.target[:1], self.hidden[:1], self.position, self.stride)
+        return Sample(self.prediction[:1], self.target[:1], self.masked[:1], self.position, self.stride)
 
     @property
     def rows(self) -> Tensor:
-        """The row of every hidden token."""
-        return torch.arange(len(self.hidden))[:, None].expand_as(self.hidden)[self.hidden]
+        """The row of every masked token."""
+        return torch.arange(len(self.masked))[:, None].expand_as(self.masked)[self.masked]
 
     @property
     def places(self) -> Tensor:
-        """The position of every hidden token."""
-        return self.position.expand_as(self.hidden)[self.hidden]
+        """The position of every masked token."""
+        return self.position.expand_as(self.masked)[self.masked]
 
 
-def check_aligned(prediction: Tensor, hidden: Tensor) -> None:
-    if prediction.ndim != 3 or prediction.shape[:2] != hidden.shape:
+def check_aligned(prediction: Tensor, masked: Tensor) -> None:
+    if prediction.ndim != 3 or prediction.shape[:2] != masked.shape:
         raise UserError(
             f"model: its output of shape {tuple(prediction.shape)} does not align with its input of "
-            f"{tuple(hidden.shape)} (rows, tokens). Allowed: one prediction per token.",
+            f"{tuple(masked.shape)} (rows, tokens). Allowed: one prediction per token.",
             field="model",
         )
 
@@ -85,8 +85,8 @@ def leakage(sample: Sample) -> dict[str, Any]:
     if targets == 0:
         raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.", field="data")
     one = sample.alone()
-    said = one.prediction[one.hidden].double()
-    truth = sample.target[sample.hidden].double()
+    said = one.prediction[one.masked].double()
+    truth = sample.target[sample.masked].double()
     equal = _within(one) <= ROUNDING * targets
     chance = None if equal else chance_correlation(said, one.places, one.rows)
     between = between_positions(one)
@@ -112,10 +112,10 @@ def deviation(values: Tensor) -> float:
 
 
 def error(sample: Sample) -> float:
-    """Mean squared error over hidden tokens, over that of always saying the mean. A dead model has 1."""
-    truth = sample.target[sample.hidden].double()
+    """Mean squared error over masked tokens, over that of always saying the mean. A dead model has 1."""
+    truth = sample.target[sample.masked].double()
     return float(
-        (sample.prediction[sample.hidden].double() - truth).pow(2).mean() / (truth - truth.mean(0)).pow(2).mean()
+        (sample.prediction[sample.masked].double() - truth).pow(2).mean() / (truth - truth.mean(0)).pow(2).mean()
     )
 
 
@@ -135,14 +135,14 @@ def between_positions(sample: Sample) -> Excess:
     Where every row masks the same tokens and predictions differ between rows, that is noise: positions are then
     compared by their means over rows, less the noise that those contain.
     """
-    if len(sample.prediction) > 1 and bool((sample.hidden == sample.hidden[:1]).all()):
+    if len(sample.prediction) > 1 and bool((sample.masked == sample.masked[:1]).all()):
         return _between_means(sample)
     return Excess(_within(sample) ** 2, 0.0)
 
 
 def _within(sample: Sample) -> float:
     """Root mean square difference of a row's predictions from their mean."""
-    said, weights = sample.prediction.double(), sample.hidden[..., None].double()
+    said, weights = sample.prediction.double(), sample.masked[..., None].double()
     apart = torch.zeros((), dtype=torch.float64)
     for first in range(sample.stride):
         some, counted = said[:, first :: sample.stride], weights[:, first :: sample.stride]
@@ -152,7 +152,7 @@ def _within(sample: Sample) -> float:
 
 
 def _between_means(sample: Sample) -> Excess:
-    places = sample.hidden[0].nonzero().flatten()
+    places = sample.masked[0].nonzero().flatten()
     said = sample.prediction[:, places].double()
     apart = torch.zeros_like(said)
     for first in range(sample.stride):
@@ -231,11 +231,11 @@ def similarity(sample: Sample, *, centred: bool) -> float | None:
     """Mean cosine between two predictions of one row; centred: after the mean of all predictions is taken off."""
     said = sample.prediction.double()
     if centred:
-        said = said - said[sample.hidden].mean(0)
-    if not bool(said[sample.hidden].norm(dim=-1).min() > 0):
+        said = said - said[sample.masked].mean(0)
+    if not bool(said[sample.masked].norm(dim=-1).min() > 0):
         return None  # a vector of zeros has no direction
-    unit = said / said.norm(dim=-1, keepdim=True).clamp(min=1e-300) * sample.hidden[..., None]
-    counts = sample.hidden.sum(1).double()
+    unit = said / said.norm(dim=-1, keepdim=True).clamp(min=1e-300) * sample.masked[..., None]
+    counts = sample.masked.sum(1).double()
     many = counts > 1
     if not many.any():
         return None

@@ -54,21 +54,21 @@ def shapes(places: Tensor, length: float) -> dict[str, Tensor]:
 
 
 def probe(sample: Sample, values: Tensor | None = None) -> Probe | None:
-    """From the predictions of hidden tokens, or from other values there (rows, tokens, features)."""
+    """From the predictions of masked tokens, or from other values there (rows, tokens, features)."""
     chosen = slice(0, 1 if sample.single else _enough(sample))
-    hidden = sample.hidden[chosen]
-    features = (sample.prediction if values is None else values)[chosen][hidden].double()
-    rows = torch.arange(len(hidden))[:, None].expand_as(hidden)[hidden]
-    return decode(features, sample.position.expand_as(hidden)[hidden], rows)
+    masked = sample.masked[chosen]
+    features = (sample.prediction if values is None else values)[chosen][masked].double()
+    rows = torch.arange(len(masked))[:, None].expand_as(masked)[masked]
+    return decode(features, sample.position.expand_as(masked)[masked], rows)
 
 
 def pattern_probe(sample: Sample, inner: slice = slice(None)) -> Probe | None:
-    """From the arrangement of hidden and visible tokens alone: what even a model without position may know.
+    """From the arrangement of masked and visible tokens alone: what even a model without position may know.
 
     `inner`: without the tokens at the ends that are always visible. None where nothing else is.
     """
-    visible = torch.zeros_like(sample.hidden)
-    visible[:, inner] = ~sample.hidden[:, inner]
+    visible = torch.zeros_like(sample.masked)
+    visible[:, inner] = ~sample.masked[:, inner]
     if not bool(visible.any()):
         return None
     before, after = (d.double() for d in distances(visible))
@@ -82,7 +82,7 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> Probe | None:
     kinds = places.unique()
     if len(kinds) < FOLDS:
         raise UserError(
-            f"positions: {len(kinds)} are hidden, fewer than the {FOLDS} parts of the cross-validation. "
+            f"positions: {len(kinds)} are masked, fewer than the {FOLDS} parts of the cross-validation. "
             f"Allowed: {FOLDS} or more.",
             field="positions",
         )
@@ -117,11 +117,11 @@ def fitted_error(sample: Sample) -> float:
     The better of two: one factor for all dimensions, which a few rows suffice to estimate, and a full linear map.
     """
     chosen = slice(0, _enough(sample))
-    hidden = sample.hidden[chosen]
-    said, truth = (t[chosen][hidden].double() for t in (sample.prediction, sample.target))
+    masked = sample.masked[chosen]
+    said, truth = (t[chosen][masked].double() for t in (sample.prediction, sample.target))
     if not (said - said.mean(0)).abs().max() > 0:
         return 1.0
-    rows = torch.arange(len(hidden))[:, None].expand_as(hidden)[hidden]
+    rows = torch.arange(len(masked))[:, None].expand_as(masked)[masked]
     errors = []
     for solve in (_one_factor, _full_map):
         guessed, wanted = _cross_validated(said, truth, rows % FOLDS, solve)
@@ -130,8 +130,8 @@ def fitted_error(sample: Sample) -> float:
 
 
 def _enough(sample: Sample) -> int:
-    """Rows that hold as many hidden tokens as a probe takes."""
-    return max(FOLDS, MOST // max(1, int(sample.hidden[0].sum())))
+    """Rows that hold as many masked tokens as a probe takes."""
+    return max(FOLDS, MOST // max(1, int(sample.masked[0].sum())))
 
 
 def _relabelled(places: Tensor, seed: int) -> Tensor:

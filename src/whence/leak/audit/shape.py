@@ -11,7 +11,7 @@ from whence.config import Config
 from whence.leak.audit.verdict import Leak, Outcome
 
 Share = Annotated[str, Field(pattern=r"^\d*\.?\d+(e-\d+)?$")]
-"""Of tokens hidden, as `{:g}` writes it."""
+"""Of tokens masked, as `{:g}` writes it."""
 
 
 class Shape(Config):
@@ -70,7 +70,7 @@ class Layer(Shape):
     ratio: float
 
 
-class Source(Shape):
+class Detector(Shape):
     name: str
     where: str
     note: str
@@ -114,7 +114,7 @@ class AuditShape(Shape):
     ratios: dict[Share, Measures] = Field(min_length=1)
     untrained: dict[Share, Measures]
     profile: dict[str, Layer]
-    sources: list[Source]
+    sources: list[Detector]
     facts: list[str]
     pictures: Pictures
     verdict: Judgement

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from whence.leak.audit.measures import Excess, beyond_noise, deviation
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.masks import draw
 from whence.random import derive, preserve_rng_state
 
@@ -38,7 +38,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Shifted:
+class ShiftedPair:
     """The same block at the beginning and `by` steps further on."""
 
     by: int
@@ -46,39 +46,39 @@ class Shifted:
     there: Placement
 
 
-def placements(subject: Subject, ratio: float, seed: int = 0) -> list[Shifted]:
+def placements(target: AuditTarget, ratio: float, seed: int = 0) -> list[ShiftedPair]:
     """Shifts by a third of the sequence, by one step less, and by two steps.
 
     Two far distances, because a model with a period predicts the same at every multiple of it. The near one leaves
     hardly any masked tokens outside the block, as when the model is used.
     """
-    inner = range(*subject.inner().indices(subject.tokens))
-    steps = len(inner) // subject.stride
+    inner = range(*target.inner().indices(target.tokens))
+    steps = len(inner) // target.stride
     far = max(1, steps // 3)
     here: dict[int, Placement] = {}  # by length of the block: two of the three begin alike
     pairs = []
     for by, room in dict.fromkeys([(far, far), (max(1, far - 1), far), (min(2, far), min(2, far))]):
-        block = (steps - room) * subject.stride
-        masked = draw(torch.Generator().manual_seed(seed), len(subject.content), block, ratio, subject.pattern)
-        here.setdefault(block, _placed(subject, inner, masked, 0))
-        pairs.append(Shifted(by, here[block], _placed(subject, inner, masked, by)))
+        block = (steps - room) * target.stride
+        masked = draw(torch.Generator().manual_seed(seed), len(target.content), block, ratio, target.pattern)
+        here.setdefault(block, _placed(target, inner, masked, 0))
+        pairs.append(ShiftedPair(by, here[block], _placed(target, inner, masked, by)))
     return pairs
 
 
-def _placed(subject: Subject, inner: range, masked: Tensor, by: int) -> Placement:
+def _placed(target: AuditTarget, inner: range, masked: Tensor, by: int) -> Placement:
     """The first tokens, some of them masked, shifted by so many steps; all others are masked."""
     block = masked.shape[1]
-    here = slice(inner.start + by * subject.stride, inner.start + by * subject.stride + block)
-    content, everywhere = subject.content.clone(), torch.zeros(len(masked), subject.tokens, dtype=torch.bool)
+    here = slice(inner.start + by * target.stride, inner.start + by * target.stride + block)
+    content, everywhere = target.content.clone(), torch.zeros(len(masked), target.tokens, dtype=torch.bool)
     asked = everywhere.clone()
     everywhere[:, inner.start : inner.stop] = True
-    content[:, here] = subject.content[:, inner.start : inner.start + block]
+    content[:, here] = target.content[:, inner.start : inner.start + block]
     everywhere[:, here], asked[:, here] = masked, masked
     return Placement(content, everywhere, asked)
 
 
 def shift_effect(
-    subject: Subject, ratio: float, targets: float, seed: int = 0, own: float | None = None
+    target: AuditTarget, ratio: float, targets: float, seed: int = 0, own: float | None = None
 ) -> dict[str, Any]:
     """Shift sensitivity of the predictions at one mask ratio.
 
@@ -92,7 +92,7 @@ def shift_effect(
         limit: the largest detection limit over placements; 0 for deterministic models.
         placements: the share by distance, in steps. own: as above.
     """
-    pairs = _outcomes(subject, ratio, seed, lambda few, place: {"": few.said(place.content, place.masked)})
+    pairs = _outcomes(target, ratio, seed, lambda few, place: {"": few.predictions(place.content, place.masked)})
     own = _pooled(pairs[""]) if own is None else own
     shares = _shares(pairs[""], own, SAME * targets)
     largest = max(shares.values(), key=lambda excess: excess.value)
@@ -105,11 +105,11 @@ def shift_effect(
     }
 
 
-def shift_profile(subject: Subject, ratio: float, seed: int = 0) -> dict[str, float]:
+def shift_profile(target: AuditTarget, ratio: float, seed: int = 0) -> dict[str, float]:
     """The same for the activations after every layer, over their own variance and at the same placements."""
-    pairs = _outcomes(subject, ratio, seed, lambda few, place: few.states(place.content, place.masked))
+    pairs = _outcomes(target, ratio, seed, lambda few, place: few.activations(place.content, place.masked))
     largest = {}
-    for layer in subject.layers:
+    for layer in target.layers:
         size = torch.cat([pair.flatten() for _, pair in pairs[layer]]).pow(2).mean().sqrt()
         shares = _shares(pairs[layer], _pooled(pairs[layer]), SAME * float(size))
         largest[layer] = max(excess.value for excess in shares.values())
@@ -121,11 +121,11 @@ Pairs = list[tuple[int, Tensor]]
 
 
 def _outcomes(
-    subject: Subject, ratio: float, seed: int, run: Callable[[Subject, Placement], dict[str, Tensor]]
+    target: AuditTarget, ratio: float, seed: int, run: Callable[[AuditTarget, Placement], dict[str, Tensor]]
 ) -> dict[str, Pairs]:
     """Run the model at all placements. Passes here and there draw the same random numbers, as far as they can."""
-    subject = subject.with_rows(ROWS)
-    passes = NOISY_PASSES if subject.noisy() else 1
+    target = target.with_rows(ROWS)
+    passes = NOISY_PASSES if target.is_noisy() else 1
     outcomes: dict[int, dict[str, Tensor]] = {}
 
     def outcome(place: Placement) -> dict[str, Tensor]:
@@ -135,13 +135,13 @@ def _outcomes(
             for index in range(passes):
                 with preserve_rng_state():
                     torch.manual_seed(derive(seed, index))
-                    for name, values in run(subject, place).items():
+                    for name, values in run(target, place).items():
                         several.setdefault(name, []).append(_by_row(values, place))
             outcomes[id(place)] = {name: torch.stack(values) for name, values in several.items()}
         return outcomes[id(place)]
 
     pairs: dict[str, Pairs] = {}
-    every = placements(subject, ratio, seed)  # kept alive: outcomes are known by identity
+    every = placements(target, ratio, seed)  # kept alive: outcomes are known by identity
     for shifted in every:
         here, there = outcome(shifted.here), outcome(shifted.there)
         for name in here:

@@ -17,36 +17,36 @@ BATCH = 32
 
 
 @dataclass(frozen=True)
-class Subject:
+class AuditTarget:
     """Adapters make one of these from whatever they know how to call."""
 
     name: str
     model: nn.Module
     content: Tensor
-    """(rows, tokens, …): real examples, of which parts will be hidden"""
+    """(rows, tokens, …): real examples, of which parts will be masked"""
     predict: Callable[[Tensor, Tensor], Tensor]
-    """(content, hidden) → (rows, tokens, outputs); must not look at content where it is hidden"""
+    """(content, masked) → (rows, tokens, outputs); must not look at content where it is masked"""
     target: Callable[[Tensor], Tensor]
     """content → what would be right, (rows, tokens, outputs)"""
     layers: tuple[str, ...]
     """Names of modules whose outputs are (rows, tokens, width), from the embedded tokens to the last block"""
-    masked: str | None = None
+    mask_module: str | None = None
     """The module whose output has mask tokens in their places, before anything tells them where they are"""
     ends: tuple[int, int] = (0, 0)
-    """Tokens at the beginning and at the end that are never hidden and never moved, as [CLS] and [SEP]"""
+    """Tokens at the beginning and at the end that are never masked and never moved, as [CLS] and [SEP]"""
     stride: int = 1
     """Tokens per step of position: several where every moment has one token per channel"""
     pattern: Pattern = "random"
     fitted: bool = False
     """The model was never asked to say the target: its error is that of the best linear map from what it says"""
-    untrained: Callable[[int], Subject | None] | None = None
+    untrained: Callable[[int], AuditTarget | None] | None = None
     """seed → the same architecture before training; None where no such model can be made"""
-    masking: str = ""
+    mask_description: str = ""
     """What masked tokens are replaced by, as a sentence"""
     limits: tuple[str, ...] = ()
     """Where less than was requested is audited, as sentences"""
     current: dict[str, Tensor] = field(default_factory=dict)
-    """While the model runs, under "hidden": what is hidden from it"""
+    """While the model runs, under "masked": what is masked from it"""
 
     @property
     def tokens(self) -> int:
@@ -59,50 +59,50 @@ class Subject:
     def inner(self) -> slice:
         return slice(self.ends[0], self.tokens - self.ends[1])
 
-    def hide(self, ratio: float, seed: int = 0, rows: int | None = None) -> Tensor:
+    def draw_mask(self, ratio: float, seed: int = 0, rows: int | None = None) -> Tensor:
         inner = range(*self.inner().indices(self.tokens))
-        hidden = torch.zeros(rows or len(self.content), self.tokens, dtype=torch.bool)
+        masked = torch.zeros(rows or len(self.content), self.tokens, dtype=torch.bool)
         generator = torch.Generator().manual_seed(seed)
-        hidden[:, inner.start : inner.stop] = draw(generator, len(hidden), len(inner), ratio, self.pattern)
-        return hidden
+        masked[:, inner.start : inner.stop] = draw(generator, len(masked), len(inner), ratio, self.pattern)
+        return masked
 
-    def said(self, content: Tensor, hidden: Tensor, batch: int = BATCH) -> Tensor:
+    def predictions(self, content: Tensor, masked: Tensor, batch: int = BATCH) -> Tensor:
         """Predictions, a few rows at a time."""
         self.model.eval()
         with torch.no_grad():
             parts = []
-            for some, gone in zip(content.split(batch), hidden.split(batch), strict=True):
-                self.current["hidden"] = gone
+            for some, gone in zip(content.split(batch), masked.split(batch), strict=True):
+                self.current["masked"] = gone
                 part = self.predict(some, gone)
                 check_aligned(part, gone)
                 parts.append(part)
         return torch.cat(parts).detach().float().cpu()
 
-    def states(self, content: Tensor, hidden: Tensor) -> dict[str, Tensor]:
+    def activations(self, content: Tensor, masked: Tensor) -> dict[str, Tensor]:
         """Hidden states after every layer, (rows, tokens, width)."""
         with capture(self.model, list(self.layers), attention=False) as cache:
-            self.said(content, hidden)
+            self.predictions(content, masked)
         found = {}
         for layer in self.layers:
             parts = cache.hidden[layer]
             found[layer] = torch.cat(parts) if isinstance(parts, list) else parts
-            if found[layer].shape[:2] != hidden.shape:
+            if found[layer].shape[:2] != masked.shape:
                 raise UserError(
                     f"model: {layer} returns {tuple(found[layer].shape)}, not one vector per token of "
-                    f"{tuple(hidden.shape)}.",
+                    f"{tuple(masked.shape)}.",
                     field="model",
                 )
         return {layer: states.float().cpu() for layer, states in found.items()}
 
-    def noisy(self) -> bool:
+    def is_noisy(self) -> bool:
         """Whether two forward passes on the same input differ."""
-        hidden = self.hide(0.5)[:1]
-        return not torch.equal(self.said(self.content[:1], hidden), self.said(self.content[:1], hidden))
+        masked = self.draw_mask(0.5)[:1]
+        return not torch.equal(self.predictions(self.content[:1], masked), self.predictions(self.content[:1], masked))
 
     def targets(self) -> Tensor:
         self.model.eval()
         with torch.no_grad():
             return torch.cat([self.target(part) for part in self.content.split(BATCH)]).float().cpu()
 
-    def with_rows(self, rows: int) -> Subject:
+    def with_rows(self, rows: int) -> AuditTarget:
         return replace(self, content=self.content[:rows])

@@ -106,9 +106,9 @@ def leaks(ratios: Mapping[str, Mapping[str, Any]]) -> Leak:
     apart = wholly["spread"] if wholly else 0.0
     if most >= MOVED or apart >= APART:
         return "leaky"
-    hidden_shift = max((shift.get("limit", 0.0) for shift in moved.values()), default=0.0)
-    hidden_apart = wholly.get("spread_limit", 0.0) if wholly else 0.0
-    if hidden_shift >= MOVED or hidden_apart >= APART:
+    shift_limit = max((shift.get("limit", 0.0) for shift in moved.values()), default=0.0)
+    variance_limit = wholly.get("spread_limit", 0.0) if wholly else 0.0
+    if shift_limit >= MOVED or variance_limit >= APART:
         return "undecided"
     return "traces" if max(most, apart) > ROUNDING**2 else "clean"
 

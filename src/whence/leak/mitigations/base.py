@@ -3,7 +3,7 @@
 check(replacement, temporal)      refuses models that would undo it
 fit(some, others)                 looks at training examples once, before training
 content(tokens)                   what the model is shown; `restore(prediction)` undoes it at the end
-encoding(vector, hidden, axis)    what is added to the embedded tokens to tell them their place
+encoding(vector, masked, axis)    what is added to the embedded tokens as their position
 order(x)                          in which order the mixer reads the tokens
 embed(x, visible)                 what else embedded tokens are told
 writes(visible, layer)            which tokens may write, and how strongly; None: all
@@ -22,20 +22,20 @@ from whence.registry import Variant
 
 
 @dataclass(frozen=True)
-class Step:
+class PenaltyInput:
     """One step of training, as a penalty sees it."""
 
     prediction: Tensor
-    """(hidden tokens of the batch, features)"""
+    """(masked tokens of the batch, features)"""
     position: Tensor
-    """(hidden tokens of the batch,)"""
+    """(masked tokens of the batch,)"""
     ratio: float
-    """Share of tokens that are hidden."""
+    """Share of tokens that are masked."""
     loss: Tensor
 
 
 class Mitigation(Variant, nn.Module):
-    """Something that is meant to keep position out of the predictions of hidden tokens."""
+    """Something that is meant to keep position out of the predictions of masked tokens."""
 
     stops: ClassVar[str]
     """What it can stop, in a few words."""
@@ -54,7 +54,7 @@ class Mitigation(Variant, nn.Module):
     def restore(self, prediction: Tensor) -> Tensor:
         return prediction
 
-    def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
+    def encoding(self, vector: Tensor, masked: Tensor, axis: str) -> Tensor:
         """vector: (rows, tokens, d_model) of one axis, "time" or "channel". A mitigation changes "time" alone: without
         its channel, a masked token could not be predicted.
         """
@@ -70,5 +70,5 @@ class Mitigation(Variant, nn.Module):
     def writes(self, visible: Tensor, layer: int) -> Tensor | None:
         return None
 
-    def penalty(self, step: Step) -> Tensor | None:
+    def penalty(self, step: PenaltyInput) -> Tensor | None:
         return None

@@ -1,4 +1,4 @@
-"""The fix that the source wished for: hidden tokens take no part in the reading."""
+"""The fix that the source wished for: masked tokens take no part in the reading."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from whence.leak.mitigations.base import Mitigation
 
 
 class ContentGated(Mitigation):
-    """Position relative to content, never absolute: hidden tokens do not write, and know how far visible ones are.
+    """Position relative to content, never absolute: masked tokens do not write, and know how far visible ones are.
 
-    A hidden token advances no state, enters no convolution and is no key of attention. Every token is told how many
-    steps it is to the nearest visible one on either side, or that there is none. In deeper layers a hidden token
+    A masked token advances no state, enters no convolution and is no key of attention. Every token is told how many
+    steps it is to the nearest visible one on either side, or that there is none. In deeper layers a masked token
     between two visible ones writes with a weight that falls with its distance to the nearer; outside them it never
-    does, since how many tokens there are out to the edge would tell where the edge is.
+    does, since how many tokens there are out to the edge would reveal where the edge is.
     """
 
     stops = "every absolute position: nothing but content, and the distance to it, reaches a prediction"
     leaves = (
-        "what the arrangement of hidden and visible tokens itself tells; data whose place matters need position_prior"
+        "what the arrangement of masked and visible tokens itself tells; data whose place matters need position_prior"
     )
 
     def __init__(
@@ -34,7 +34,7 @@ class ContentGated(Mitigation):
         reach: Annotated[int, Field(ge=1, description="distances beyond this count as this")] = 32,
         spread: Annotated[
             float,
-            Field(ge=0, description="deeper layers: distance over which writing fades; 0: hidden tokens never write"),
+            Field(ge=0, description="deeper layers: distance over which writing fades; 0: masked tokens never write"),
         ] = 2.0,
     ) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class ContentGated(Mitigation):
     def check(self, replacement: str, temporal: Encoding) -> None:
         if replacement == "noise":
             raise ValueError(
-                "replacement: 'noise' makes hidden tokens differ. Allowed with content_gated: zeros, learned."
+                "replacement: 'noise' makes masked tokens differ. Allowed with content_gated: zeros, learned."
             )
         if temporal.shift == "absolute" and set(temporal.hooks()) - {"embed"}:
             raise ValueError(
@@ -57,7 +57,7 @@ class ContentGated(Mitigation):
                 "encodings that are relative, or added to tokens."
             )
 
-    def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
+    def encoding(self, vector: Tensor, masked: Tensor, axis: str) -> Tensor:
         return torch.zeros_like(vector) if axis == "time" else vector
 
     def embed(self, x: Tensor, visible: Tensor) -> Tensor:

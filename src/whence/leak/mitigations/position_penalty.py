@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.leak.mitigations.base import Mitigation, Step
+from whence.leak.mitigations.base import Mitigation, PenaltyInput
 
 SMALL = 1e-8
 
@@ -16,7 +16,7 @@ SMALL = 1e-8
 class PositionPenalty(Mitigation):
     """Predictions from which position can be read off linearly cost: |correlation| · loss · 100 · weight."""
 
-    stops = "the linear part of what predictions tell about position"
+    stops = "the linear part of position in the predictions"
     leaves = "every other shape (edges, bowls, waves), and what single dimensions hide (form=source)"
 
     def __init__(
@@ -33,7 +33,7 @@ class PositionPenalty(Mitigation):
         super().__init__()
         self.weight, self.form = weight, form
 
-    def penalty(self, step: Step) -> Tensor | None:
+    def penalty(self, step: PenaltyInput) -> Tensor | None:
         if len(step.prediction) < 3:
             return None
         told = mean_correlation if self.form == "source" else explained

@@ -13,5 +13,5 @@ class ZeroMaskedPositions(Mitigation):
     stops = "additive encodings of time at masked tokens"
     leaves = "the order in which a mixer reads: state, convolution edge, causal order; rotations and biases"
 
-    def encoding(self, vector: Tensor, hidden: Tensor, axis: str) -> Tensor:
-        return vector.masked_fill(hidden[..., None], 0) if axis == "time" else vector
+    def encoding(self, vector: Tensor, masked: Tensor, axis: str) -> Tensor:
+        return vector.masked_fill(masked[..., None], 0) if axis == "time" else vector

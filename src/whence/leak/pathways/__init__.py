@@ -1,8 +1,8 @@
-"""Where position may enter a model: one file for each kind of entrance."""
+"""Where position may enter a model: one file for each kind of pathway."""
 
 from __future__ import annotations
 
-from whence.leak.pathways.base import Source
+from whence.leak.pathways.base import Detector
 from whence.registry import Registry
 
-SOURCES: Registry[Source] = Registry(__name__, Source)
+PATHWAYS: Registry[Detector] = Registry(__name__, Detector)

@@ -8,27 +8,27 @@ import torch
 from torch import Tensor, nn
 
 from whence.encodings.base import Encoding
-from whence.leak.audit.target import Subject
-from whence.leak.pathways.base import Entrance, Source, hooked, named, patched
+from whence.leak.audit.target import AuditTarget
+from whence.leak.pathways.base import Detector, Pathway, hooked, named, patched
 
 
-class AdditiveEncoding(Source):
+class AdditiveEncoding(Detector):
     """Additive encodings: those of whence, and embedding tables that are read at 0, 1, 2, …"""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
         found = []
-        for name, module in named(subject.model, Encoding).items():
+        for name, module in named(target.model, Encoding).items():
             if isinstance(module, Encoding) and "embed" in module.hooks():
                 found.append(
-                    Entrance(
+                    Pathway(
                         _called(module),
                         name,
                         lambda module=module: patched(module, embed=lambda x, positions: x),
                     )
                 )
-        for name, (table, norm) in self._tables(subject, hidden).items():
+        for name, (table, norm) in self._tables(target, masked).items():
             found.append(
-                Entrance(
+                Pathway(
                     "learned absolute positions",
                     name,
                     lambda table=table: hooked([table], _same_everywhere),
@@ -37,7 +37,7 @@ class AdditiveEncoding(Source):
             )
         return found
 
-    def _tables(self, subject: Subject, hidden: Tensor) -> dict[str, tuple[nn.Module, float]]:
+    def _tables(self, target: AuditTarget, masked: Tensor) -> dict[str, tuple[nn.Module, float]]:
         """Embeddings whose indices count up along the sequence."""
         seen: dict[str, tuple[nn.Module, float]] = {}
 
@@ -47,17 +47,17 @@ class AdditiveEncoding(Source):
                 if (
                     isinstance(index, Tensor)
                     and index.ndim
-                    and index.shape[-1] == subject.tokens
+                    and index.shape[-1] == target.tokens
                     and bool((index.diff(dim=-1) == 1).all())
                 ):
                     seen[name] = module, float(output.float().norm(dim=-1).mean())
 
             return hook
 
-        tables = {n: m for n, m in named(subject.model, nn.Embedding).items() if not _inside_encoding(subject.model, n)}
+        tables = {n: m for n, m in named(target.model, nn.Embedding).items() if not _inside_encoding(target.model, n)}
         handles = [module.register_forward_hook(look(name)) for name, module in tables.items()]
         try:
-            subject.with_rows(1).said(subject.content[:1], hidden[:1])
+            target.with_rows(1).predictions(target.content[:1], masked[:1])
         finally:
             for handle in handles:
                 handle.remove()

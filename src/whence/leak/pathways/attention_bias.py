@@ -8,33 +8,33 @@ import torch
 from torch import Tensor, nn
 
 from whence.encodings.base import Encoding
-from whence.leak.audit.target import Subject
-from whence.leak.pathways.base import Entrance, Source, hooked, named, patched
+from whence.leak.audit.target import AuditTarget
+from whence.leak.pathways.base import Detector, Pathway, hooked, named, patched
 
 
-class AttentionBias(Source):
+class AttentionBias(Detector):
     """Bias in attention: encodings of whence with a bias or score hook, and T5's tables."""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
         found = []
-        for name, module in named(subject.model, Encoding).items():
+        for name, module in named(target.model, Encoding).items():
             if not isinstance(module, Encoding):
                 continue
             if "bias" in module.hooks():
-                found.append(Entrance("bias in attention", name, _without_bias(module), note=module.name))
+                found.append(Pathway("bias in attention", name, _without_bias(module), note=module.name))
             if "score" in module.hooks():
                 found.append(
-                    Entrance(
+                    Pathway(
                         "scores that count positions",
                         name,
                         lambda module=module: patched(module, score=lambda logits, *rest: logits),
                         note=module.name,
                     )
                 )
-        tables = {n: m for n, m in named(subject.model, nn.Embedding).items() if n.endswith("relative_attention_bias")}
+        tables = {n: m for n, m in named(target.model, nn.Embedding).items() if n.endswith("relative_attention_bias")}
         if tables:
             modules = list(tables.values())
-            found.append(Entrance("bias in attention", next(iter(tables)), lambda: hooked(modules, _zero)))
+            found.append(Pathway("bias in attention", next(iter(tables)), lambda: hooked(modules, _zero)))
         return found
 
 

@@ -1,4 +1,4 @@
-"""Where position may enter. Every kind of entrance is a file: it finds its entrances in a model, and can shut them."""
+"""Where position may enter. Every kind of pathway is a file: it finds its entrances in a model, and can shut them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.registry import Variant
 
 
 @dataclass(frozen=True)
-class Entrance:
+class Pathway:
     """One place where position may come in."""
 
     name: str
     where: str
     """Modules, by name."""
-    shut: Callable[[], AbstractContextManager[Any]]
+    ablate: Callable[[], AbstractContextManager[Any]]
     """While open, nothing comes in there."""
     note: str = ""
 
 
-class Source(Variant):
-    """One kind of entrance."""
+class Detector(Variant):
+    """One kind of pathway."""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
-        """Those in this model. It may be run once, with these tokens hidden, to see what it does."""
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
+        """Those in this model. It may be run once, with these tokens masked, to see what it does."""
         raise NotImplementedError
 
 
@@ -61,10 +61,10 @@ def hooked(modules: list[nn.Module], hook: Callable[..., Any]) -> Iterator[None]
 
 
 @contextmanager
-def all_shut(entrances: Sequence[Entrance]) -> Iterator[None]:
+def ablated(entrances: Sequence[Pathway]) -> Iterator[None]:
     with ExitStack() as stack:
-        for entrance in entrances:
-            stack.enter_context(entrance.shut())
+        for pathway in entrances:
+            stack.enter_context(pathway.ablate())
         yield
 
 

@@ -10,20 +10,20 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from whence.leak.audit.target import Subject
-from whence.leak.pathways.base import Entrance, Source
+from whence.leak.audit.target import AuditTarget
+from whence.leak.pathways.base import Detector, Pathway
 
 CAUSAL_ORDER = "causal order"
 
 
-class CausalOrder(Source):
+class CausalOrder(Detector):
     """Causal order: how much a token sees tells where it is. Found and lifted where attention is computed."""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
         with _Order(lift=False) as order:
-            subject.with_rows(1).said(subject.content[:1], hidden[:1])
+            target.with_rows(1).predictions(target.content[:1], masked[:1])
         where = f"{order.calls} attention layer{'s' if order.calls > 1 else ''}"
-        return [Entrance(CAUSAL_ORDER, where, lambda: _Order(lift=True))] if order.calls else []
+        return [Pathway(CAUSAL_ORDER, where, lambda: _Order(lift=True))] if order.calls else []
 
 
 def _parameters(kind: Any, **defaults: Any) -> list[inspect.Parameter]:
@@ -66,7 +66,7 @@ class _Order(TorchFunctionMode):
 
 
 def _ahead(blocked: Tensor) -> bool:
-    """Is everything ahead hidden?"""
+    """Is everything ahead masked?"""
     if blocked.ndim < 2 or blocked.shape[-1] != blocked.shape[-2] or blocked.shape[-1] < 2:
         return False
     return bool(blocked[..., _upper(blocked)].all())

@@ -13,23 +13,23 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from whence.kernels import causal_conv
-from whence.leak.audit.target import Subject
-from whence.leak.pathways.base import Entrance, Source, patched, together
+from whence.leak.audit.target import AuditTarget
+from whence.leak.pathways.base import Detector, Pathway, patched, together
 from whence.mixers.mamba import Mamba
 
 
-class ConvolutionEdge(Source):
+class ConvolutionEdge(Detector):
     """Convolution edge: where zeros are seen, the edge is near. Shut, the other end lies beyond it, as on a ring."""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
-        ours = {n: m for n, m in subject.model.named_modules() if isinstance(m, Mamba) and m.conv1d.kernel_size[0] > 1}
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
+        ours = {n: m for n, m in target.model.named_modules() if isinstance(m, Mamba) and m.conv1d.kernel_size[0] > 1}
         found = []
         if ours:
-            found.append(Entrance("convolution edge", together(list(ours)), lambda: _ringed([*ours.values()])))
+            found.append(Pathway("convolution edge", together(list(ours)), lambda: _ringed([*ours.values()])))
         with _Padded(shut=False) as seen:
-            subject.said(subject.content[:1], hidden[:1])
+            target.predictions(target.content[:1], masked[:1])
         if seen.calls:
-            found.append(Entrance("convolution edge", f"{seen.calls} convolutions", lambda: _Padded(shut=True)))
+            found.append(Pathway("convolution edge", f"{seen.calls} convolutions", lambda: _Padded(shut=True)))
         return found
 
 

@@ -7,19 +7,19 @@ from contextlib import ExitStack, contextmanager
 
 from torch import Tensor, nn
 
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.mitigations.position_prior import PositionPrior
-from whence.leak.pathways.base import Entrance, Source, named, patched
+from whence.leak.pathways.base import Detector, Pathway, named, patched
 
 
-class OpenPrior(Source):
+class ExplicitPrior(Detector):
     """Position prior: added where everybody can see it. Shut, the model is shown and says what it is without it."""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
-        priors = priors_of(subject.model)
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
+        priors = priors_of(target.model)
         if not priors:
             return []
-        return [Entrance("position prior (explicit)", next(iter(priors)), lambda: without(priors))]
+        return [Pathway("position prior (explicit)", next(iter(priors)), lambda: without(priors))]
 
 
 def priors_of(model: nn.Module) -> dict[str, nn.Module]:

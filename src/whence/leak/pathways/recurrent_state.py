@@ -9,28 +9,28 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from whence.leak.audit.target import Subject
-from whence.leak.pathways.base import Entrance, Source, hooked, named, together
+from whence.leak.audit.target import AuditTarget
+from whence.leak.pathways.base import Detector, Pathway, hooked, named, together
 
 FORGET = 60.0
 """As A_log: a decay so fast that nothing of the state outlasts one step."""
 
 
-class RecurrentState(Source):
+class RecurrentState(Detector):
     """Recurrent state: how long it has been running tells where a token is. Shut, every token starts afresh."""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
         found = []
         scans = {
-            n: m for n, m in named(subject.model, nn.Module).items() if isinstance(getattr(m, "A_log", None), Tensor)
+            n: m for n, m in named(target.model, nn.Module).items() if isinstance(getattr(m, "A_log", None), Tensor)
         }
         if scans:
             tables = [cast(Tensor, module.A_log) for module in scans.values()]
-            found.append(Entrance("recurrent state", together(list(scans)), lambda: _forgetful(tables)))
-        loops = named(subject.model, nn.RNNBase)
+            found.append(Pathway("recurrent state", together(list(scans)), lambda: _forgetful(tables)))
+        loops = named(target.model, nn.RNNBase)
         if loops:
             modules = list(loops.values())
-            found.append(Entrance("recurrent state", together(list(loops)), lambda: hooked(modules, _afresh)))
+            found.append(Pathway("recurrent state", together(list(loops)), lambda: hooked(modules, _afresh)))
         return found
 
 

@@ -8,21 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from whence.encodings.base import Encoding
-from whence.leak.audit.target import Subject
-from whence.leak.pathways.base import Entrance, Source, hooked, named, patched, together
+from whence.leak.audit.target import AuditTarget
+from whence.leak.pathways.base import Detector, Pathway, hooked, named, patched, together
 
 
-class Rotation(Source):
+class Rotation(Detector):
     """Rotation in attention: encodings of whence with a rotate hook, and rotary modules of transformers."""
 
-    def find(self, subject: Subject, hidden: Tensor) -> list[Entrance]:
+    def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
         ours = {
             name: module
-            for name, module in named(subject.model, Encoding).items()
+            for name, module in named(target.model, Encoding).items()
             if isinstance(module, Encoding) and "rotate" in module.hooks()
         }
         found = [
-            Entrance(
+            Pathway(
                 "rotation in attention",
                 name,
                 lambda module=module: patched(module, rotate=lambda q, k, positions: (q, k)),
@@ -31,11 +31,11 @@ class Rotation(Source):
             for name, module in ours.items()
         ]
         rotary = {
-            name: m for name, m in named(subject.model, nn.Module).items() if "RotaryEmbedding" in type(m).__name__
+            name: m for name, m in named(target.model, nn.Module).items() if "RotaryEmbedding" in type(m).__name__
         }
         if rotary:
             modules = list(rotary.values())
-            found.append(Entrance("rotation in attention", together(list(rotary)), lambda: hooked(modules, _unturned)))
+            found.append(Pathway("rotation in attention", together(list(rotary)), lambda: hooked(modules, _unturned)))
         return found
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.errors import UserError
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.targets.mean_token import MEAN_TOKEN, with_mean_token
 from whence.models.capture import blocks
 from whence.models.init import initialise
@@ -18,7 +18,9 @@ from whence.training.config import RunConfig
 ROWS = 64
 
 
-def sequence_subject(run: RunConfig, folder: RunFolder | None, rows: int = ROWS, seed: int | None = None) -> Subject:
+def arena_run_target(
+    run: RunConfig, folder: RunFolder | None, rows: int = ROWS, seed: int | None = None
+) -> AuditTarget:
     """Predictions at masked tokens; the target are those of the same model when nothing is masked.
 
     Without a folder, the model is initialized with `seed`. The run is known by what it offers, not by its class:
@@ -39,7 +41,7 @@ def sequence_subject(run: RunConfig, folder: RunFolder | None, rows: int = ROWS,
     def call(ids: Tensor) -> Tensor:
         return model(ids, batch.positions)
 
-    return Subject(
+    return AuditTarget(
         " · ".join(run.labels().values()),
         model,
         batch.inputs,
@@ -47,6 +49,6 @@ def sequence_subject(run: RunConfig, folder: RunFolder | None, rows: int = ROWS,
         call,
         fitted=True,
         layers=tuple(blocks(model))[-len(model.blocks) :],  # type: ignore[arg-type]
-        untrained=(lambda seed: sequence_subject(run, None, rows, seed)) if folder is not None else None,
-        masking=MEAN_TOKEN,
+        untrained=(lambda seed: arena_run_target(run, None, rows, seed)) if folder is not None else None,
+        mask_description=MEAN_TOKEN,
     )

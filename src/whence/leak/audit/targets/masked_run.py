@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import torch
 
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.run import LeakRun
 from whence.random import Streams
 from whence.store.runs import RunFolder
 from whence.training.checkpoint import weights_of
 
 
-def masked_subject(run: LeakRun, folder: RunFolder | None = None, seed: int | None = None) -> Subject:
+def leak_run_target(run: LeakRun, folder: RunFolder | None = None, seed: int | None = None) -> AuditTarget:
     """With the weights of a stored run, or untrained, initialized with `seed`."""
     job = run.job()
     job.setup(Streams.of(run.seed if seed is None else seed), torch.device("cpu"))
     if folder is None:
-        return job.subject()
+        return job.audit_target()
     job.model.load_state_dict(weights_of(folder))
-    return replace(job.subject(), untrained=lambda seed: masked_subject(run, seed=seed))
+    return replace(job.audit_target(), untrained=lambda seed: leak_run_target(run, seed=seed))

@@ -15,11 +15,11 @@ MEAN_TOKEN = "Masked tokens are replaced by the mean of all token embeddings: th
 def with_mean_token(embedding: nn.Embedding, call: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """`call(ids)` with the embeddings of masked tokens replaced."""
 
-    def predict(ids: Tensor, hidden: Tensor) -> Tensor:
+    def predict(ids: Tensor, masked: Tensor) -> Tensor:
         def blank(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
             mean = embedding.weight.detach().mean(0).to(output.dtype)
-            gone = hidden.to(output.device)
-            return output.masked_scatter(gone[..., None], mean.expand(int(hidden.sum()), -1))
+            gone = masked.to(output.device)
+            return output.masked_scatter(gone[..., None], mean.expand(int(masked.sum()), -1))
 
         with hooked([embedding], blank):
             return call(ids)

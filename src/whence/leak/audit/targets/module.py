@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from whence.errors import UserError
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.untrained import reinitialized
 from whence.models.capture import capture, first_tensor
 
 
-def subject_of(
+def audit_target(
     model: nn.Module,
     content: Tensor,
     *,
@@ -25,14 +25,14 @@ def subject_of(
     layers: tuple[str, ...] | None = None,
     ends: tuple[int, int] = (0, 0),
     name: str = "",
-) -> Subject:
+) -> AuditTarget:
     """Say how to hide, where the layers are, what the prediction is; the defaults suit the plainest models.
 
     content: (rows, tokens, features) of numbers, or (rows, tokens) of ids.
-    mask(content, hidden) → the model's argument, or a tuple of them. By default hidden numbers become 0 and hidden
-    ids the one given as `mask`; a model whose forward takes a second argument is told what is hidden.
+    mask(content, masked) → the model's argument, or a tuple of them. By default masked numbers become 0 and masked
+    ids the one given as `mask`; a model whose forward takes a second argument is told what is masked.
     prediction(output) → (rows, tokens, outputs), by default the first tensor there is.
-    target(content) → what would be right: the content itself, or for ids what the model says when nothing is hidden.
+    target(content) → what would be right: the content itself, or for ids what the model says when nothing is masked.
     """
     if not isinstance(content, Tensor) or content.ndim < 2:
         raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).", field="content")
@@ -45,26 +45,26 @@ def subject_of(
         )
     told = _takes_two(model)
 
-    def arguments(some: Tensor, hidden: Tensor) -> tuple[Any, ...]:
+    def arguments(some: Tensor, masked: Tensor) -> tuple[Any, ...]:
         if callable(mask):
-            made = mask(some, hidden)
+            made = mask(some, masked)
             return made if isinstance(made, tuple) else (made,)
         home = next(model.parameters(), some).device
-        some, hidden = some.to(home), hidden.to(home)
-        gone = hidden.view(*hidden.shape, *[1] * (some.ndim - 2))
+        some, masked = some.to(home), masked.to(home)
+        gone = masked.view(*masked.shape, *[1] * (some.ndim - 2))
         shown = some.masked_fill(gone, mask if ids and mask is not None else 0)
-        return (shown, hidden) if told else (shown,)
+        return (shown, masked) if told else (shown,)
 
     def predict_with(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-        return lambda some, hidden: (prediction or _of)(module(*arguments(some, hidden)))
+        return lambda some, masked: (prediction or _of)(module(*arguments(some, masked)))
 
-    def build(module: nn.Module, untrained: Callable[[int], Subject | None] | None) -> Subject:
+    def build(module: nn.Module, untrained: Callable[[int], AuditTarget | None] | None) -> AuditTarget:
         predict = predict_with(module)
 
         def itself(some: Tensor) -> Tensor:
             return predict(some, torch.zeros(some.shape[:2], dtype=torch.bool)) if ids else some
 
-        return Subject(
+        return AuditTarget(
             name or type(model).__name__,
             module,
             content,
@@ -74,10 +74,10 @@ def subject_of(
             fitted=ids and target is None,
             ends=ends,
             untrained=untrained,
-            masking=_described(mask),
+            mask_description=_described(mask),
         )
 
-    def before(seed: int) -> Subject | None:
+    def before(seed: int) -> AuditTarget | None:
         twin = reinitialized(model, seed)
         return None if twin is None else build(twin, None)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whence.errors import UserError
 from whence.leak.audit.checks import check_token_ids
-from whence.leak.audit.target import Subject
+from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.targets.mean_token import MEAN_TOKEN, with_mean_token
 from whence.leak.audit.untrained import reinitialized
 from whence.models.capture import blocks
@@ -23,7 +23,7 @@ FEWEST = 5
 OTHERWISE = "or FILE.py:FUNCTION"
 
 
-def load(name: str, text: str | None = None, rows: int | None = None, length: int | None = None) -> Subject:
+def load(name: str, text: str | None = None, rows: int | None = None, length: int | None = None) -> AuditTarget:
     """A model that reads running text.
 
     Args:
@@ -56,10 +56,10 @@ def load(name: str, text: str | None = None, rows: int | None = None, length: in
         limits.append(f"{len(ids)} of {rows or ROWS} examples: the text has no more tokens.")
     mask_id = tokenizer.mask_token_id
     masking = None if mask_id is None else f"Masked tokens are replaced by {tokenizer.mask_token} (id {mask_id})."
-    return replace(_subject(name, model, ids, ends, mask_id, masking), limits=tuple(limits))
+    return replace(_target(name, model, ids, ends, mask_id, masking), limits=tuple(limits))
 
 
-def load_ids(name: str, file: str, mask_id: int | None = None) -> Subject:
+def load_ids(name: str, file: str, mask_id: int | None = None) -> AuditTarget:
     """A model that reads token ids from a .npy file of integers (rows, tokens), without a tokenizer."""
     model = model_of(name, also=OTHERWISE)
     try:
@@ -88,39 +88,39 @@ def load_ids(name: str, file: str, mask_id: int | None = None) -> Subject:
             field="token_ids",
         )
     masking = None if mask_id is None else f"Masked tokens are replaced by the token id {mask_id}."
-    return _subject(name, model, torch.from_numpy(ids.astype(np.int64)), (0, 0), mask_id, masking)
+    return _target(name, model, torch.from_numpy(ids.astype(np.int64)), (0, 0), mask_id, masking)
 
 
-def _subject(
+def _target(
     name: str, model: Any, ids: Tensor, ends: tuple[int, int], mask_id: int | None, masking: str | None = None
-) -> Subject:
+) -> AuditTarget:
     """The prediction is the last hidden state; the target is the same with nothing masked."""
 
     def call(some: Tensor) -> Tensor:
         return model(input_ids=some).last_hidden_state
 
-    def untrained(seed: int) -> Subject | None:
+    def untrained(seed: int) -> AuditTarget | None:
         twin = reinitialized(model, seed)
-        return None if twin is None else replace(_subject(name, twin, ids, ends, mask_id, masking), untrained=None)
+        return None if twin is None else replace(_target(name, twin, ids, ends, mask_id, masking), untrained=None)
 
     embedding: Any = model.get_input_embeddings()
-    masked = next(key for key, module in model.named_modules() if module is embedding)
-    layers = [key for key, _ in model.named_children() if key == "embeddings" and key != masked]
+    mask_module = next(key for key, module in model.named_modules() if module is embedding)
+    layers = [key for key, _ in model.named_children() if key == "embeddings" and key != mask_module]
     layers += blocks(model)[: _depth(model)]
-    return Subject(
+    return AuditTarget(
         name,
         model,
         ids,
         predict=with_mean_token(embedding, call)
         if mask_id is None
-        else lambda some, hidden: call(some.masked_fill(hidden, mask_id)),
+        else lambda some, masked: call(some.masked_fill(masked, mask_id)),
         target=call,
         layers=tuple(layers),
-        masked=masked if mask_id is not None else None,
+        mask_module=mask_module if mask_id is not None else None,
         fitted=True,
         ends=ends,
         untrained=untrained,
-        masking=masking or MEAN_TOKEN,
+        mask_description=masking or MEAN_TOKEN,
     )
 
 

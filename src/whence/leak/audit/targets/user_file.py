@@ -10,12 +10,12 @@ from typing import Any, cast
 from torch import nn
 
 from whence.errors import UserError
-from whence.leak.audit.target import Subject
-from whence.leak.audit.targets.module import subject_of
+from whence.leak.audit.target import AuditTarget
+from whence.leak.audit.targets.module import audit_target
 
 
-def load(text: str) -> Subject:
-    """Runs the file that the user names. `build()` returns a Subject, or a model and its content."""
+def load(text: str) -> AuditTarget:
+    """Runs the file that the user names. `build()` returns a AuditTarget, or a model and its content."""
     path, _, function = text.rpartition(":")
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
@@ -28,7 +28,7 @@ def load(text: str) -> Subject:
     try:
         spec.loader.exec_module(module)
     except Exception as problem:
-        raise UserError(f"model: {path} fails when it is read: {_said(problem)}", field="model") from problem
+        raise UserError(f"model: {path} fails when it is read: {_describe(problem)}", field="model") from problem
     build = getattr(module, function, None)
     if not callable(build):
         known = sorted(name for name, item in vars(module).items() if callable(item) and not name.startswith("_"))
@@ -36,23 +36,23 @@ def load(text: str) -> Subject:
     try:
         made = build()
     except Exception as problem:
-        raise UserError(f"model: {function}() fails: {_said(problem)}", field="model") from problem
+        raise UserError(f"model: {function}() fails: {_describe(problem)}", field="model") from problem
     pair = isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)
-    if not (pair or isinstance(made, Subject)):
+    if not (pair or isinstance(made, AuditTarget)):
         raise UserError(
             f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or "
-            "whence.leak.subject_of(…).",
+            "whence.leak.audit_target(…).",
             field="model",
         )
     try:
-        subject = made if isinstance(made, Subject) else subject_of(*cast(Any, made), name=text)
-        subject.said(subject.content[:1], subject.hide(0.5)[:1])
+        target = made if isinstance(made, AuditTarget) else audit_target(*cast(Any, made), name=text)
+        target.predictions(target.content[:1], target.draw_mask(0.5)[:1])
     except UserError:
         raise
     except Exception as problem:
-        raise UserError(f"model: it fails when it is called: {_said(problem)}", field="model") from problem
-    return subject
+        raise UserError(f"model: it fails when it is called: {_describe(problem)}", field="model") from problem
+    return target
 
 
-def _said(problem: Exception) -> str:
+def _describe(problem: Exception) -> str:
     return " ".join(f"{type(problem).__name__}: {problem}".split())
