@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
+from whence.registry import Choice
 
 HEADS, HEAD_DIM, TRAIN_LENGTH, MAX_LENGTH = 4, 8, 16, 64
 STRUCTURE = {
@@ -19,14 +18,13 @@ STRUCTURE = {
     "train_length": TRAIN_LENGTH,
     "max_length": MAX_LENGTH,
 }
-CASES = [(name, options) for name in ENCODINGS.names() for options in [{}, *ENCODINGS[name].examples()]]
-IDS = [str(ENCODINGS.choices[name](**options)) for name, options in CASES]
+CASES = [ENCODINGS.choose(f"{e.name}:{options}") for e in ENCODINGS for options in ("", *e.examples)]
 
 
-def build(name: str, options: dict[str, Any]) -> Encoding:
+def build(choice: Choice[Encoding]) -> Encoding:
     """An encoding away from its initial point, where a zero or a constant could hide a mistake."""
     torch.manual_seed(0)
-    encoding = ENCODINGS.choices[name](**options).build(**STRUCTURE)
+    encoding = choice.build(**STRUCTURE)
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)

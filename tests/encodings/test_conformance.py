@@ -1,4 +1,4 @@
-"""What every encoding must do. A new file in the registry inherits all of it, with its own `examples()`."""
+"""What every encoding must do. A new file in the registry inherits all of it, with its own `examples`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from pydantic import ValidationError
 from torch.testing import assert_close
 
-from tests.encodings.attend import CASES, HEAD_DIM, HEADS, IDS, MAX_LENGTH, STRUCTURE, attention, build, content, line
+from tests.encodings.attend import CASES, HEAD_DIM, HEADS, MAX_LENGTH, STRUCTURE, attention, build, content, line
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
-from whence.registry import structural_parameters
+from whence.registry import Choice, structural_parameters
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
-@pytest.fixture(params=CASES, ids=IDS)
+@pytest.fixture(params=CASES, ids=str)
 def encoding(request: pytest.FixtureRequest) -> Encoding:
-    return build(*request.param)
+    return build(request.param)
 
 
 def queries(batch: int = 2, length: int = 8, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -78,9 +78,9 @@ def test_a_module_cast_to_half_still_works(encoding: Encoding) -> None:
 
 
 def test_runs_on_another_device(encoding: Encoding, request: pytest.FixtureRequest) -> None:
-    name, options = request.node.callspec.params["encoding"]
+    choice = request.node.callspec.params["encoding"]
     with torch.device("meta"):
-        elsewhere = ENCODINGS.choices[name](**options).build(**STRUCTURE)
+        elsewhere = choice.build(**STRUCTURE)
     positions = line(encoding, 0, 5).to("meta")
     x, q = content().to("meta"), queries().to("meta")
     outputs = [elsewhere.embed(x, positions), *elsewhere.rotate(q, q, positions)]
@@ -108,9 +108,9 @@ def test_gradients_reach_every_parameter(encoding: Encoding) -> None:
 
 
 def test_reset_parameters_draws_everything_again(encoding: Encoding, request: pytest.FixtureRequest) -> None:
-    name, options = request.node.callspec.params["encoding"]
+    choice = request.node.callspec.params["encoding"]
     torch.manual_seed(7)
-    fresh = ENCODINGS.choices[name](**options).build(**STRUCTURE)
+    fresh = choice.build(**STRUCTURE)
     assert not list(encoding.parameters()) or hasattr(encoding, "reset_parameters")
     with torch.no_grad():
         for parameter in encoding.parameters():
@@ -255,15 +255,13 @@ def test_compiles_without_breaks(encoding: Encoding) -> None:
     assert_close(compiled(*arguments), hooks(*arguments), **CLOSE)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_text_round_trip(name: str, options: dict) -> None:
-    model = ENCODINGS.choices[name]
-    choice = model(**options)
+@pytest.mark.parametrize("choice", CASES, ids=str)
+def test_text_round_trip(choice: Choice[Encoding]) -> None:
     assert ENCODINGS.choose(str(choice)) == choice
     assert ENCODINGS.choose(choice.model_dump()) == choice
     for field in choice.options():
         if isinstance(getattr(choice, field), float):
-            awkward = model(**{**options, field: getattr(choice, field) + 1 / 3})
+            awkward = type(choice)(**{**choice.options(), field: getattr(choice, field) + 1 / 3})
             assert ENCODINGS.choose(str(awkward)) == awkward
 
 

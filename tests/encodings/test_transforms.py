@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from tests.encodings.attend import CASES, IDS, MAX_LENGTH, STRUCTURE, TRAIN_LENGTH, attention, build, content, line
+from tests.encodings.attend import CASES, MAX_LENGTH, STRUCTURE, TRAIN_LENGTH, attention, build, content, line
+from whence.encodings import ENCODINGS
+from whence.encodings.base import Encoding
 from whence.encodings.transforms import TRANSFORMS, Interpolated, Randomized, Shifted
 from whence.encodings.transforms.base import Transform
+from whence.registry import Choice
 
 quick = settings(max_examples=60, deadline=None)
 rows_of_positions = st.integers(1, 20).flatmap(
@@ -24,21 +27,18 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-TRANSFORM_CASES = [(name, options) for name in TRANSFORMS.names() for options in [{}, *TRANSFORMS[name].examples()]]
-TRANSFORM_IDS = [str(TRANSFORMS.choices[name](**options)) for name, options in TRANSFORM_CASES]
+TRANSFORM_CASES = [TRANSFORMS.choose(f"{t.name}:{options}") for t in TRANSFORMS for options in ("", *t.examples)]
 
 
-@pytest.fixture(params=TRANSFORM_CASES, ids=TRANSFORM_IDS)
+@pytest.fixture(params=TRANSFORM_CASES, ids=str)
 def transform(request: pytest.FixtureRequest) -> Transform:
-    name, options = request.param
-    return TRANSFORMS.choices[name](**options).build(**STRUCTURE)
+    return request.param.build(**STRUCTURE)
 
 
 def test_declares_and_round_trips(transform: Transform, request: pytest.FixtureRequest) -> None:
-    name, options = request.node.callspec.params["transform"]
+    choice = request.node.callspec.params["transform"]
     assert transform.reference
     assert transform.summary().endswith(".")
-    choice = TRANSFORMS.choices[name](**options)
     assert TRANSFORMS.choose(str(choice)) == choice
 
 
@@ -64,27 +64,26 @@ def test_deterministic_given_the_generator_and_leaves_its_input(transform: Trans
     assert torch.equal(state, torch.get_rng_state()), "with a generator, the global stream is left alone"
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_composes_with_every_encoding_that_admits_it(name: str, options: dict) -> None:
-    encoding = build(name, options)
-    for transform_name, transform_options in TRANSFORM_CASES:
-        if encoding.axes > 1 and transform_name == "interpolated":
-            transform_options = {"factor": 2, "fit": False}
-        fitting = {"randomized": {"span": TRAIN_LENGTH}, "shifted": {"reach": TRAIN_LENGTH - 8}}
-        transform_options = fitting.get(transform_name, transform_options)
-        transform = TRANSFORMS.choices[transform_name](**transform_options).build(train_length=TRAIN_LENGTH)
+@pytest.mark.parametrize("choice", CASES, ids=str)
+def test_composes_with_every_encoding_that_admits_it(choice: Choice[Encoding]) -> None:
+    encoding = build(choice)
+    fitting = {"randomized": f"randomized:span={TRAIN_LENGTH}", "shifted": f"shifted:reach={TRAIN_LENGTH - 8}"}
+    if encoding.axes > 1:
+        fitting["interpolated"] = "interpolated:factor=2,fit=false"
+    for case in TRANSFORM_CASES:
+        transform = TRANSFORMS.choose(fitting.get(case.name, case)).build(train_length=TRAIN_LENGTH)
         positions = line(encoding, 0, 0)
         edited = transform(positions, training=True, generator=seeded(3))
         weights = attention(encoding, edited, content())
         assert weights.isfinite().all()
         if not encoding.admits_transforms:
             assert torch.equal(weights, attention(encoding, positions, content()))
-        elif transform_name == "randomized":
+        elif case.name == "randomized":
             assert (weights - attention(encoding, positions, content())).abs().max() > 1e-4
 
 
 def test_a_span_beyond_the_table_is_an_error_not_a_clamp() -> None:
-    learned = build("learned", {})
+    learned = build(ENCODINGS.choose("learned"))
     positions = Randomized(span=2048)(line(learned, 0, 0), training=True, generator=seeded())
     assert positions.max() >= MAX_LENGTH
     with pytest.raises(ValueError, match="outside the learned table of 64 rows"):
@@ -218,7 +217,7 @@ def test_interpolated_never_overruns_by_rounding() -> None:
 def test_interpolated_by_a_factor_is_linear_rope_scaling() -> None:
     """Two roads to one place: dividing positions, or dividing frequencies."""
     positions = torch.arange(40)[None]
-    plain, scaled = build("rope", {}), build("rope", {"scaling": "linear", "factor": 4})
+    plain, scaled = (build(ENCODINGS.choose(text)) for text in ("rope", "rope:scaling=linear,factor=4"))
     divided = Interpolated(TRAIN_LENGTH, factor=4, fit=False)(positions, training=False)
     x = content(2, 40)
     assert_close(attention(plain, divided, x), attention(scaled, positions, x))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -20,6 +20,7 @@ class ALiBi(Encoding):
 
     extrapolation = "the penalty goes on growing; far keys fade out"
     reference = "Press 2021"
+    examples = ("sides=past", "sides=split", "learnable=true,sharpness=2.5")
 
     def __init__(
         self,
@@ -61,10 +62,6 @@ class ALiBi(Encoding):
         ahead = torch.arange(len(self.start), device=away.device)[:, None, None] % 2 == 1
         away = torch.where(ahead, -away, away)
         return torch.where(away >= 0, -rate * away, BLOCKED)
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        return [{"sides": "past"}, {"sides": "split"}, {"learnable": True, "sharpness": 2.5}]
 
 
 def slopes(heads: int) -> list[float]:

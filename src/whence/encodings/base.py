@@ -15,7 +15,7 @@ The class attributes declare what the conformance suite then checks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -35,6 +35,8 @@ class Encoding(Variant, nn.Module):
     extrapolation: ClassVar[str]
     """What happens past the training length, in a few words."""
     reference: ClassVar[str]
+    examples: ClassVar[tuple[str, ...]] = ()
+    """Options, besides the defaults, that behave differently, as a user writes them. The conformance suite runs all."""
     axes: int = 1
     """How many position axes it reads: 1, or 2 for grids."""
     causal_only: bool = False
@@ -80,11 +82,6 @@ class Encoding(Variant, nn.Module):
     def hooks(cls) -> tuple[str, ...]:
         """The hooks this encoding overrides: where position enters."""
         return tuple(hook for hook in HOOKS if getattr(cls, hook) is not getattr(Encoding, hook))
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        """Option sets, besides the defaults, that behave differently. The conformance suite runs them all."""
-        return []
 
 
 def on_axes(positions: Tensor, axes: int = 1) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -16,6 +16,7 @@ class KERPLE(Encoding):
 
     extrapolation = "the learned curve goes on"
     reference = "Chi 2022 (KERPLE)"
+    examples = ("kind=power",)
 
     def __init__(
         self,
@@ -48,7 +49,3 @@ class KERPLE(Encoding):
         away = distances(positions_q, positions_k).abs().float()
         a, p = (value[:, None, None] for value in self.a_and_p())
         return -p * torch.log1p(a * away) if self.kind == "log" else -a * away**p
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        return [{"kind": "power"}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -17,6 +17,7 @@ class Learned(Encoding):
 
     extrapolation = "the option out_of_range says: an error, the last row, or rows that training never visited"
     reference = "Gehring 2017; Devlin 2018"
+    examples = ("out_of_range=error", "out_of_range=clamp")
 
     def __init__(
         self,
@@ -65,7 +66,3 @@ class Learned(Encoding):
                 f"position {outside[0].item():g} is outside the learned table of {last + 1} rows (0 to {last}); "
                 f"out_of_range={self.out_of_range!r}: raise max_length with 'untrained', or choose 'clamp'"
             )
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        return [{"out_of_range": "error"}, {"out_of_range": "clamp"}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -21,6 +21,10 @@ class PositionTokens(Encoding):
 
     extrapolation = "the tokens move apart: as many of them for more others"
     reference = "MAMBA-GINR"
+    examples = (
+        *(f"placement={placement}" for placement in ("middle", "n_group", "random", "adaptive", "hierarchical")),
+        "conditional=true,count=3",
+    )
     admits_transforms = False
 
     def __init__(
@@ -83,10 +87,9 @@ class PositionTokens(Encoding):
 
     def shares(self) -> Tensor:
         """(count,): where each stands, as a share of the sequence from 0 to 1."""
-        home: dict[str, Any] = {"device": self.table.device, "dtype": torch.float64}
-        index = torch.arange(self.count, **home)
+        index = torch.arange(self.count, dtype=torch.float64, device=self.table.device)
         if self.placement == "middle":
-            shares = torch.full((self.count,), 0.5, **home)
+            shares = torch.full_like(index, 0.5)
         elif self.placement == "n_group":
             groups = min(self.groups, self.count)
             shares = ((index * groups / self.count).floor() + 0.5) / groups
@@ -95,7 +98,7 @@ class PositionTokens(Encoding):
             shares = luck.sort().values.to(self.table.device)
         elif self.placement == "hierarchical":
             sizes = (self._coarse, self.count - self._coarse)
-            shares = torch.cat([(torch.arange(size, **home) + 0.5) / max(size, 1) for size in sizes])
+            shares = torch.cat([(index[:size] + 0.5) / max(size, 1) for size in sizes])
         elif self.place is not None:
             shares = self.place.double().sigmoid()
         else:
@@ -128,11 +131,6 @@ class PositionTokens(Encoding):
     def extract(self, x: Tensor, interleaving: Interleaving) -> Tensor:
         """(rows, length + count, d) → the LPs, (rows, count, d)."""
         return interleaving.inserted(x)
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        placements = ("middle", "n_group", "random", "adaptive", "hierarchical")
-        return [*({"placement": placement} for placement in placements), {"conditional": True, "count": 3}]
 
 
 def _since_the_one_before(interleaving: Interleaving, x: Tensor, valid: Tensor | None) -> Tensor:

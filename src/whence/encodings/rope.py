@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.encodings._frequencies import Scaling, geometric, magnitude, scaled
-from whence.encodings._rotation import Pairing, require_pairs, turn
+from whence.encodings._rotary import Pairing, Scaling, geometric, magnitude, require_pairs, scaled, turn
 from whence.encodings.base import Count, Encoding, Shift, on_axes, precise
 
 
@@ -19,6 +18,12 @@ class RoPE(Encoding):
 
     extrapolation = "angles go on; slow pairs enter unseen angles unless scaled"
     reference = "Su 2021; scaling: Chen 2023, bloc97 2023, Peng 2023; 2-D: Heo 2024"
+    examples = (
+        "pairing=adjacent",
+        *(f"scaling={scaling},factor=4" for scaling in ("linear", "ntk", "dynamic_ntk", "yarn")),
+        "layout=axial",
+        "layout=mixed",
+    )
 
     def __init__(
         self,
@@ -80,8 +85,3 @@ class RoPE(Encoding):
         angles, size = self.angles(positions), magnitude(self.scaling, self.factor)
         cos, sin = (angles.cos() * size).float(), (angles.sin() * size).float()
         return turn(q, cos, sin, self.pairing), turn(k, cos, sin, self.pairing)
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        scalings = [{"scaling": scaling, "factor": 4} for scaling in ("linear", "ntk", "dynamic_ntk", "yarn")]
-        return [{"pairing": "adjacent"}, *scalings, {"layout": "axial"}, {"layout": "mixed"}]

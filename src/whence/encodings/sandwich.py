@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.encodings._frequencies import geometric
+from whence.encodings._rotary import geometric
 from whence.encodings.base import Count, Encoding, on_axes, precise
 
 

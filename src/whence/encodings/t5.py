@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -17,6 +17,7 @@ class T5(Encoding):
 
     extrapolation = "all distances past max_distance share the last bucket"
     reference = "Raffel 2019"
+    examples = ("sides=past", "sides=both,buckets=8,max_distance=20")
 
     def __init__(
         self,
@@ -60,10 +61,6 @@ class T5(Encoding):
     def bias(self, positions_q: Tensor, positions_k: Tensor) -> Tensor:
         away = distances(positions_q, positions_k)
         return interpolate(away, lambda whole: F.embedding(self.buckets_of(whole)[:, 0], self.table).movedim(-1, 1))
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        return [{"sides": "past"}, {"sides": "both", "buckets": 8, "max_distance": 20}]
 
 
 def bucket_starts(buckets: int, max_distance: int) -> list[int]:

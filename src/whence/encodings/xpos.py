@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.encodings._frequencies import geometric
-from whence.encodings._rotation import Pairing, require_pairs, turn
+from whence.encodings._rotary import Pairing, geometric, require_pairs, turn
 from whence.encodings.base import Count, Encoding, on_axes, precise
 
 
@@ -19,6 +18,7 @@ class XPos(Encoding):
 
     extrapolation = "angles go on and scores fade; a span too wide for the number format is an error"
     reference = "Sun 2022"
+    examples = ("pairing=adjacent",)
     causal_only = True
 
     def __init__(
@@ -56,7 +56,3 @@ class XPos(Encoding):
             raise ValueError(
                 f"xpos: positions span {span.max().item():g}, more than {widest:g} overflows {dtype}; raise scale_base"
             )
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        return [{"pairing": "adjacent"}]

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from whence.tasks.base import Goal
+
 Pool = Literal["last", "mean", "first"]
-LossKind = Literal["classification", "regression"]
 EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py
 
 
@@ -73,7 +74,7 @@ def pooled(x: Tensor, pool: Pool, valid: Tensor | None) -> Tensor:
     return x.gather(1, index[:, None, None].expand(-1, 1, x.shape[-1])).squeeze(1)
 
 
-def loss(kind: LossKind, prediction: Tensor, target: Tensor, scored: Tensor | None = None) -> Tensor:
+def loss(kind: Goal, prediction: Tensor, target: Tensor, scored: Tensor | None = None) -> Tensor:
     """Mean over what is scored, in float32.
 
     prediction: (batch, length, outputs) per token or (batch, outputs) per sequence.

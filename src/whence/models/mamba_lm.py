@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from whence.config import Config
 from whence.errors import UserError
 from whence.mixers.mamba import Mamba, Memory
+
+StrictCount = Annotated[int, Field(ge=1, strict=True)]
 
 
 class MambaLM(nn.Module):
@@ -62,22 +66,21 @@ class MambaLM(nn.Module):
     def load(cls, folder: str | Path) -> MambaLM:
         """From a directory as transformers saves it, in single precision. Raises UserError, with what is wrong."""
         folder = Path(folder)
-        config = _config(folder)
-        where = _files(folder, config["num_hidden_layers"])
-        tied = config.get("tie_word_embeddings", True)
+        config = _Checkpoint.load(folder / "config.json")
+        where, tied = _files(folder, config.num_hidden_layers), config.tie_word_embeddings
         with torch.device("meta"):
             model = cls(
-                config["vocab_size"],
-                config["hidden_size"],
-                config["num_hidden_layers"],
-                eps=config.get("layer_norm_epsilon", 1e-5),
+                config.vocab_size,
+                config.hidden_size,
+                config.num_hidden_layers,
+                eps=config.layer_norm_epsilon,
                 tied=tied,
-                d_state=config.get("state_size", 16),
-                expand=config.get("expand", 2),
-                d_conv=config.get("conv_kernel", 4),
-                dt_rank=None if config.get("time_step_rank", "auto") == "auto" else config["time_step_rank"],
-                bias=config.get("use_bias", False),
-                conv_bias=config.get("use_conv_bias", True),
+                d_state=config.state_size,
+                expand=config.expand,
+                d_conv=config.conv_kernel,
+                dt_rank=None if config.time_step_rank == "auto" else config.time_step_rank,
+                bias=config.use_bias,
+                conv_bias=config.use_conv_bias,
             )
         wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         if tied:
@@ -91,28 +94,42 @@ class MambaLM(nn.Module):
         return model
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"model: {str(path)!r} cannot be read ({error.strerror}).") from None
-    except ValueError:
-        raise UserError(f"model: {str(path)!r} is not JSON.") from None
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if kind != "mamba":
-        raise UserError(f"model: {str(path)!r} describes a {kind!r}. Allowed: mamba.")
-    if config.get("hidden_act", "silu") != "silu":
-        raise UserError(f"model: hidden_act {config['hidden_act']!r} is not supported. Allowed: silu.")
-    defaults = {"vocab_size": None, "hidden_size": None, "num_hidden_layers": None}
-    defaults |= {"state_size": 16, "expand": 2, "conv_kernel": 4}
-    counts = {key: config.get(key, default) for key, default in defaults.items()}
-    if config.get("time_step_rank", "auto") != "auto":
-        counts["time_step_rank"] = config["time_step_rank"]
-    wrong = [key for key, value in counts.items() if not isinstance(value, int) or value < 1]
-    if wrong:
-        raise UserError(f"model: in {str(path)!r}, {', '.join(wrong)} must be whole numbers above 0.")
-    return config
+class _Checkpoint(Config, extra="ignore"):
+    """What a config.json of transformers says about a Mamba; its other fields do not matter here."""
+
+    vocab_size: StrictCount
+    hidden_size: StrictCount
+    num_hidden_layers: StrictCount
+    state_size: StrictCount = 16
+    expand: StrictCount = 2
+    conv_kernel: StrictCount = 4
+    time_step_rank: StrictCount | Literal["auto"] = "auto"
+    layer_norm_epsilon: float = 1e-5
+    tie_word_embeddings: bool = True
+    use_bias: bool = False
+    use_conv_bias: bool = True
+
+    @classmethod
+    def load(cls, path: Path) -> _Checkpoint:
+        try:
+            document = json.loads(path.read_text())
+        except OSError as error:
+            raise UserError(f"model: {str(path)!r} cannot be read ({error.strerror}).") from None
+        except ValueError:
+            raise UserError(f"model: {str(path)!r} is not JSON.") from None
+        kind = document.get("model_type") if isinstance(document, dict) else None
+        if kind != "mamba":
+            raise UserError(f"model: {str(path)!r} describes a {kind!r}. Allowed: mamba.")
+        if document.get("hidden_act", "silu") != "silu":
+            raise UserError(f"model: hidden_act {document['hidden_act']!r} is not supported. Allowed: silu.")
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            wrong = {
+                problem["loc"][0]: problem["msg"].replace("Input should be", "must be") for problem in error.errors()
+            }
+            reasons = "; ".join(f"{field} {reason}" for field, reason in wrong.items())
+            raise UserError(f"model: in {str(path)!r}, {reasons}.") from None
 
 
 def _files(folder: Path, layers: int) -> dict[str, Path]:
@@ -127,9 +144,9 @@ def _files(folder: Path, layers: int) -> dict[str, Path]:
                 where |= dict.fromkeys(file.keys(), path)
         except (SafetensorError, OSError) as error:
             raise UserError(f"model: {str(path)!r} cannot be read: {error}") from None
-    found = {name.split(".")[2] for name in where if name.startswith("backbone.layers.")}
-    if len(found) != layers:
-        raise UserError(f"model: config.json asks for {layers} layers, the weights hold {len(found)}.")
+    stored = len({name.split(".")[2] for name in where if name.startswith("backbone.layers.")})
+    if stored != layers:
+        raise UserError(f"model: config.json asks for {layers} layers, the weights hold {stored}.")
     return where
 
 
@@ -138,12 +155,12 @@ def _weights(where: dict[str, Path], wanted: dict[str, tuple[int, ...]]) -> dict
     missing = sorted(wanted.keys() - where.keys())
     if missing:
         raise UserError(f"model: {len(missing)} weights are missing, the first is {missing[0]!r}.")
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for path in sorted({where[name] for name in wanted}):
         with safe_open(path, framework="pt") as file:
             for name in (name for name in wanted if where[name] == path):
                 shape = tuple(file.get_slice(name).get_shape())
                 if shape != wanted[name]:
                     raise UserError(f"model: {name} in {path.name} has shape {shape}, not {wanted[name]}.")
-                found[name] = file.get_tensor(name).float()
-    return found
+                weights[name] = file.get_tensor(name).float()
+    return weights

@@ -25,12 +25,12 @@ PACKAGED = {
 
 def installed() -> list[str]:
     """Those of the packages that are there."""
-    found = []
+    names = []
     for name in PACKAGED if importlib.util.find_spec("transformers") else ():
         with suppress(UserError):
             _place(name, "")
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, Any]:
@@ -46,10 +46,9 @@ def model_of(name: str, *, head: bool = False, also: str = "") -> Any:
     """Without the tokenizer."""
     with _loading(name, also) as (transformers, folder, files):
         kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
-        safe = (
-            {} if "gguf_file" in files else {"use_safetensors": True}
-        )  # other formats can run code when they are read
-        return kind.from_pretrained(folder, dtype=torch.float32, **files, **safe).eval()
+        if "gguf_file" not in files:
+            files["use_safetensors"] = True  # other formats can run code when they are read
+        return kind.from_pretrained(folder, dtype=torch.float32, **files).eval()
 
 
 def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
@@ -75,8 +74,8 @@ def _of_a_tokenizer(file: str) -> bool:
 
 
 @contextmanager
-def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, Any]]]:
-    """The library, the folder, and what else it has to be told; what goes wrong inside is said in one line."""
+def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, bool | str]]]:
+    """The library, the folder, and further arguments of `from_pretrained`; errors inside become one line."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         import transformers
@@ -87,7 +86,7 @@ def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, Any]]]:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     folder, file = _place(name, also)
-    files: dict[str, Any] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
+    files: dict[str, bool | str] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,10 +1,10 @@
-"""The model that every instrument trains: pre-norm blocks of a mixer and an MLP, told where their tokens are."""
+"""The model that every instrument trains: pre-norm blocks of a mixer and an MLP, given the tokens' positions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,7 @@ from whence.mixers import MIXERS, MixerChoice
 from whence.mixers.base import Kind, Mixer
 from whence.models.layers import FeatureEmbedding, Linear, PlaceHead, Pool, TokenEmbedding, pooled
 from whence.registry import structural_parameters
-
-Per = Literal["token", "sequence", "place"]
+from whence.tasks.base import Per
 
 
 class PositionConfig(Config):
@@ -91,9 +90,7 @@ class ModelConfig(Architecture, PositionConfig):
                 f"heads: {self.heads} does not divide d_model={self.d_model}. "
                 f"Nearest allowed: {_nearest_divisors(self.d_model, self.heads)}."
             )
-        transform = self.positions and cast(
-            Transform, self.positions.build(train_length=train_length, max_length=max_length)
-        )
+        transform = self.positions and self.positions.build(train_length=train_length, max_length=max_length)
         if transform:
             train_length, max_length = transform.lengths(train_length, max_length)
         encodings = self._encodings(train_length, max_length)
@@ -122,16 +119,18 @@ class ModelConfig(Architecture, PositionConfig):
 
     def _encodings(self, train_length: int, max_length: int) -> list[Encoding]:
         """One for all layers, or one per layer where the encoding asks for it."""
-        structure: dict[str, Any] = {
-            "d_model": self.d_model,
-            "heads": self.heads,
-            "head_dim": self.d_model // self.heads,
-            "causal": self.attention == "causal",
-            "train_length": train_length,
-            "max_length": max_length,
-        }
         count = self.layers if self.encoding.variant.per_layer else 1
-        return [self.encoding.build(**structure) for _ in range(count)]
+        return [
+            self.encoding.build(
+                d_model=self.d_model,
+                heads=self.heads,
+                head_dim=self.d_model // self.heads,
+                causal=self.attention == "causal",
+                train_length=train_length,
+                max_length=max_length,
+            )
+            for _ in range(count)
+        ]
 
 
 def supported_hooks(mixer: type[Mixer]) -> set[str]:
@@ -183,7 +182,7 @@ class SequenceModel(nn.Module):
         inputs: token ids (batch, length), or (batch, length, features). positions: (batch or 1, length[, axes]).
         valid: bool (batch, length), False at padding. prefix: (batch,) lengths, for attention="prefix".
         """
-        encodings = cast(list[Encoding], list(self.encodings))
+        encodings = [encoding for encoding in self.encodings if isinstance(encoding, Encoding)]
         _check_positions(inputs, positions, encodings[0].axes)
         if self.transform is not None:
             positions = self.transform(positions, training=self.training)
@@ -222,18 +221,18 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        hidden = max(1, round(config.d_model * config.mlp_ratio)) if config.mlp_ratio else 0
-        residual = 1 / math.sqrt((2 if hidden else 1) * config.layers)
+        d_mlp = max(1, round(config.d_model * config.mlp_ratio)) if config.mlp_ratio else 0
+        residual = 1 / math.sqrt((2 if d_mlp else 1) * config.layers)
         self.dropout = config.dropout
         self.mixer_norm = nn.LayerNorm(config.d_model)
         self.mixer: Mixer = config.mixer.build(
             d_model=config.d_model, heads=config.heads, dropout=config.dropout, out_scale=residual
         )
-        self.has_mlp = hidden > 0
-        if hidden:
+        self.has_mlp = d_mlp > 0
+        if d_mlp:
             self.mlp_norm = nn.LayerNorm(config.d_model)
-            self.up = Linear(config.d_model, hidden)
-            self.down = Linear(hidden, config.d_model, scale=residual)
+            self.up = Linear(config.d_model, d_mlp)
+            self.down = Linear(d_mlp, config.d_model, scale=residual)
 
     def forward(self, x: Tensor, context: Any) -> Tensor:
         x = x + self._drop(self.mixer(self.mixer_norm(x), context))

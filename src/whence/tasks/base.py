@@ -16,6 +16,7 @@ from torch import Tensor
 from whence.registry import Variant
 
 Per = Literal["token", "sequence", "place"]
+Goal = Literal["classification", "regression"]
 Answer = int | float | None
 HOLD_COUNTS = frozenset({"counts", "bigrams", "trigrams", "skip-pairs", "regions", "order"})
 """Feature classes from which the exact number of each symbol can be computed."""
@@ -52,7 +53,7 @@ class Task(Variant, abc.ABC):
 
     per: Per = "token"
     """An answer for every token, one for the sequence, or places in it (as many as `outputs`)."""
-    goal: ClassVar[Literal["classification", "regression"]] = "classification"
+    goal: ClassVar[Goal] = "classification"
     ranked: ClassVar[bool] = True
     """Whether results on this task may rank models. False if a predictor without the skill is known to solve it."""
     version: ClassVar[int] = 1

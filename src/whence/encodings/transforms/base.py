@@ -6,7 +6,7 @@ It is applied once per batch, to the one tensor that queries and keys both read,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ class Transform(Variant, ABC):
     """An edit of the positions, (batch, length) or (batch, length, axes), for any encoding that reads them."""
 
     reference: ClassVar[str]
+    examples: ClassVar[tuple[str, ...]] = ()
+    """Options, besides the defaults, that behave differently, as a user writes them."""
 
     @abstractmethod
     def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:
@@ -26,11 +28,6 @@ class Transform(Variant, ABC):
     def lengths(self, train_length: int, max_length: int) -> tuple[int, int]:
         """How far positions reach after the edit, in training and at all: what a table must hold."""
         return train_length, max_length
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        """Option sets, besides the defaults, that behave differently."""
-        return []
 
 
 def roomy(positions: Tensor) -> Tensor:

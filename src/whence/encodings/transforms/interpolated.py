@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -24,6 +24,7 @@ class Interpolated(Transform):
     """
 
     reference = "Chen 2023"
+    examples = ("factor=4,fit=false",)
 
     def __init__(
         self,
@@ -51,7 +52,3 @@ class Interpolated(Transform):
     def lengths(self, train_length: int, max_length: int) -> tuple[int, int]:
         reach = math.ceil(max_length / self.factor)
         return train_length, train_length if self.fit else max(train_length, reach)
-
-    @classmethod
-    def examples(cls) -> list[dict[str, Any]]:
-        return [{"factor": 4, "fit": False}]
