@@ -40,12 +40,12 @@ COLLECTIONS = ArtifactKind("collection", CollectConfig, Collected)
 
 
 def _audit(config: Any, store: Store, on_progress: Callable[[str], None]) -> Artifact[Any, StoredAudit]:
-    from whence.cli.leak import _subject  # pyright: ignore[reportPrivateUsage]
+    from whence.cli.leak import _target  # pyright: ignore[reportPrivateUsage]
     from whence.leak.audit.auditing import audit
 
     on_progress("loading the model")
-    subject = _subject(Auditing(**config.model_dump()), store)
-    result = audit(subject, config.ratios, seed=config.seed, tell=on_progress)
+    target = _target(Auditing(**config.model_dump()), store)
+    result = audit(target, config.ratios, seed=config.seed, on_progress=on_progress)
     return AUDITS.save(config, StoredAudit(document=result.to_json()), store)
 
 
