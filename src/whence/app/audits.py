@@ -31,7 +31,7 @@ from whence.leak.page import (
     sources_table,
 )
 from whence.models.pretrained import installed
-from whence.report.badges import badges
+from whence.report.html import badges
 from whence.store.runs import Store
 
 WORDS = ("leak", "audit")

@@ -13,7 +13,7 @@ import streamlit as st
 from whence.app.jobs import ALIVE, Job
 from whence.app.parts import plain, table
 from whence.formatting import duration, scored
-from whence.report.badges import badge
+from whence.report.html import badge
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 from whence.training.config import RunConfig

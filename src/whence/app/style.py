@@ -1,10 +1,10 @@
 """What Streamlit's own style leaves open. Pieces of reports are shown in the app as well: the classes are theirs."""
 
-from whence.report.style import PIECES
+from whence.report.shell import SEED_STRIP_STYLE
 
 STYLE = (
     "<style>.whence {"
-    + PIECES
+    + SEED_STRIP_STYLE
     + "}"
     + """
 [data-testid="stMainBlockContainer"] { padding: 3.2rem clamp(1rem, 3vw, 2.5rem) 4rem; max-width: 84rem }

@@ -27,7 +27,7 @@ from whence.experiments.instrument import Instrument
 from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import Presets, config_path, save_config, saved_configs
 from whence.experiments.table import Table
-from whence.report.badges import badge
+from whence.report.html import badge
 from whence.store.artifacts import artifact_paths
 from whence.store.runs import Store
 

@@ -9,15 +9,26 @@ from markupsafe import Markup
 
 from whence.experiments.instrument import Instrument
 from whence.experiments.table import Column, Row, Table
-from whence.report.badges import badges
-from whence.report.figures import swatch_of
+from whence.report.html import badges, bullets, heading, html_table, render, swatch
 from whence.report.shell import plot, regenerate, shell
-from whence.report.tables import bullets, html_table
 from whence.store.files import digest
 from whence.store.runs import Store
 from whence.training.config import RunConfig
 
 R = TypeVar("R", bound=RunConfig)
+STRIP = """\
+<div class=seeds role=img aria-label="{{ title }}: {{ values.values() | join(', ') }}">
+{% if mark %}<b style="left:{{ mark }}%"></b>{% endif %}
+{% for seed, value in values.items() %}
+<i style="left:{{ places[seed] }}%;top:50%;color:{{ colour }};background:{{ colour }}"
+ title="seed {{ seed }}: {{ value }}"></i>
+{% endfor %}</div>"""
+RUNS = """\
+<details><summary>The runs of this table</summary><p>
+{% for row in rows %}
+{{ row.name }}: <code>{{ row.results | map(attribute="run.id") | join(" ") }}</code>
+{% if not loop.last %}<br>{% endif %}
+{% endfor %}</p></details>"""
 
 
 def comparison_page(
@@ -26,14 +37,14 @@ def comparison_page(
     """One self-contained HTML file."""
     title = page_title(instrument, tables)
     sections = instrument.sections(tables, store)
-    parts: list[str] = [Markup("<h1>{}</h1>").format(title), *summary_html(instrument, tables)]
+    parts: list[str] = [heading(title, level=1), *summary_html(instrument, tables)]
     drawn = 0
     for table in tables:
-        parts += [Markup("<h2>{}</h2><p class=note>{}</p>").format(table.title, table.heading)]
+        parts += [heading(table.title, table.heading)]
         parts += [bullets(table.findings), table_html(instrument, table)]
         for name, figure in instrument.figures(table).items():
             key = digest(table.title + name)[:8]
-            parts += [Markup("<h3>{}</h3>").format(name), plot(figure, key, with_script=drawn == 0)]
+            parts += [heading(name, level=3), plot(figure, key, with_script=drawn == 0)]
             drawn += 1
         parts += [*sections.get(table.title, ()), lost_html(table), _runs(table)]
     return shell(title, [*parts, *regenerate(command, config)])
@@ -47,8 +58,7 @@ def summary_html(instrument: Instrument[Any, R], tables: Sequence[Table[R]]) -> 
     summary = instrument.summary(tables)
     if summary is None:
         return []
-    head = Markup("<h2>{}</h2><p class=note>{}</p>").format(summary.title, summary.note)
-    return [head, html_table(summary.columns, summary.rows, label=summary.title)]
+    return [heading(summary.title, summary.note), html_table(summary.columns, summary.rows, label=summary.title)]
 
 
 def table_html(instrument: Instrument[Any, R], table: Table[R]) -> Markup:
@@ -57,7 +67,7 @@ def table_html(instrument: Instrument[Any, R], table: Table[R]) -> Markup:
     styles = {row.name: instrument.style(table, row.name) for row in table.rows}
     rows = [
         [
-            Markup(swatch_of(styles[row.name]) if styles[row.name] else "") + row.name,
+            swatch(styles[row.name]) + row.name,
             row.dots,
             *(_cell(row, column) + _strip(row, column, styles[row.name].get("color", "#888")) for column in columns),
         ]
@@ -69,7 +79,7 @@ def table_html(instrument: Instrument[Any, R], table: Table[R]) -> Markup:
 
 def _cell(row: Row[Any], column: Column) -> Markup:
     cell = row.cell(column.key)
-    verdict = Markup(badges(cell.verdict.split(", ")))
+    verdict = badges(cell.verdict.split(", "))
     return Markup(" ").join(part for part in (cell.text, verdict) if part)
 
 
@@ -80,15 +90,19 @@ def _strip(row: Row[Any], column: Column, colour: str) -> Markup:
         return Markup("")
     low, high = column.span
     mark = cell.baseline_mark
-    line = Markup('<b style="left:{:.1f}%"></b>').format(100 * (mark - low) / (high - low)) if mark is not None else ""
-    dots = Markup("").join(
-        Markup('<i style="left:{:.1f}%;top:50%;color:{};background:{}" title="seed {}: {:.4g}"></i>').format(
-            100 * (value - low) / (high - low), colour, colour, seed, value
-        )
-        for seed, value in cell.per_seed.items()
+    values = {seed: f"{value:.4g}" for seed, value in cell.per_seed.items()}
+
+    def place(value: float) -> str:
+        return f"{100 * (value - low) / (high - low):.1f}"
+
+    return render(
+        STRIP,
+        title=column.title,
+        values=values,
+        places={seed: place(value) for seed, value in cell.per_seed.items()},
+        mark=None if mark is None else place(mark),
+        colour=colour,
     )
-    numbers = ", ".join(f"{value:.4g}" for value in cell.per_seed.values())
-    return Markup('<div class=seeds role=img aria-label="{}: {}">{}{}</div>').format(column.title, numbers, line, dots)
 
 
 def lost_html(table: Table[Any]) -> Markup:
@@ -96,14 +110,8 @@ def lost_html(table: Table[Any]) -> Markup:
     reasons = [
         f"{row.name}, {run}: {reason}" for row in table.rows for run, reason in {**row.failed, **row.damaged}.items()
     ]
-    return Markup("<h3>Failed and damaged runs</h3>{}").format(bullets(reasons)) if reasons else Markup("")
+    return heading("Failed and damaged runs", level=3) + bullets(reasons) if reasons else Markup("")
 
 
-def _runs(table: Table[Any]) -> str:
-    lines = [
-        Markup("{}: <code>{}</code>").format(row.name, " ".join(result.run.id for result in row.results))
-        for row in table.rows
-    ]
-    return Markup("<details><summary>The runs of this table</summary><p>{}</p></details>").format(
-        Markup("<br>").join(lines)
-    )
+def _runs(table: Table[Any]) -> Markup:
+    return render(RUNS, rows=table.rows)

@@ -12,7 +12,7 @@ from whence.experiments.table import Row, Table
 from whence.features.config import PRESETS
 from whence.features.run import FeaturesRun
 from whence.report.figures import COLOURS, DASHES, figure_of
-from whence.report.tables import html_table
+from whence.report.html import html_table
 
 STRICT = {
     "plain_topk": "none",

@@ -13,8 +13,8 @@ from whence.features.map_page import MAP_SCRIPT, feature_section, map_section
 from whence.features.run import FeaturesRun
 from whence.features.view import View
 from whence.report.figures import COLOURS, DASHES, figure_of
+from whence.report.html import bullets
 from whence.report.shell import plot, regenerate, shell
-from whence.report.tables import bullets
 
 
 def run_page(run: FeaturesRun, found: View, records: Sequence[Mapping[str, Any]], again: str) -> bytes:

@@ -11,10 +11,9 @@ import plotly.graph_objects as go
 from whence.formatting import number
 from whence.leak.audit.auditing import Audit
 from whence.leak.instrument import at
-from whence.report.badges import badges
 from whence.report.figures import COLOURS, DASHES, figure_of
+from whence.report.html import badges, bullets, html_table
 from whence.report.shell import plot, regenerate, shell
-from whence.report.tables import bullets, html_table
 
 
 def audit_page(audit: Audit, again: str) -> bytes:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
 from whence.formatting import is_share, labelled, scored
-from whence.report.badges import badge
-from whence.report.figures import COLOURS, DASHES, figure_of, line_style, swatch_of
+from whence.report.figures import learning_curves, line_style, style_at
+from whence.report.html import badge, heading, html_table, render, swatch
 from whence.report.shell import plot, regenerate, shell
 from whence.store.files import CorruptFileError, flat
 from whence.store.runs import Store
 
 MOST = 12
 """Runs beside each other: what a screen has room for."""
-SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class ComparedRun:
 
     id: str
     status: Mapping[str, Any]
-    spec: Mapping[str, Any]
+    config: Mapping[str, Any]
     evaluations: Sequence[Mapping[str, Any]]
     style: Mapping[str, str]
 
@@ -45,18 +44,12 @@ def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[st
         folder = store.folder(run_id)
         try:
             status, spec, evaluations = folder.status(), folder.spec_document(), folder.evaluations()
-            found.append(ComparedRun(run_id, status, spec, evaluations, _style(status, place)))
+            encoding = status["labels"].get("encoding")  # has its own colour everywhere
+            style = style_at(place) if encoding is None else line_style(encoding)
+            found.append(ComparedRun(run_id, status, spec, evaluations, style))
         except (OSError, CorruptFileError) as damage:
             unreadable[run_id] = str(damage)
     return found, unreadable
-
-
-def _style(status: Mapping[str, Any], place: int) -> dict[str, str]:
-    """An encoding has its own colour everywhere; what has none is told apart by its place."""
-    encoding = status["labels"].get("encoding")
-    if encoding is not None:
-        return line_style(encoding)
-    return {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
 def scores(runs: Sequence[ComparedRun]) -> list[str]:
@@ -66,29 +59,32 @@ def scores(runs: Sequence[ComparedRun]) -> list[str]:
 
 def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
     """By dotted name, the fields of their specifications in which they are not all alike."""
-    flats = [flat(run.spec) for run in runs]
+    flats = [flat(run.config) for run in runs]
     names = dict.fromkeys(name for one in flats for name in one)
     told = {name: [json.dumps(one[name]) if name in one else "–" for one in flats] for name in names}
     return {name: values for name, values in told.items() if len(set(values)) > 1}
 
 
-def side_by_side(runs: Sequence[ComparedRun]) -> str:
-    """A column per run: its end, its scores, and what was asked for otherwise."""
-    head = "".join(
-        f"<th scope=col>{swatch_of(run.style)}{html.escape(run.status['title'])}"
-        f"<br><span class=note>seed {html.escape(str(run.status['seed']))} · {run.id}</span>"
+def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
+    """A column per run: its end, its scores, and what was configured differently."""
+    head = [
+        render(
+            "{{ swatch }}{{ title }}<br><span class=note>seed {{ seed }} · {{ id }}</span>",
+            swatch=swatch(run.style),
+            title=run.status["title"],
+            seed=run.status["seed"],
+            id=run.id,
+        )
         for run in runs
-    )
-    lines = [("state", [badge(run.status["state"]) for run in runs])]
-    lines += [("step", [f"{run.status['step']:,} of {run.status['steps']:,}" for run in runs])]
-    lines += [(labelled(name), [_score(run, name) for run in runs]) for name in scores(runs)]
-    lines += [("time", [f"{run.status['seconds']:.0f} s" for run in runs])]
-    lines += [(name, [html.escape(value) for value in values]) for name, values in differences(runs).items()]
-    body = "".join(
-        f"<tr><th scope=row>{html.escape(name)}" + "".join(f"<td class=n>{cell}" for cell in cells) + "</tr>"
-        for name, cells in lines
-    )
-    return f"<div class=scroll><table><tr><th>{head}</tr>{body}</table></div>"
+    ]
+    lines: list[list[str]] = [
+        ["state", *(badge(run.status["state"]) for run in runs)],
+        ["step", *(f"{run.status['step']:,} of {run.status['steps']:,}" for run in runs)],
+        *([labelled(name), *(_score(run, name) for run in runs)] for name in scores(runs)),
+        ["time", *(f"{run.status['seconds']:.0f} s" for run in runs)],
+        *([name, *values] for name, values in differences(runs).items()),
+    ]
+    return html_table(["", *head], lines, label="Runs side by side", row_headers=True)
 
 
 def _score(run: ComparedRun, name: str) -> str:
@@ -98,31 +94,23 @@ def _score(run: ComparedRun, name: str) -> str:
 
 def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
     """One score over steps, a line per run."""
-    share = is_share(name)
-    figure = figure_of("training steps", labelled(name))
-    for place, run in enumerate(runs):
-        points = [
-            (e["step"], e["metrics"]["headline"][name]) for e in run.evaluations if name in e["metrics"]["headline"]
+    scale = 100 if is_share(name) else 1
+    found = {
+        run.name: [
+            {
+                e["step"]: scale * e["metrics"]["headline"][name]
+                for e in run.evaluations
+                if name in e["metrics"]["headline"]
+            }
         ]
-        if points:
-            figure.add_scatter(
-                x=[step for step, _ in points],
-                y=[100 * value if share else value for _, value in points],
-                name=run.name,
-                mode="lines+markers",
-                line={**run.style},
-                marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7},
-                hovertemplate="step %{x}: %{y:.4g}",
-            )
-    # names of runs are long: below each other, under the figure
-    return figure.update_layout(
-        height=400 + 22 * len(runs), legend={"orientation": "v", "y": -0.2, "yanchor": "top", "x": 0}
-    )
+        for run in runs
+    }
+    return learning_curves(found, labelled(name), {run.name: run.style for run in runs}, markers=True)
 
 
-def runs_page(runs: Sequence[ComparedRun], again: str) -> bytes:
+def runs_page(runs: Sequence[ComparedRun], command: str) -> bytes:
     title = f"whence: {len(runs)} run{'s' * (len(runs) != 1)}"
-    parts = [f"<h1>{html.escape(title)}</h1>", side_by_side(runs)]
+    parts = [heading(title, level=1), side_by_side(runs)]
     for place, name in enumerate(scores(runs)):
-        parts += [f"<h2>{html.escape(name)}</h2>", plot(curves(runs, name), f"runs{place}", place == 0)]
-    return shell(title, [*parts, *regenerate(again, {run.id: run.spec for run in runs})])
+        parts += [heading(name), plot(curves(runs, name), f"runs{place}", place == 0)]
+    return shell(title, [*parts, *regenerate(command, {run.id: run.config for run in runs})])

@@ -18,7 +18,7 @@ from whence.features.activations.sources import RUN, Collection
 from whence.features.activations.store import Activations, collections, folder
 from whence.features.sae.parts import DATA
 from whence.models.pretrained import PACKAGED
-from whence.report.badges import badge
+from whence.report.html import badge
 from whence.store.runs import Store
 
 COMMAND = ("features", "collect")

@@ -9,7 +9,7 @@ import streamlit as st
 from whence.app.jobs import jobs
 from whence.app.navigation import ASKED, PAGES, link
 from whence.app.parts import empty, live, markup, plain, the_store
-from whence.report.badges import badge
+from whence.report.html import badge
 
 LATELY = 6
 """Jobs of the app that are shown."""

@@ -18,7 +18,7 @@ from whence.app.parts import counted, draw, empty, guarded, live, markup, plain,
 from whence.app.progress import controls
 from whence.experiments.export import browser, picture_of
 from whence.formatting import as_csv, duration, labelled, scored
-from whence.report.badges import badge
+from whence.report.html import badge
 from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
 from whence.store.files import digest
 from whence.store.runs import RunLockedError, Store, evaluation_rows
@@ -282,7 +282,7 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
     with st.expander("What was asked for"):
         for run in runs:
             st.caption(f"{run.id} · {duration(run.status['seconds'])} · {run.status['tokens']:,} tokens")
-            st.json(dict(run.spec), expanded=1)
+            st.json(dict(run.config), expanded=1)
 
 
 @st.fragment
