@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whence.kernels import selective_scan
-from whence.kernels.selective_scan import torch_loop
+from whence.kernels.selective_scan import other_devices
 
 Shape = tuple[int, int, int]  # batch, length, channels
 Scan = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -52,7 +52,7 @@ def mambapy(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor
 
 def loop_per_step(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     """The unbind loop that needs the least memory; whence's own fallback."""
-    return torch_loop.scan(u, delta, A, B, C, None, None, False, torch.float32)[0]
+    return other_devices.torch_scan(u, delta, A, B, C, None, None, False, torch.float32)[0]
 
 
 def loop_at_once(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from whence.kernels import causal_conv
-from whence.kernels.causal_conv import naive, op
+from whence.kernels.causal_conv import naive, operator
 
 
 def inputs(batch: int, length: int, channels: int, taps: int, bias: bool, seed: int = 0) -> list[Tensor | None]:
@@ -65,7 +65,7 @@ def test_gradients_in_double_precision(reverse: bool) -> None:
 
 def test_torch_knows_the_operator() -> None:
     given = [t.requires_grad_() for t in inputs(2, 6, 5, 4, True) if t is not None]
-    torch.library.opcheck(op.operator, (*given, False))
+    torch.library.opcheck(operator, (*given, False))
     compiled = torch.compile(causal_conv, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*given), causal_conv(*given))
 

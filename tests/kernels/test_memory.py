@@ -47,7 +47,7 @@ def test_blocks_of_another_size_are_not_wasted_on_it() -> None:
 
 
 def test_no_more_is_kept_than_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "KEPT", 3 * LARGE)
+    monkeypatch.setattr(memory, "POOL_SIZE", 3 * LARGE)
     tensors = [room(COUNT, dtype=torch.float32) for _ in range(5)]
     del tensors
     gc.collect()

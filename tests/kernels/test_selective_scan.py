@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from whence.errors import UserError
 from whence.kernels import memory, selective_scan
-from whence.kernels.selective_scan import mamba_ssm, naive, torch_loop
+from whence.kernels.selective_scan import naive, other_devices
 from whence.kernels.selective_scan.numba_cpu import CHUNK, pack, unpack
 
 Scan = Callable[..., Any]
@@ -123,10 +123,10 @@ def by_loop(
     u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, z: Tensor | None = None,
     valid: Tensor | None = None, initial_state: Tensor | None = None, return_state: bool = False, reverse: bool = False,
 ) -> Any:  # fmt: skip
-    """torch_loop.scan behind the arguments of selective_scan."""
+    """other_devices.torch_scan behind the arguments of selective_scan."""
     if valid is not None:
         delta = delta.masked_fill(~valid[..., None], 0)
-    y, state = torch_loop.scan(u, delta, A, B, C, D, initial_state, reverse, u.dtype)
+    y, state = other_devices.torch_scan(u, delta, A, B, C, D, initial_state, reverse, u.dtype)
     y = y if z is None else y * F.silu(z)
     return (y, state) if return_state else y
 
@@ -784,7 +784,7 @@ def test_layout_around_mamba_ssm(reverse: bool, without: tuple[str, ...], monkey
     case = draw(31, 2, 9, 5, 3, without=without, reverse=reverse)
 
     def adapted(*, valid: None, return_state: bool, D: Tensor | None = None, **tensors: Any) -> tuple[Tensor, Tensor]:
-        return mamba_ssm.scan(**tensors, D=D)
+        return other_devices.mamba_ssm_scan(**tensors, D=D)
 
     expected = case.results(naive.selective_scan)
     for name, result in case.results(adapted).items():

@@ -139,15 +139,15 @@ def _numba_caches_in(folder: Path) -> Iterator[None]:
 @contextmanager
 def _announced(what: str) -> Iterator[None]:
     """Say on stderr that something is compiled, if it comes to that."""
-    said = _Saying(what)
-    event.register("numba:compile", said)
+    listener = _Announcement(what)
+    event.register("numba:compile", listener)
     try:
         yield
     finally:
-        event.unregister("numba:compile", said)
+        event.unregister("numba:compile", listener)
 
 
-class _Saying(event.Listener):
+class _Announcement(event.Listener):
     def __init__(self, what: str) -> None:
         self.what: str | None = what
 

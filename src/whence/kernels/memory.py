@@ -2,7 +2,7 @@
 
 A tensor of many megabytes is fresh from the system every time it is made, and the system clears its pages at their
 first touch: from 16,384 tokens on that took as long as the scan itself. So blocks whose tensor has died are kept, up to
-KEPT bytes in all, and given to the next tensor that fits.
+POOL_SIZE bytes in all, and given to the next tensor that fits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 LARGE = 4 << 20  # bytes; below it the C library does as well
-KEPT = 1 << 30
+POOL_SIZE = 1 << 30
 _free: dict[int, np.ndarray] = {}
 
 
@@ -42,5 +42,5 @@ def _taken(size: int) -> np.ndarray:
 def _give_back(block: np.ndarray) -> None:
     """May be called at any moment, by any thread: no locks, only single steps on a dictionary."""
     _free[id(block)] = block
-    while sum(kept.nbytes for kept in list(_free.values())) > KEPT:
+    while sum(free.nbytes for free in list(_free.values())) > POOL_SIZE:
         _free.pop(next(iter(_free), 0), None)  # the one that waited longest

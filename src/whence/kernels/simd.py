@@ -7,7 +7,8 @@ Numba has no vector type, and LLVM's automatic vectoriser gives up on a loop tha
 overlap. `Lanes` is a vector that lives in registers; LLVM splits it into what the machine has (two AVX registers,
 one AVX-512, four NEON). `a * b + c` becomes a fused multiply-add where the machine has one.
 
-Everything here works on float32 and on float64 alike, so that a kernel can be checked in double precision.
+Everything here works on float32 and on float64 alike, so that a kernel can be checked in double precision. At the end:
+tensors as the kernels want them, the last axis dense and channels in whole groups of lanes.
 """
 
 from __future__ import annotations
@@ -17,16 +18,23 @@ from collections.abc import Callable
 from math import factorial, log
 from typing import Any
 
+import torch.nn.functional as F
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+from torch import Tensor
 
 WIDTH = 16
 # 2^f = 1 + f·q(f) on |f| ≤ ½, q interpolated at Chebyshev points: 9e-9 relative, and none at 0, where it would add
 # up over the many steps of a slowly fading memory. Taylor's sixth degree is off by 1e-7 at the ends.
 EXP2_SINGLE = [1.0, 0.69314718803, 0.24022650922, 0.05550357104, 0.00961805667, 0.00133908674, 0.00015461447]
 CONTRACT = ("contract",)  # allow a·b+c to round once; nothing else of "fast math", so NaN and inf stay themselves
+
+
+def _vector_operation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's `intrinsic`, typed as what kernels call: they leave out the first parameter, which Numba supplies."""
+    return intrinsic(function)
 
 
 class LanesType(types.Type):
@@ -70,7 +78,7 @@ def _pointer(context: Any, builder: ir.IRBuilder, array_type: types.Array, array
     return builder.gep(start, [offset])
 
 
-@intrinsic
+@_vector_operation
 def load(_: Any, array: types.Array, index: types.UniTuple) -> Any:
     """16 neighbours from array[index] on."""
     lanes = LanesType(array.dtype)
@@ -84,7 +92,7 @@ def load(_: Any, array: types.Array, index: types.UniTuple) -> Any:
     return lanes(array, index), codegen
 
 
-@intrinsic
+@_vector_operation
 def store(_: Any, array: types.Array, index: types.UniTuple, value: LanesType) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
         address = _pointer(context, builder, array, *arguments[:2])
@@ -95,7 +103,7 @@ def store(_: Any, array: types.Array, index: types.UniTuple, value: LanesType) -
     return types.void(array, index, value), codegen
 
 
-@intrinsic
+@_vector_operation
 def spread(_: Any, array: types.Array, index: types.UniTuple) -> Any:
     """array[index] in all 16 lanes."""
 
@@ -106,7 +114,7 @@ def spread(_: Any, array: types.Array, index: types.UniTuple) -> Any:
     return LanesType(array.dtype)(array, index), codegen
 
 
-@intrinsic
+@_vector_operation
 def fetch(_: Any, array: types.Array, index: types.UniTuple) -> Any:
     """Ask for the cache line at array[index], which need not exist: rows far apart defeat the hardware's own guess."""
 
@@ -121,7 +129,7 @@ def fetch(_: Any, array: types.Array, index: types.UniTuple) -> Any:
     return types.void(array, index), codegen
 
 
-@intrinsic
+@_vector_operation
 def zeros(_: Any, like: types.Array) -> Any:
     """16 zeros of the array's type."""
 
@@ -131,7 +139,7 @@ def zeros(_: Any, like: types.Array) -> Any:
     return LanesType(like.dtype)(like), codegen
 
 
-@intrinsic
+@_vector_operation
 def store_totals(_: Any, rows: types.Array, index: types.UniTuple, target: types.Array, place: types.UniTuple) -> Any:
     """The sums over lanes of four consecutive rows (next-to-last axis, 16 dense numbers each), stored side by side.
 
@@ -185,7 +193,7 @@ _operator(operator.truediv, lambda builder, a, b: builder.fdiv(a, b))
 _operator(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=CONTRACT))
 
 
-@intrinsic
+@_vector_operation
 def larger(_: Any, a: LanesType, b: LanesType) -> Any:
     """The larger of each pair; b where a is not a number."""
 
@@ -195,7 +203,7 @@ def larger(_: Any, a: LanesType, b: LanesType) -> Any:
     return a(a, b), codegen
 
 
-@intrinsic
+@_vector_operation
 def reaches(_: Any, a: LanesType, b: LanesType) -> Any:
     """Whether any lane of a is at least that of b, or not a number."""
 
@@ -206,19 +214,19 @@ def reaches(_: Any, a: LanesType, b: LanesType) -> Any:
     return types.boolean(a, b), codegen
 
 
-@intrinsic
+@_vector_operation
 def exp2(_: Any, value: LanesType) -> Any:
     """2 to the value."""
     return _exp2(value, "whole")
 
 
-@intrinsic
+@_vector_operation
 def exp2_power(_: Any, value: LanesType) -> Any:
     """The power of two nearest to 2 to the value (in its logarithm)."""
     return _exp2(value, "power")
 
 
-@intrinsic
+@_vector_operation
 def exp2_rest(_: Any, value: LanesType) -> Any:
     """2 to the value minus that power, with all its digits. What both have in common, LLVM computes once."""
     return _exp2(value, "rest")
@@ -271,7 +279,7 @@ def _exp2(value: LanesType, part: str) -> Any:
     return value(value), codegen
 
 
-@intrinsic
+@_vector_operation
 def take_number(_: Any, counter: types.Array) -> Any:
     """The counter's value, and one added to it, in one step that threads cannot share."""
 
@@ -280,3 +288,19 @@ def take_number(_: Any, counter: types.Array) -> Any:
         return builder.atomic_rmw("add", fields.data, ir.Constant(ir.IntType(64), 1), "monotonic")
 
     return types.int64(counter), codegen
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """Neighbours along the last axis are neighbours in memory; other axes may have any stride."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def whole_groups(tensor: Tensor) -> Tensor:
+    """The last axis, channels, filled up with zeros to a multiple of the lanes."""
+    spare = -tensor.shape[-1] % WIDTH
+    return F.pad(tensor, (0, spare)) if spare else dense(tensor)
+
+
+def cut(tensor: Tensor, channels: int) -> Tensor:
+    """The opposite."""
+    return tensor if tensor.shape[-1] == channels else tensor[..., :channels].contiguous()

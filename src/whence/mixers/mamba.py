@@ -87,13 +87,13 @@ class Mamba(Mixer):
         One token at a time, many, or the whole sequence at once: the results are those of one forward.
         """
         u, gate = self.split(x, None)
-        beyond = self.conv1d.kernel_size[0] - 1
-        window = u.new_zeros(u.shape[0], beyond, u.shape[2]) if memory is None else memory.window.to(u.dtype)
-        seen = torch.cat([window, u], 1)
-        u = self._convolve(seen)[:, beyond:]
+        overlap = self.conv1d.kernel_size[0] - 1
+        window = u.new_zeros(u.shape[0], overlap, u.shape[2]) if memory is None else memory.window.to(u.dtype)
+        extended = torch.cat([window, u], 1)
+        u = self._convolve(extended)[:, overlap:]
         state = None if memory is None else memory.state
         y, state = selective_scan(u, *self._selection(u), self.D, initial_state=state, return_state=True)
-        return self.out_proj(y * gate), Memory(seen[:, seen.shape[1] - beyond :].clone(), state)
+        return self.out_proj(y * gate), Memory(extended[:, extended.shape[1] - overlap :].clone(), state)
 
     def split(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         """→ what is read, and what gates the result: (batch, length, inner) each."""

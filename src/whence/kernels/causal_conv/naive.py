@@ -9,8 +9,8 @@ from torch import Tensor
 def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, reverse: bool = False) -> Tensor:
     """As `whence.kernels.causal_conv`, differentiable by autograd, on any device."""
     taps = weight.T.flip(0) if reverse else weight.T
-    beyond = len(taps) - 1
-    padded = F.pad(x, (0, 0, 0, beyond) if reverse else (0, 0, beyond, 0))
+    overlap = len(taps) - 1
+    padded = F.pad(x, (0, 0, 0, overlap) if reverse else (0, 0, overlap, 0))
     out = x.new_zeros(()) if bias is None else bias
     for k, tap in enumerate(taps):
         out = out + padded[:, k : k + x.shape[1]] * tap

@@ -1,5 +1,3 @@
-# pyright: reportCallIssue=false
-# (it takes the intrinsics of simd.py for plain functions.)
 """Convolution, bias and SiLU in one pass over memory; backward recomputes what it needs in another.
 
 Work is cut into jobs as in the selective scan: one sequence × 16 channels, the same bits for any number of threads.
@@ -17,9 +15,8 @@ import torch
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
-from whence.kernels.layout import cut, whole_groups
 from whence.kernels.memory import room
-from whence.kernels.simd import WIDTH, exp2, load, store, take_number, zeros
+from whence.kernels.simd import WIDTH, cut, exp2, load, store, take_number, whole_groups, zeros
 
 BLOCK = 64  # steps whose share of a weight's gradient is added up before it joins the total
 LOG2E = 1 / math.log(2)
@@ -80,8 +77,8 @@ def backward(counter, x, weight, bias, dy, reverse, dx, dweight, dbias):
                     slope = load(dy, (b, first + step * t, d)) * gate * (one + out * (one - gate))
                     by_bias = by_bias + slope
                     for k in range(oldest, taps):
-                        seen = load(x, (b, first + step * (t + k + 1 - taps), d))
-                        store(part, (k, 0), load(part, (k, 0)) + slope * seen)
+                        value = load(x, (b, first + step * (t + k + 1 - taps), d))
+                        store(part, (k, 0), load(part, (k, 0)) + slope * value)
                 store(slopes, (t % taps, 0), slope)
                 s = t + 1 - taps  # all sums that saw x at step s are known now
                 if s >= 0:

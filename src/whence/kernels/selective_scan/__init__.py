@@ -1,7 +1,7 @@
 """The selective scan of Mamba: h ← exp(Δ·A)·h + Δ·B·u, y = C·h + D·u, one state of N numbers per channel.
 
-naive.py is the definition, numba_cpu.py the CPU kernel (op.py makes it an operator of torch), torch_loop.py the
-fallback, mamba_ssm.py somebody else's CUDA kernel. `selective_scan` picks.
+naive.py is the definition, numba_cpu.py the CPU kernel (op.py makes it an operator of torch), other_devices.py
+the fallback and mamba-ssm's CUDA kernel. `selective_scan` picks.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whence.kernels.precision import precision
-from whence.kernels.selective_scan import mamba_ssm, op, torch_loop
+from whence.kernels.autograd import precision
+from whence.kernels.selective_scan import op, other_devices
 
 
 @overload
@@ -65,10 +65,10 @@ def selective_scan(
         packed = None if initial_state is None else numba_cpu.pack(initial_state)
         y, state, _ = op.scan(*tensors[:-1], packed, reverse, differentiable)
         state = numba_cpu.unpack(state, u.shape[2]) if return_state else state
-    elif u.is_cuda and initial_state is None and u.dtype != torch.float64 and mamba_ssm.installed():
-        y, state = mamba_ssm.scan(u, delta, A, B, C, D, reverse)
+    elif u.is_cuda and initial_state is None and u.dtype != torch.float64 and other_devices.mamba_ssm_installed():
+        y, state = other_devices.mamba_ssm_scan(u, delta, A, B, C, D, reverse)
     else:
-        y, state = torch_loop.scan(*tensors, reverse, precision(*tensors))
+        y, state = other_devices.torch_scan(*tensors, reverse, precision(*tensors))
     if z is not None:
         y = (y * F.silu(z)).to(u.dtype)
     return (y, state) if return_state else y

@@ -1,5 +1,3 @@
-# pyright: reportCallIssue=false
-# (it takes the intrinsics of simd.py for plain functions.)
 """The selective scan on a CPU: all channels of a step side by side in vector lanes, one pass forward, two backward.
 
 The state is never laid out in time. Forward keeps it every CHUNK steps; backward goes through the chunks from the
@@ -29,10 +27,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
-from whence.kernels.layout import cut, dense, whole_groups
 from whence.kernels.memory import room
 from whence.kernels.simd import (
     WIDTH,
+    cut,
+    dense,
     exp2_power,
     exp2_rest,
     fetch,
@@ -41,6 +40,7 @@ from whence.kernels.simd import (
     store,
     store_totals,
     take_number,
+    whole_groups,
     zeros,
 )
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.kernels.direct import direct, either
-from whence.kernels.precision import precision
+from whence.kernels.autograd import direct, either, precision
 
 
 def _scan(
@@ -59,11 +58,12 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     from whence.kernels.selective_scan import numba_cpu
 
-    found = numba_cpu.gradients(dy, dlast, u, delta, A, B, C, D, marks, reverse)
-    return tuple(  # pyright: ignore[reportReturnType]
-        gradient.to(of.dtype).contiguous()
-        for gradient, of in zip(found, (u, delta, A, B, C, A if D is None else D, marks), strict=True)
-    )
+    def like(gradient: Tensor, tensor: Tensor) -> Tensor:
+        return gradient.to(tensor.dtype).contiguous()
+
+    by = numba_cpu.gradients(dy, dlast, u, delta, A, B, C, D, marks, reverse)
+    dA, dB, dC = like(by.A, A), like(by.B, B), like(by.C, C)
+    return like(by.u, u), like(by.delta, delta), dA, dB, dC, like(by.D, A if D is None else D), like(by.state, marks)
 
 
 backward_operator = torch.library.custom_op(
@@ -101,9 +101,9 @@ def _differentiate(
         raise UserError(
             "selective_scan ran, or was traced, with gradients switched off: there is nothing to go back through"
         )
-    *found, dD, dstate = backward(dy, dlast, u, delta, A, B, C, D, marks, ctx.reverse)
+    *gradients, dD, dstate = backward(dy, dlast, u, delta, A, B, C, D, marks, ctx.reverse)
     dstate = None if ctx.state_dtype is None else dstate.to(ctx.state_dtype)
-    return *found, None if D is None else dD, dstate, None, None
+    return *gradients, None if D is None else dD, dstate, None, None
 
 
 operator.register_autograd(partial(_differentiate, backward_operator), setup_context=_remember)

@@ -1,8 +1,8 @@
 """The sparse code of a top-k autoencoder: which k features, their values, and what they add up to.
 
-naive.py is the definition, and the fallback for other devices and precisions; select.py and numba_cpu.py are the CPU
-kernels, op.py gives them gradients. Weights are (size, width), one row for each feature, in the encoder and in the
-decoder. A step that shares one `ByFeature` between `gathered` and `decode` sorts its indices once.
+naive.py is the definition, and the fallback for other devices and precisions; numba_cpu.py holds the CPU kernels,
+op.py gives them gradients. Weights are (size, width), one row for each feature, in the encoder and in the decoder. A
+step that shares one `ByFeature` between `gathered` and `decode` sorts its indices once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from whence.kernels.autograd import apply
 from whence.kernels.memory import room
 from whence.kernels.sparse_code import naive, op
 from whence.kernels.sparse_code.op import ByFeature
@@ -39,9 +40,9 @@ def top_k(scores: Tensor, k: int) -> Tensor:
         raise ValueError(f"scores must be (n, size) and k from 1 to size, got {tuple(scores.shape)} and k={k}")
     if not _plain(scores):
         return naive.top_k(scores, k)
-    from whence.kernels.sparse_code import select  # importing Numba takes half a second
+    from whence.kernels.sparse_code import numba_cpu  # importing Numba takes half a second
 
-    return select.top_k(scores, k)
+    return numba_cpu.top_k(scores, k)
 
 
 def gathered(
@@ -64,7 +65,7 @@ def gathered(
     if not _plain(x, weight, bias, dense):
         return naive.gathered(x, weight, bias, indices)
     lists = _lists(indices, len(weight), by_feature)
-    return op.Gathered.apply(x, weight, bias, indices, dense, lists)  # pyright: ignore[reportReturnType]
+    return apply(op.Gathered, x, weight, bias, indices, dense, lists)
 
 
 def decode(values: Tensor, indices: Tensor, weight: Tensor, *, by_feature: ByFeature | None = None) -> Tensor:
@@ -76,7 +77,7 @@ def decode(values: Tensor, indices: Tensor, weight: Tensor, *, by_feature: ByFea
     if not _plain(values, weight):
         return naive.decode(values, indices, weight)
     lists = _lists(indices, len(weight), by_feature)
-    return op.Decode.apply(values, indices, weight, lists)  # pyright: ignore[reportReturnType]
+    return apply(op.Decode, values, indices, weight, lists)
 
 
 def _plain(*tensors: Tensor | None) -> bool:

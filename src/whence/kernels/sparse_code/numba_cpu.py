@@ -1,6 +1,6 @@
-# pyright: reportCallIssue=false
-# (it takes the intrinsics of simd.py for plain functions.)
-"""Two products make all of a sparse code: weighted sums of rows, and dot products of pairs of rows.
+"""The kernels of a sparse code: its two products, and which features it consists of.
+
+Two products make all of it: weighted sums of rows, and dot products of pairs of rows.
 
 Sums of features' rows decode, and sums of samples' rows, listed by feature, are the gradients of both weights. Dot
 products are the code's values, and their gradients. A row is gathered whole, so that its memory comes in one stream,
@@ -16,9 +16,20 @@ import torch
 from torch import Tensor
 
 from whence.kernels.launch import Kernel
-from whence.kernels.layout import cut, whole_groups
 from whence.kernels.memory import room
-from whence.kernels.simd import WIDTH, load, spread, store, store_totals, take_number, zeros
+from whence.kernels.simd import (
+    WIDTH,
+    cut,
+    larger,
+    load,
+    reaches,
+    spread,
+    store,
+    store_totals,
+    take_number,
+    whole_groups,
+    zeros,
+)
 
 BLOCK = 8  # rows of the result in one job
 
@@ -51,7 +62,7 @@ def sums(counter, starts, sources, factors, rows, out):
 def dots(counter, x, rows, indices, out):
     """out[i, j] = x[i]·rows[indices[i, j]]."""
     count, k = indices.shape
-    parts, found = np.empty((4, WIDTH), x.dtype), np.empty(4, x.dtype)
+    parts, totals = np.empty((4, WIDTH), x.dtype), np.empty(4, x.dtype)
     while True:
         begin = take_number(counter) * BLOCK
         if begin >= count:
@@ -72,9 +83,9 @@ def dots(counter, x, rows, indices, out):
                 store(parts, (1, 0), with_b)
                 store(parts, (2, 0), with_c)
                 store(parts, (3, 0), with_d)
-                store_totals(parts, (0, 0), found, (0,))
+                store_totals(parts, (0, 0), totals, (0,))
                 for one in range(j, min(j + 4, k)):
-                    out[i, one] = found[one - j]
+                    out[i, one] = totals[one - j]
 
 
 def transpose(counter, indices, starts, sources, places):
@@ -123,3 +134,84 @@ def by_feature(indices: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
     starts, sources, places = (torch.empty(n, dtype=torch.int64) for n in (size + 1, *2 * [indices.numel()]))
     TRANSPOSE(1, indices.contiguous(), starts, sources, places)
     return starts, sources, places
+
+
+# --- The k largest of each row, by a bound that is nearly sharp.
+#
+# The row is cut into many more blocks than k, and the k-th largest of their maxima is a lower bound: k numbers at least
+# reach it. Few others do, so one more pass leaves little more than k candidates to choose from exactly. Both passes go
+# 16 numbers at a time.
+
+ROWS = 8  # in one job
+MAXIMA = 8  # blocks for each number wanted: then about k/16 candidates are too many
+
+
+@numba.njit(nogil=True)
+def select_largest(values, names, count, k):
+    """Bring the k largest of `count` values, with their names, to the front (quickselect, kind to equal values)."""
+    low, high = 0, count - 1
+    while low < high:
+        middle = values[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while values[left] > middle:
+                left += 1
+            while values[right] < middle:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                names[left], names[right] = names[right], names[left]
+                left += 1
+                right -= 1
+        if k - 1 <= right:
+            high = right
+        elif k - 1 >= left:
+            low = left
+        else:
+            break
+
+
+def select(counter, scores, k, out):
+    """What is not a number counts as infinite."""
+    count, size = scores.shape
+    vectors = size // WIDTH
+    height = max(1, WIDTH * vectors // (MAXIMA * k))  # of a block, in vectors; a block is one lane of them
+    blocks = -(-vectors // height) * WIDTH
+    maxima, values = np.empty(blocks, scores.dtype), np.empty(size, scores.dtype)
+    names = np.empty(max(size, blocks), np.int64)
+    bound = np.empty(1, scores.dtype)
+    lowest = np.full(1, -np.inf, scores.dtype)
+    while True:
+        begin = take_number(counter) * ROWS
+        if begin >= count:
+            break
+        for row in range(begin, min(begin + ROWS, count)):
+            bound[0] = -np.inf
+            if blocks > k:
+                for block in range(blocks // WIDTH):
+                    highest = spread(lowest, (0,))
+                    for vector in range(block * height, min((block + 1) * height, vectors)):
+                        highest = larger(load(scores, (row, vector * WIDTH)), highest)
+                    store(maxima, (block * WIDTH,), highest)
+                select_largest(maxima, names, blocks, k)
+                bound[0] = maxima[k - 1]
+            candidates, least = 0, bound[0]
+            for start in range(0, size, WIDTH):
+                if start + WIDTH > size or reaches(load(scores, (row, start)), spread(bound, (0,))):
+                    for place in range(start, min(start + WIDTH, size)):
+                        value = scores[row, place]
+                        values[candidates] = np.inf if value != value else value
+                        names[candidates] = place
+                        candidates += 0 if value < least else 1
+            select_largest(values, names, candidates, k)
+            for j in range(k):
+                out[row, j] = names[j]
+
+
+SELECT = Kernel(select, numba.void(numba.int64[::1], numba.float32[:, ::1], numba.int64, numba.int64[:, ::1]))
+
+
+def top_k(scores: Tensor, k: int) -> Tensor:
+    out = torch.empty((len(scores), k), dtype=torch.int64)
+    SELECT(-(-len(scores) // ROWS), scores.contiguous(), k, out)
+    return out

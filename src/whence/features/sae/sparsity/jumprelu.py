@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from whence.features.sae.code import Code
 from whence.features.sae.sparsity.base import Sparsity, threshold_for
+from whence.kernels.autograd import apply
 
 BANDWIDTH = 0.5
 """How near to its threshold a pre-activation must be to move it."""
@@ -41,7 +42,7 @@ class JumpReLU(Sparsity):
 
     def activate(self, pre: Tensor) -> Tensor:
         self.pre = pre
-        return _Jump.apply(pre, self.log_threshold.exp())  # pyright: ignore[reportReturnType]
+        return apply(_Jump, pre, self.log_threshold.exp())
 
     def penalty(self, code: Code, decoder: Tensor) -> Tensor:
         active: Any = _Step.apply(self.pre, self.log_threshold.exp())

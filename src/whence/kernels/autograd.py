@@ -1,4 +1,7 @@
-"""A way around the dispatcher of torch for plain tensors: it takes 0.3 ms per forward and backward."""
+"""What the operators share: their precision, and calls of autograd functions.
+
+`direct` is a way around the dispatcher of torch for plain tensors: it takes 0.3 ms per forward and backward.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,19 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+
+def precision(*tensors: Tensor | None) -> torch.dtype:
+    """Double if any input is, single otherwise (also for half-precision inputs)."""
+    double = any(tensor is not None and tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if double else torch.float32
+
+
+def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
+    """`function.apply`, for functions with one output; torch does not declare its type."""
+    output = function.apply(*arguments)
+    assert isinstance(output, Tensor)
+    return output
 
 
 def direct(operator: Callable[..., Any], compute: Callable[..., Any], remember: Any, differentiate: Any) -> Any:
