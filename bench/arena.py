@@ -17,7 +17,7 @@ from pathlib import Path
 from record import record
 from whence.arena.run import ArenaRun
 from whence.execution.engines.local import run_all
-from whence.execution.execute import Conditions
+from whence.execution.options import ExecutionOptions
 from whence.store.runs import Store
 from whence.system import cores
 
@@ -65,7 +65,7 @@ def workers() -> dict[str, object]:
             store = Store(folder)
             store.prepare()
             started = time.monotonic()
-            ends = run_all(specs, store, workers=count, conditions=Conditions("cpu", threads=1)).ends
+            ends = run_all(specs, store, ExecutionOptions(workers=count, threads=1, device="cpu"))
             assert set(ends.values()) == {"finished"}
             rate = 60 * len(specs) / (time.monotonic() - started)
         per_minute[count] = max(rate, per_minute.get(count, 0.0))

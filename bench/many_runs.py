@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from whence.arena.run import ArenaRun
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.store.files import read_sealed, write_sealed
 from whence.store.runs import Store
 
@@ -18,7 +19,7 @@ DOCUMENT = {
 
 def fill(store: Store, count: int) -> None:
     first = ArenaRun.read(DOCUMENT)
-    execute(first, store, Conditions(threads=1))
+    execute(first, store, ExecutionOptions(threads=1))
     status = read_sealed(store.folder(first.id).path / "status.json")
     for seed in range(1, count):
         run = ArenaRun.read({**DOCUMENT, "seed": seed})

@@ -81,21 +81,22 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
     from dataclasses import replace
 
-    from whence.execution.engines.local import ENDS, Outcome
-    from whence.execution.execute import Conditions, execute
+    from whence.execution.engines.local import ENDS, RunEnd
+    from whence.execution.execute import execute
+    from whence.execution.options import ExecutionOptions
     from whence.experiments import comparison
 
-    def run_all(specs: Any, store: Any, *, conditions: Conditions, on_event: Any, workers: Any = None) -> Outcome:
-        ends: dict[str, str] = {}
+    def run_all(configs: Any, store: Any, options: ExecutionOptions, on_event: Any) -> dict[str, RunEnd]:
+        ends: dict[str, RunEnd] = {}
 
-        def heard(event: dict[str, Any]) -> None:
+        def forward(event: dict[str, Any]) -> None:
             if event["event"] in ENDS:
                 ends[event["run"]] = event["event"]
             on_event(event)
 
-        for spec in specs:
-            execute(spec, store, replace(conditions, threads=1), heard)
-        return Outcome(ends)
+        for config in configs:
+            execute(config, store, replace(options, threads=1), forward)
+        return ends
 
     monkeypatch.setattr(comparison, "run_all", run_all)
 

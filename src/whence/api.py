@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whence.experiments.comparison import ComparisonResult, ExecutionOptions, run_comparison
+from whence.execution.options import ExecutionOptions
+from whence.experiments.comparison import ComparisonResult, run_comparison
 from whence.instruments import instrument
 from whence.store.runs import Store
 

@@ -9,7 +9,8 @@ import numpy as np
 from PIL import Image
 
 from tests.app.browse import App
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.fields.run import FieldsRun
 
 TINY: dict[str, Any] = {
@@ -22,7 +23,7 @@ TINY: dict[str, Any] = {
 def trained(app: App) -> FieldsRun:
     """As a run that was trained in a terminal is: without a job of the app."""
     run = FieldsRun.read(TINY)
-    status = execute(run, app.store, Conditions(threads=1, device="cpu"))
+    status = execute(run, app.store, ExecutionOptions(threads=1, device="cpu"))
     assert status["state"] == "finished"
     return run
 

@@ -12,7 +12,8 @@ from playwright.sync_api import Browser, expect
 from torch import nn
 
 from tests.app.browse import App, Visitor, until
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.experiments.saved import save_config
 from whence.features.activations.collect import collect_from
 from whence.features.activations.sources import of_module
@@ -31,7 +32,7 @@ def trained(app: App) -> list[str]:
     save_config("features", spec, app.store)
     runs = [run for runs in spec.runs().values() for run in runs]
     for run in runs:
-        execute(run, app.store, Conditions(threads=1, device="cpu"))
+        execute(run, app.store, ExecutionOptions(threads=1, device="cpu"))
     return [run.id for run in runs]
 
 

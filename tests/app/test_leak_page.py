@@ -15,7 +15,8 @@ from tests.app.browse import App, Visitor
 from tests.app.test_arena_page import TAMPERED
 from whence.app.interim import AUDITS, AuditConfig
 from whence.app.jobs import FORMAT, ActionRequest, Job, JobEnd, Submission, job_id, jobs
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.leak.config import LeakConfig
 from whence.store.files import digest, write_sealed
 from whence.store.runs import Store
@@ -35,7 +36,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """Its store has a masked model already."""
     app = App(tmp_path_factory.mktemp("app") / "store")
     ((run,),) = LeakConfig.read(TINY).runs().values()
-    execute(run, app.store, Conditions(threads=1, device="cpu"))
+    execute(run, app.store, ExecutionOptions(threads=1, device="cpu"))
     yield app
     app.end()
 

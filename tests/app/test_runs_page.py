@@ -16,7 +16,8 @@ from playwright.sync_api import expect
 from tests.app.browse import App, Visitor, until
 from tests.conftest import TINY, merged
 from whence.arena.run import ArenaRun
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 
 
 def tiny(**changes: Any) -> ArenaRun:
@@ -35,7 +36,7 @@ def runs(app: App) -> dict[str, ArenaRun]:
     for name, run in found.items():
         steps: list[int] = []
         stop = (lambda steps=steps: steps.append(0) or len(steps) > 3) if name == "interrupted" else lambda: False
-        execute(run, app.store, Conditions(threads=1), should_stop=stop)
+        execute(run, app.store, ExecutionOptions(threads=1), should_stop=stop)
     (app.store.folder(found["damaged"].id).path / "metrics.jsonl").write_bytes(b"{}\n")
     return found
 

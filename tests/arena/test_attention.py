@@ -10,7 +10,8 @@ import torch
 from tests.arena.made import one, planned, spec, tabulate
 from whence.arena.attention import LONGEST_MAP, attention_maps, load_model, maps_of
 from whence.arena.run import ArenaRun
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.random import Streams
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
@@ -20,7 +21,7 @@ SHORT = {"steps": 2, "evaluations": 1}
 
 
 def trained(run: ArenaRun, store: Store) -> RunFolder:
-    assert execute(run, store, Conditions(threads=1))["state"] == "finished"
+    assert execute(run, store, ExecutionOptions(threads=1))["state"] == "finished"
     return store.folder(run.id)
 
 

@@ -14,7 +14,8 @@ from tests.conftest import TINY, merged
 from whence.arena.metrics import EvalCounts, pool
 from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.errors import UserError
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.random import Streams, generator
 from whence.store.runs import Store
 from whence.training.config import load_run_config
@@ -94,7 +95,7 @@ def test_the_impossible_is_refused(tiny: Tiny, changes: dict[str, Any], parts: l
 def test_the_possible_is_trained(tiny: Tiny, tmp_path: Any, changes: dict[str, Any]) -> None:
     run = tiny(**changes, training={"steps": 2, "evaluations": 1})
     assert run.check() > 0
-    status = execute(run, Store(tmp_path), Conditions(threads=1))
+    status = execute(run, Store(tmp_path), ExecutionOptions(threads=1))
     assert status["state"] == "finished", status.get("error")
     assert status["step"] == 2
     assert 0 <= status["latest"]["headline"]["ood"] <= 1

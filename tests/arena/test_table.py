@@ -34,7 +34,8 @@ from whence.arena.curves import accuracy_by_length
 from whence.arena.instrument import ArenaTable, overall
 from whence.arena.score import id_score, judge, mastered
 from whence.arena.tuning import setting_of
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.store.runs import Store
 
 FEW = {"test_lengths": 0}
@@ -471,7 +472,7 @@ def test_everything_can_be_written_as_json(store: Store) -> None:
 def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
     plan = planned(spec("rope", "shifted:reach=3+t5", tasks=[TASK, "marker_distance", "long_range_match"]))
     for run in plan[:-1]:
-        execute(run, store, Conditions(threads=1))
+        execute(run, store, ExecutionOptions(threads=1))
     tables = tabulate(plan, store, {plan[-1].id: "crashed"})
     rows = [r for table in tables for r in table.rows]
     assert [len(r.finished) for r in rows] == [2, 2, 2, 2, 2, 1]

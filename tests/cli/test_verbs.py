@@ -141,12 +141,13 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
 def test_one_run_interrupted_and_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     from tests.conftest import TINY
     from whence.arena.run import ArenaRun
-    from whence.execution.execute import Conditions, execute
+    from whence.execution.execute import execute
+    from whence.execution.options import ExecutionOptions
     from whence.store.runs import Store
 
     spec = ArenaRun.read(TINY)
     count: list[int] = []
-    execute(spec, Store(), Conditions(threads=1), should_stop=lambda: count.append(0) or len(count) > 9)
+    execute(spec, Store(), ExecutionOptions(threads=1), should_stop=lambda: count.append(0) or len(count) > 9)
     assert document(["runs", "list", "--state", "interrupted"], capsys)[0]["step"] == 9
     assert document(["runs", "resume"], capsys) == {"runs": {spec.id: "finished"}}
     assert document(["runs", "resume"], capsys) == {"runs": {}}

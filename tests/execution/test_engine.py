@@ -16,7 +16,8 @@ import pytest
 
 from tests.conftest import TINY_FLAGS
 from whence.execution.engines.local import run_all, share
-from whence.execution.execute import Conditions, Event, execute
+from whence.execution.execute import Event, execute
+from whence.execution.options import ExecutionOptions
 from whence.store.runs import RunLockedError, Store
 from whence.store.verify import verify_store
 
@@ -29,16 +30,16 @@ def test_one_failing_run_does_not_stop_the_rest(tiny: Callable[..., Any], tmp_pa
         tiny(seed=2),
     ]
     events: list[Event] = []
-    outcome = run_all(specs, Store(tmp_path), workers=2, conditions=Conditions(threads=1), on_event=events.append)
-    assert [outcome.ends[spec.id] for spec in specs] == ["finished", "failed", "finished", "finished"]
+    ends = run_all(specs, Store(tmp_path), ExecutionOptions(workers=2, threads=1), events.append)
+    assert [ends[spec.id] for spec in specs] == ["finished", "failed", "finished", "finished"]
     assert {e["event"] for e in events} >= {"started", "progress", "finished", "failed"}
     # in-process and in a worker, alone and in company: the same numbers
     alone = Store(tmp_path / "alone")
-    execute(specs[2], alone, Conditions(threads=1))
+    execute(specs[2], alone, ExecutionOptions(threads=1))
     metrics = [s.folder(specs[2].id).path.joinpath("metrics.jsonl").read_bytes() for s in (alone, Store(tmp_path))]
     assert metrics[0] == metrics[1]
-    again = run_all(specs, Store(tmp_path), workers=1)
-    assert [again.ends[spec.id] for spec in specs] == ["skipped", "failed", "skipped", "skipped"]
+    again = run_all(specs, Store(tmp_path), ExecutionOptions(workers=1))
+    assert [again[spec.id] for spec in specs] == ["skipped", "failed", "skipped", "skipped"]
 
 
 def test_a_worker_that_dies_takes_only_its_run_with_it(tiny: Callable[..., Any], tmp_path: Path) -> None:
@@ -52,9 +53,9 @@ def test_a_worker_that_dies_takes_only_its_run_with_it(tiny: Callable[..., Any],
             killed.append(pid)
             os.kill(pid, signal.SIGKILL)
 
-    outcome = run_all(specs, store, workers=1, conditions=Conditions(threads=1), on_event=shoot)
+    ends = run_all(specs, store, ExecutionOptions(workers=1, threads=1), shoot)
     assert killed
-    assert outcome.ends == {specs[0].id: "crashed", specs[1].id: "finished", specs[2].id: "finished"}
+    assert ends == {specs[0].id: "crashed", specs[1].id: "finished", specs[2].id: "finished"}
     assert store.folder(specs[0].id).status()["state"] == "interrupted"
 
 
@@ -78,7 +79,7 @@ def test_two_processes_never_write_one_run(tiny: Callable[..., Any], tmp_path: P
     with store.folder(spec.id).lock():
         with pytest.raises(RunLockedError):
             execute(spec, store)
-        assert run_all([spec], store).ends == {spec.id: "busy"}
+        assert run_all([spec], store) == {spec.id: "busy"}
     assert not store.folder(spec.id).is_locked()
 
 
@@ -94,7 +95,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
         "rope",
         "none",
     ]
-    command += [*TINY_FLAGS, "--seeds", "2", "--steps", "1500", "--checkpoint-seconds", "1000", "--workers", "2"]
+    command += [*TINY_FLAGS, "--seeds", "2", "--steps", "1500", "--checkpoint-interval", "1000", "--workers", "2"]
     interrupted = subprocess.Popen(
         [*command, "--store", str(tmp_path / "a")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -151,10 +152,11 @@ def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path:
     code = "import whence.execution.worker as w; w.GRACE_SECONDS = 0.5; w.main()"
     worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert worker.stdin is not None
-    order = {"spec": slow.document(), "store": str(tmp_path), "conditions": {"threads": 1}}
-    worker.stdin.write(json.dumps(order) + "\n")
+    task = {"config": slow.document(), "store": str(tmp_path), "options": {"threads": 1}}
+    worker.stdin.write(json.dumps(task) + "\n")
     worker.stdin.flush()
     while not list(tmp_path.glob("runs/*/checkpoint-*")):
+        assert worker.poll() is None
         time.sleep(0.05)
     time.sleep(2)  # the one step is over, and the evaluation of the trained model has begun
     worker.stdin.close()
@@ -186,5 +188,5 @@ def test_chatter_at_start_up_and_outside_signals(
             told.extend(workers_of(os.getpid(), specs[0].id, store))
             os.kill(told[0], signal.SIGTERM)
 
-    outcome = run_all(specs, store, workers=1, conditions=Conditions(threads=1), on_event=tell)
-    assert [outcome.ends[spec.id] for spec in specs] == ["interrupted", "finished", "finished"]
+    ends = run_all(specs, store, ExecutionOptions(workers=1, threads=1), tell)
+    assert [ends[spec.id] for spec in specs] == ["interrupted", "finished", "finished"]

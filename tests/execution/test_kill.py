@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from whence.execution.execute import Conditions, Event, execute
+from whence.execution.execute import Event, execute
+from whence.execution.options import ExecutionOptions
 from whence.store.runs import Store
 from whence.store.verify import problems_of, verify_store
 from whence.training.config import load_run_config
 
-EVERY_STEP = Conditions(threads=1, checkpoint_seconds=0.0)
+EVERY_STEP = ExecutionOptions(threads=1, checkpoint_interval=0.0)
 
 
-def train_here(document: dict[str, Any], root: str, conditions: Conditions) -> None:
+def train_here(document: dict[str, Any], root: str, conditions: ExecutionOptions) -> None:
     execute(load_run_config(document), Store(root), conditions)
 
 
@@ -65,9 +66,9 @@ def test_killed_at_random_moments_and_during_writes(
     if slow:
         steps, wanted_random, wanted_in_write = 5 * steps, 4 * wanted_random, 2 * wanted_in_write
     spec = tiny(model=model, training={"steps": steps, "evaluations": 12})
-    every_step = Conditions(threads=threads, checkpoint_seconds=0.0)
+    every_step = ExecutionOptions(threads=threads, checkpoint_interval=0.0)
     straight = Store(tmp_path / "straight")
-    assert execute(spec, straight, Conditions(threads=threads, checkpoint_seconds=1e9))["state"] == "finished"
+    assert execute(spec, straight, ExecutionOptions(threads=threads, checkpoint_interval=1e9))["state"] == "finished"
 
     store = Store(tmp_path / "killed")
     folder = store.folder(spec.id).path

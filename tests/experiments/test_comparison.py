@@ -11,7 +11,7 @@ from tests.arena.made import planned
 from tests.conftest import TINY
 from whence.arena.config import ArenaConfig
 from whence.errors import UserError
-from whence.experiments.comparison import ExecutionOptions
+from whence.execution.options import ExecutionOptions
 from whence.experiments.saved import read_config, saved_configs
 from whence.store.runs import Store
 

@@ -13,7 +13,6 @@ from whence.arena.config import ArenaConfig
 from whence.arena.instrument import ARENA
 from whence.arena.run import ArenaRun
 from whence.cli import run
-from whence.execution.engines.local import Outcome
 from whence.experiments import comparison as comparisons
 from whence.experiments.comparison import more_runs, run_comparison
 from whence.store.runs import Store
@@ -104,9 +103,7 @@ def test_processes_that_die_at_once_are_not_started_forever(store: Store, monkey
     """Such runs leave nothing in the store from which their seed could be known."""
     comparison = spec("rope", "t5", seeds=9, until_decided=True, lengths={"test_lengths": 0})
     finish_all(store, planned(comparison), {"rope": CLEAR, "t5": CLOSE})
-    monkeypatch.setattr(
-        comparisons, "run_all", lambda runs, *arguments, **options: Outcome({r.id: "crashed" for r in runs})
-    )
+    monkeypatch.setattr(comparisons, "run_all", lambda runs, *arguments, **options: {r.id: "crashed" for r in runs})
     result = run_comparison(ARENA, comparison, store)
     assert [result.ends[r.id] for r in added(comparison, store)] == ["crashed"] * 2
     assert result.undecided == 1

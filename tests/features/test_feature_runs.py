@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from tests.calls import document, output
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.features.config import PRESETS, FeaturesConfig
 from whence.features.data.planted import Planted
 from whence.features.run import FeaturesRun
@@ -68,7 +69,7 @@ def test_every_preset_trains(name: str, tmp_path: Path) -> None:
         training = {"steps": steps, "batch_size": 256, "lr": 2e-2, "evaluations": 1}
         asked = {"presets": [name], "seeds": 1, "training": training, "sparsity": sparsity, **SMALL}
         (run,) = FeaturesConfig.read(asked).runs()[name]
-        status = execute(run, store, Conditions(threads=1, device="cpu"))
+        status = execute(run, store, ExecutionOptions(threads=1, device="cpu"))
         assert status["state"] == "finished"
         first, last = (found["metrics"] for found in store.folder(run.id).evaluations())
         assert last["l0"] > 0
@@ -119,7 +120,7 @@ def tiny(store: Path) -> list[str]:
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """SIGKILL in the middle; weights and metrics are then equal bit by bit."""
     whole = document(tiny(tmp_path / "whole"), capsys)
-    command = [sys.executable, "-m", "whence", *tiny(tmp_path / "parts"), "--checkpoint-seconds", "0"]
+    command = [sys.executable, "-m", "whence", *tiny(tmp_path / "parts"), "--checkpoint-interval", "0"]
     process = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     folder = tmp_path / "parts" / "runs" / whole["id"]
     while not list(folder.glob("checkpoint-*")) and process.poll() is None:
@@ -199,7 +200,7 @@ def test_the_number_of_active_features_is_the_one_asked_for(sparsity: str, tmp_p
     (run,) = FeaturesConfig.read(asked).runs()["plain_topk"]
     store = Store(tmp_path)
     store.prepare()
-    found = execute(run, store, Conditions(threads=1, device="cpu"))["latest"]
+    found = execute(run, store, ExecutionOptions(threads=1, device="cpu"))["latest"]
     # a top-k has it; what is steered comes near it
     assert found["l0"] == pytest.approx(4, rel=0.15 if "topk" in sparsity else 0.5)
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from tests.calls import document, output
 from whence.errors import UserError
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.features.activations.store import flags_of, shard_path
 from whence.features.evals.measures import measure
 from whence.features.run import FeaturesRun
@@ -228,7 +229,7 @@ def test_a_run_and_its_export_measure_alike(tmp_path: Path, capsys: pytest.Captu
     store, where = collection(tmp_path / "store"), ["--store", str(tmp_path / "store")]
     training = {"steps": 30, "batch_size": 64, "evaluations": 1}
     spec = FeaturesRun.read({"data": DATA, "model": {"size": SIZE}, "training": training})
-    assert execute(spec, store, Conditions(threads=1, device="cpu"))["state"] == "finished"
+    assert execute(spec, store, ExecutionOptions(threads=1, device="cpu"))["state"] == "finished"
     run = spec.id
     folder = str(tmp_path / "sae")
     told: Any = document(["features", "export", run[:6], "--out", folder, *where], capsys)

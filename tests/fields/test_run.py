@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from whence.errors import UserError
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS
 from whence.fields.decode import decode
@@ -92,7 +93,7 @@ def trained(tmp_path: Path, **changes: Any) -> tuple[FieldsRun, Store, dict[str,
     run.check()
     store = Store(tmp_path)
     store.prepare()
-    return run, store, execute(run, store, Conditions(threads=1, device="cpu"))
+    return run, store, execute(run, store, ExecutionOptions(threads=1, device="cpu"))
 
 
 def test_a_run_from_spec_to_picture(tmp_path: Path) -> None:
@@ -117,9 +118,9 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     other = Store(tmp_path / "parts")
     other.prepare()
     calls = iter([False, False, False, True])
-    stopped = execute(run, other, Conditions(threads=1, device="cpu"), should_stop=lambda: next(calls))
+    stopped = execute(run, other, ExecutionOptions(threads=1, device="cpu"), should_stop=lambda: next(calls))
     assert stopped["state"] == "interrupted"
-    finished = execute(run, other, Conditions(threads=1, device="cpu"))
+    finished = execute(run, other, ExecutionOptions(threads=1, device="cpu"))
     assert finished["latest"] == whole["latest"]
     one, two = (load(s, run.id)[0].state_dict() for s in (store, other))
     assert all(torch.equal(one[name], two[name]) for name in one)

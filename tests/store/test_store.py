@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from whence.errors import UserError
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.store.runs import RunLockedError, Store
 
 
@@ -18,7 +19,7 @@ from whence.store.runs import RunLockedError, Store
 def store(tiny: Callable[..., Any], tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")
     for seed in range(3):
-        execute(tiny(seed=seed, training={"steps": 3}), store, Conditions(threads=1))
+        execute(tiny(seed=seed, training={"steps": 3}), store, ExecutionOptions(threads=1))
     return store
 
 
@@ -34,7 +35,7 @@ def test_the_index_can_be_deleted_and_rebuilt(store: Store) -> None:
 
 def test_the_index_notices_changes(store: Store, tiny: Callable[..., Any]) -> None:
     store.summaries()
-    execute(tiny(seed=9, training={"steps": 3}), store, Conditions(threads=1))
+    execute(tiny(seed=9, training={"steps": 3}), store, ExecutionOptions(threads=1))
     assert [row["seed"] for row in store.summaries()] == [0, 1, 2, 9]
     shutil.rmtree(store.folder(store.summaries()[0]["id"]).path)
     assert [row["seed"] for row in store.summaries()] == [1, 2, 9]
@@ -50,7 +51,7 @@ def test_an_unfinished_run_without_a_process_reads_as_interrupted(store: Store, 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        execute(spec, store, Conditions(threads=1, checkpoint_seconds=0), die)
+        execute(spec, store, ExecutionOptions(threads=1, checkpoint_interval=0), die)
     assert store.folder(spec.id).status()["state"] == "interrupted"
     assert {row["id"]: row["state"] for row in store.summaries()}[spec.id] == "interrupted"
     with store.folder(spec.id).lock():

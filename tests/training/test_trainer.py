@@ -11,13 +11,14 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from whence.execution.execute import Conditions, execute
+from whence.execution.execute import execute
+from whence.execution.options import ExecutionOptions
 from whence.random import Streams, derive, generator
 from whence.store.runs import Store
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.optim import make_optimizer
 
-ONE = Conditions(threads=1, checkpoint_seconds=1e9)
+ONE = ExecutionOptions(threads=1, checkpoint_interval=1e9)
 
 
 class PoisonJob(Trainable):
@@ -81,7 +82,7 @@ def test_non_finite_numbers_stop_the_run(how: str, step: int, tensor: str, tmp_p
     events: list[dict[str, Any]] = []
     assert execute(spec, store, ONE, events.append)["state"] == "failed"
     assert [event["event"] for event in events] == ["failed"]
-    again = execute(spec, store, Conditions(threads=1, checkpoint_seconds=1e9, retry_failed=True))
+    again = execute(spec, store, ExecutionOptions(threads=1, checkpoint_interval=1e9, retry_failed=True))
     assert again["error"] == status["error"]
 
 
@@ -234,7 +235,7 @@ def test_ids_are_content_hashes(tiny: Callable[..., Any]) -> None:
 def test_a_resumed_run_keeps_its_thread_count(tiny: Callable[..., Any], tmp_path: Path) -> None:
     store, spec = Store(tmp_path), tiny()
     count: list[int] = []
-    execute(spec, store, Conditions(threads=1), should_stop=lambda: count.append(0) or len(count) > 5)
+    execute(spec, store, ExecutionOptions(threads=1), should_stop=lambda: count.append(0) or len(count) > 5)
     used: list[int] = []
-    execute(spec, store, Conditions(threads=2), should_stop=lambda: used.append(torch.get_num_threads()) or False)
+    execute(spec, store, ExecutionOptions(threads=2), should_stop=lambda: used.append(torch.get_num_threads()) or False)
     assert set(used) == {1}

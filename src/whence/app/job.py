@@ -93,7 +93,8 @@ def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEn
         action.run(action.config.read(request.config), store, on_progress)
         return JobEnd(state="finished")
     # not before: it takes seconds, and whoever starts a job waits for its first sign of life
-    from whence.experiments.comparison import ExecutionOptions, execute_runs, run_comparison
+    from whence.execution.options import ExecutionOptions
+    from whence.experiments.comparison import execute_runs, run_comparison
 
     if isinstance(request, CompareRequest):
         compared = instrument(request.instrument)
@@ -101,7 +102,7 @@ def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEn
         return _ended(run_comparison(compared, config, store, on_progress=on_progress).ends)
     if isinstance(request, TrainRequest):
         run = instrument(request.instrument).run.read(request.config)
-        return _ended(execute_runs([run], store, ExecutionOptions(checkpoint_seconds=request.checkpoint_interval)))
+        return _ended(execute_runs([run], store, ExecutionOptions(checkpoint_interval=request.checkpoint_interval)))
     return _ended(execute_runs(_stored_runs(request.runs, store, on_progress), store, ExecutionOptions()))
 
 

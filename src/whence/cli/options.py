@@ -19,7 +19,7 @@ from whence.experiments.saved import CONFIG_FILES, Presets
 from whence.system import Device
 
 if TYPE_CHECKING:
-    from whence.experiments.comparison import ExecutionOptions
+    from whence.execution.options import ExecutionOptions
 
 S = TypeVar("S", bound=Config)
 Chosen = TypeVar("Chosen", bound="Output")
@@ -53,15 +53,15 @@ class Engine(Stored):
     workers: int | None = Field(default=None, ge=1, description="processes; none: one per core")
     threads: int | None = Field(default=None, ge=1, description="CPU threads per process; none: the cores, shared out")
     device: Device = Field(default="auto", description="auto takes a GPU if there is one")
-    checkpoint_seconds: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
+    checkpoint_interval: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
     retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
     print_spec: bool = Field(default=False, description="show what would be run, as JSON, and stop")
 
     @property
     def execution(self) -> ExecutionOptions:
-        from whence.experiments.comparison import ExecutionOptions
+        from whence.execution.options import ExecutionOptions
 
-        return ExecutionOptions(self.workers, self.threads, self.device, self.checkpoint_seconds, self.retry_failed)
+        return ExecutionOptions(self.workers, self.threads, self.device, self.checkpoint_interval, self.retry_failed)
 
 
 Action = Callable[[list[str]], int]

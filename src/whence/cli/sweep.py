@@ -10,7 +10,7 @@ from typing import Any
 from whence.cli.live import Watcher
 from whence.cli.options import Engine
 from whence.cli.output import print_json, stderr
-from whence.execution.engines.local import Outcome
+from whence.execution.engines.local import RunEnd
 from whence.experiments import comparison
 from whence.formatting import duration
 from whence.store.runs import Store
@@ -19,7 +19,7 @@ from whence.training.config import RunConfig
 EXIT_CODES = {"failed": 1, "crashed": 1, "busy": 1, "interrupted": 130}
 
 
-def execute_runs(specs: Sequence[RunConfig], engine: Engine) -> tuple[Store, dict[str, str]]:
+def execute_runs(specs: Sequence[RunConfig], engine: Engine) -> tuple[Store, dict[str, RunEnd]]:
     store = Store(engine.store)
     return store, comparison.execute_runs(specs, store, engine.execution, Watcher)
 
@@ -48,7 +48,7 @@ def train_one(run: RunConfig, engine: Engine, tell: Callable[[Store, dict[str, A
 
 def exit_code(ends: Mapping[str, str]) -> int:
     """From how the runs ended. After an interruption, print how to resume."""
-    if Outcome(dict(ends)).interrupted:
+    if "interrupted" in ends.values():
         command = shlex.join(["whence", *sys.argv[1:]])
         stderr.print(
             f"Interrupted; nothing is lost. To resume:  {command}", markup=False, highlight=False, soft_wrap=True

@@ -8,13 +8,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import whence
+from whence.execution.options import ExecutionOptions
 from whence.random import Streams, preserve_rng_state
 from whence.store.files import (
     TEMPORARY,
@@ -27,7 +28,7 @@ from whence.store.files import (
 )
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
-from whence.system import Device, cores, resolve_device
+from whence.system import cores, resolve_device
 from whence.training import checkpoint
 from whence.training.config import FORMAT, RunConfig, Trainable
 from whence.training.optim import make_optimizer
@@ -36,21 +37,10 @@ from whence.training.trainer import Listener, NonFiniteError, Progress, train
 Event = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """Where and how carefully to run. Not part of a run's identity."""
-
-    device: Device = "auto"
-    threads: int | None = None
-    """CPU threads; a resumed run keeps the number it started with, because results depend on it in the last bits."""
-    checkpoint_seconds: float = 20.0
-    retry_failed: bool = False
-
-
 def execute(
     spec: RunConfig,
     store: Store,
-    conditions: Conditions = Conditions(),
+    options: ExecutionOptions = ExecutionOptions(),
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -60,15 +50,15 @@ def execute(
     with folder.lock():
         status = _settled(folder)
         if status is None:
-            return _Execution(spec, store, folder, conditions, on_event, should_stop).run()
-        reason = _reason_to_repeat(folder, status, conditions)
+            return _Execution(spec, store, folder, options, on_event, should_stop).run()
+        reason = _reason_to_repeat(folder, status, options)
         if reason is None:
             _tidy(folder, store, status, on_event)
             on_event({"event": END_OF[status["state"]], "run": folder.id, "status": status})
             return status
         aside = store.set_aside(folder.path)
         on_event({"event": "notice", "run": folder.id, "message": f"{reason}; kept in {aside}, running it again"})
-    return execute(spec, store, conditions, on_event, should_stop)
+    return execute(spec, store, options, on_event, should_stop)
 
 
 END_OF = {"finished": "skipped", "failed": "failed"}
@@ -84,8 +74,8 @@ def _settled(folder: RunFolder) -> dict[str, Any] | None:
     return status if status["state"] == "finished" or hopeless else None
 
 
-def _reason_to_repeat(folder: RunFolder, status: dict[str, Any], conditions: Conditions) -> str | None:
-    if status["state"] == "failed" and conditions.retry_failed:
+def _reason_to_repeat(folder: RunFolder, status: dict[str, Any], options: ExecutionOptions) -> str | None:
+    if status["state"] == "failed" and options.retry_failed:
         return "asked to try again"
     leftover = ("log.jsonl", "checkpoint-") if status["state"] == "finished" else ("log.jsonl",)
     return next((problem for problem in problems_of(folder) if not problem.startswith(leftover)), None)
@@ -130,12 +120,12 @@ class _Execution:
         spec: RunConfig,
         store: Store,
         folder: RunFolder,
-        conditions: Conditions,
+        options: ExecutionOptions,
         on_event: Callable[[Event], None],
         should_stop: Callable[[], bool],
     ) -> None:
         self.spec, self.store, self.folder, self.path = spec, store, folder, folder.path
-        self.conditions, self.on_event, self.should_stop = conditions, on_event, should_stop
+        self.options, self.on_event, self.should_stop = options, on_event, should_stop
         self.streams = Streams.of(spec.seed)
         self.at = Progress()
         self.log: ChainWriter | None = None
@@ -145,7 +135,7 @@ class _Execution:
         self.last_checkpoint = self.last_status = self.last_told = time.monotonic()
 
     def run(self) -> dict[str, Any]:
-        self.threads = self.conditions.threads or cores()
+        self.threads = self.options.threads or cores()
         with preserve_rng_state(), _deterministic(self.threads):
             try:
                 self._clear_temporary_files()
@@ -173,7 +163,7 @@ class _Execution:
         return self._rest("failed", error)
 
     def _train(self) -> dict[str, Any]:
-        self.device = resolve_device(self.conditions.device)
+        self.device = resolve_device(self.options.device)
         job = self.spec.job()
         job.setup(self.streams, self.device)
         optimizer = job.optimizer(self.spec.training) or make_optimizer(job.model, self.spec.training)
@@ -192,7 +182,7 @@ class _Execution:
             record=metrics.append,
             checkpoint=save,
             progress=self._progress,
-            checkpoint_due=lambda: time.monotonic() - self.last_checkpoint >= self.conditions.checkpoint_seconds,
+            checkpoint_due=lambda: time.monotonic() - self.last_checkpoint >= self.options.checkpoint_interval,
             should_stop=self.should_stop,
         )
         if self.at.step == 0:

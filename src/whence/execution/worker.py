@@ -1,4 +1,4 @@
-"""A process that runs what it is told: JSON lines in (`{"spec": …}`), JSON lines out (events).
+"""A process that executes runs: JSON lines in (`{"config": …, "store": …, "options": …}`), JSON lines out (events).
 
 It stops cleanly, with a checkpoint, on SIGTERM and when its parent disappears (end of input); Ctrl-C in the
 terminal is the parent's to handle.
@@ -27,13 +27,14 @@ def main() -> None:
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # only now: torch takes seconds to import, and a stop may come meanwhile
-    from whence.execution.execute import Conditions, execute
+    from whence.execution.execute import execute
+    from whence.execution.options import ExecutionOptions
     from whence.store.runs import RunLockedError, Store
     from whence.training.config import load_run_config
 
-    threading.Thread(target=_leave_in_the_end, args=(stop,), daemon=True).start()
-    orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
-    threading.Thread(target=_listen, args=(orders, stop), daemon=True).start()
+    threading.Thread(target=_exit_in_the_end, args=(stop,), daemon=True).start()
+    tasks: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    threading.Thread(target=_listen, args=(tasks, stop), daemon=True).start()
 
     def emit(event: dict[str, Any]) -> None:
         try:
@@ -41,32 +42,32 @@ def main() -> None:
         except BrokenPipeError:
             stop.set()
 
-    while (order := orders.get()) is not None and not stop.is_set():
-        store, conditions = Store(order["store"]), Conditions(**order["conditions"])
-        spec = load_run_config(order["spec"])
+    while (task := tasks.get()) is not None and not stop.is_set():
+        store, options = Store(task["store"]), ExecutionOptions(**task["options"])
+        config = load_run_config(task["config"])
         try:
-            execute(spec, store, conditions, emit, stop.is_set)
+            execute(config, store, options, emit, stop.is_set)
         except RunLockedError:
-            emit({"event": "busy", "run": spec.id})
+            emit({"event": "busy", "run": config.id})
         except Exception as error:  # the store itself failed: the run could not even be marked
-            emit({"event": "failed", "run": spec.id, "status": None, "message": f"{type(error).__name__}: {error}"})
+            emit({"event": "failed", "run": config.id, "status": None, "message": f"{type(error).__name__}: {error}"})
         if stop.is_set():
             break
         emit({"event": "idle"})
 
 
-def _leave_in_the_end(stop: threading.Event) -> None:
+def _exit_in_the_end(stop: threading.Event) -> None:
     """A step or an evaluation may take minutes; nobody waits for it, and a checkpoint is on the disk."""
     stop.wait()
     time.sleep(GRACE_SECONDS)
     os._exit(1)
 
 
-def _listen(orders: queue.Queue[dict[str, Any] | None], stop: threading.Event) -> None:
+def _listen(tasks: queue.Queue[dict[str, Any] | None], stop: threading.Event) -> None:
     for line in sys.stdin:
-        orders.put(json.loads(line))
+        tasks.put(json.loads(line))
     stop.set()
-    orders.put(None)
+    tasks.put(None)
 
 
 if __name__ == "__main__":

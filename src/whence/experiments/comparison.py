@@ -16,8 +16,9 @@ from typing import Any, Generic, TypeVar
 
 from whence import stats
 from whence.errors import UserError
-from whence.execution.engines.local import Outcome, run_all, share
-from whence.execution.execute import Conditions, Event, bytes_needed
+from whence.execution.engines.local import RunEnd, run_all, share
+from whence.execution.execute import Event, bytes_needed
+from whence.execution.options import ExecutionOptions
 from whence.experiments.instrument import ComparisonConfig, Instrument, OnProgress
 from whence.experiments.options import store_flag
 from whence.experiments.page import comparison_page
@@ -26,7 +27,7 @@ from whence.experiments.table import PlannedTable, Table, tabulate
 from whence.report.shell import write
 from whence.store.files import CorruptFileError, canonical
 from whence.store.runs import Store
-from whence.system import Device, memory_bytes, resolve_device
+from whence.system import memory_bytes, resolve_device
 from whence.training.config import RunConfig
 
 C = TypeVar("C", bound=ComparisonConfig)
@@ -37,24 +38,13 @@ Watch = Callable[[Sequence[RunConfig], int, int], AbstractContextManager[OnEvent
 
 
 @dataclass(frozen=True)
-class ExecutionOptions:
-    """Where and how to run. None of this changes what a run is."""
-
-    workers: int | None = None
-    threads: int | None = None
-    device: Device = "auto"
-    checkpoint_seconds: float = 20.0
-    retry_failed: bool = False
-
-
-@dataclass(frozen=True)
 class ComparisonResult(Generic[R]):
     """What a comparison came to."""
 
     name: str
     config: ComparisonConfig
     tables: list[Table[R]]
-    ends: dict[str, str]
+    ends: dict[str, RunEnd]
     """By run, how its process ended"""
     report: Path | None
     """The page; none while no run has finished"""
@@ -63,7 +53,7 @@ class ComparisonResult(Generic[R]):
 
     @property
     def interrupted(self) -> bool:
-        return Outcome(self.ends).interrupted
+        return "interrupted" in self.ends.values()
 
     @property
     def undecided(self) -> int:
@@ -103,12 +93,12 @@ def run_comparison(
     check_comparison(instrument, config, store, options)
     save_config(instrument.name, config, store)
     on_progress(plan_note(instrument, config, store))
-    ends: dict[str, str] = {}
+    ends: dict[str, RunEnd] = {}
 
     def run(runs: Sequence[R]) -> bool:
         """Whether all of them were given their time."""
         ends.update(execute_runs([run for run in runs if run.id not in ends], store, options, watch))
-        return not Outcome(ends).interrupted
+        return "interrupted" not in ends.values()
 
     going = all(run(stage) for stage in instrument.stages(config, store))
     going = going and run(runs_of(plan_comparison(instrument, config, store)))
@@ -131,7 +121,7 @@ def read_comparison(
     instrument: Instrument[C, R],
     config: C,
     store: Store,
-    ends: dict[str, str] | None = None,
+    ends: dict[str, RunEnd] | None = None,
     *,
     on_progress: OnProgress = lambda message: None,
 ) -> ComparisonResult[R]:
@@ -148,7 +138,7 @@ def read_comparison(
 
 
 def tables_of(
-    instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, str] | None = None
+    instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, RunEnd] | None = None
 ) -> list[Table[R]]:
     plan = plan_comparison(instrument, config, store)
     return tabulate(instrument, plan, store, ends or {}, design=config.design, family=config.error_family)
@@ -196,7 +186,7 @@ def count_comparisons(instrument: Instrument[C, R], config: C, store: Store) -> 
     return sum(counts) if config.error_family == "sheet" else max(counts, default=0)
 
 
-def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, str]) -> list[R]:
+def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, RunEnd]) -> list[R]:
     """One more paired seed for every variant that an open comparison waits for; none when all are decided."""
     tables = tables_of(instrument, config, store, ends)
     waiting = {
@@ -257,18 +247,17 @@ def check_resources(runs: Sequence[RunConfig], store: Store, options: ExecutionO
 
 def execute_runs(
     runs: Sequence[RunConfig], store: Store, options: ExecutionOptions, watch: Watch = no_events
-) -> dict[str, str]:
+) -> dict[str, RunEnd]:
     """Run them on this machine; by id, how each ended."""
     if not runs:
         return {}
     workers, threads = check_resources(runs, store, options)
-    conditions = Conditions(options.device, options.threads, options.checkpoint_seconds, options.retry_failed)
     with watch(runs, workers, threads) as on_event:
-        outcome = run_all(runs, store, workers=options.workers, conditions=conditions, on_event=on_event)
-    return {run: _by_now(store, run) if end == "busy" else end for run, end in outcome.ends.items()}
+        ends = run_all(runs, store, options, on_event)
+    return {run: _by_now(store, run) if end == "busy" else end for run, end in ends.items()}
 
 
-def _by_now(store: Store, run: str) -> str:
+def _by_now(store: Store, run: str) -> RunEnd:
     """A run that another process was busy with may be finished when all others are."""
     try:
         return "skipped" if store.folder(run).status()["state"] == "finished" else "busy"

@@ -15,10 +15,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from queue import Empty, SimpleQueue
+from typing import Literal
 
-from whence.execution.execute import Conditions, Event
+from whence.execution.execute import Event
+from whence.execution.options import ExecutionOptions
 from whence.execution.worker import GRACE_SECONDS
 from whence.store.runs import Store
 from whence.system import cores
@@ -26,18 +28,10 @@ from whence.training.config import RunConfig
 
 Inbox = SimpleQueue[tuple[int, Event | None]]
 CTRL_C = -1
-ENDS = ("finished", "skipped", "failed", "interrupted", "busy")
-
-
-@dataclass
-class Outcome:
-    """How each run ended, by id: finished, skipped, failed, interrupted, busy or crashed."""
-
-    ends: dict[str, str]
-
-    @property
-    def interrupted(self) -> bool:
-        return any(end == "interrupted" for end in self.ends.values())
+RunEnd = Literal["finished", "skipped", "failed", "interrupted", "busy", "crashed"]
+"""How a run ended here. Skipped: the store had it. Busy: another process writes it. Crashed: its process died."""
+ENDS: tuple[RunEnd, ...] = ("finished", "skipped", "failed", "interrupted", "busy")
+"""Those that a worker reports itself"""
 
 
 class _Worker:
@@ -68,15 +62,15 @@ class _Worker:
         finally:
             inbox.put((self.number, None))
 
-    def order(self, spec: RunConfig, store: Store, conditions: Conditions) -> None:
+    def submit(self, config: RunConfig, store: Store, options: ExecutionOptions) -> None:
         assert self.process.stdin is not None
-        self.run = spec.id
-        order = {"spec": spec.document(), "store": str(store.root.absolute()), "conditions": asdict(conditions)}
+        self.run = config.id
+        task = {"config": config.document(), "store": str(store.root.absolute()), "options": asdict(options)}
         with suppress(BrokenPipeError):  # it has died; its end is on the way to the inbox
-            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.write(json.dumps(task) + "\n")
 
-    def dismiss(self) -> None:
-        """No more orders: an idle worker leaves by itself."""
+    def close(self) -> None:
+        """Nothing more to run: an idle worker ends by itself."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -89,42 +83,43 @@ def share(runs: int, workers: int | None = None, threads: int | None = None) -> 
 
 
 def run_all(
-    specs: Sequence[RunConfig],
+    configs: Sequence[RunConfig],
     store: Store,
-    *,
-    workers: int | None = None,
-    conditions: Conditions = Conditions(),
+    options: ExecutionOptions = ExecutionOptions(),
     on_event: Callable[[Event], None] = lambda event: None,
-) -> Outcome:
-    """Run every spec; returns when all have ended, or, after Ctrl-C, when the running ones have stopped cleanly."""
-    count, threads = share(len(specs), workers, conditions.threads)
-    engine = _Engine(specs, store, threads, replace(conditions, threads=threads), on_event)
+) -> dict[str, RunEnd]:
+    """Run every configuration; by id, how each run ended.
+
+    Returns when all have ended or, after Ctrl-C, when the running ones have stopped cleanly.
+    """
+    count, threads = share(len(configs), options.workers, options.threads)
+    engine = _Engine(configs, store, replace(options, threads=threads), on_event)
     with _ctrl_c_goes_to(engine.inbox):
-        return engine.run(count)
+        return engine.run(count, threads)
 
 
 class _Engine:
     def __init__(
         self,
-        specs: Sequence[RunConfig],
+        configs: Sequence[RunConfig],
         store: Store,
-        threads: int,
-        conditions: Conditions,
+        options: ExecutionOptions,
         on_event: Callable[[Event], None],
     ) -> None:
-        self.waiting = deque(specs)
-        self.store, self.threads, self.conditions, self.on_event = store, threads, conditions, on_event
+        self.waiting = deque(configs)
+        self.store, self.options, self.on_event = store, options, on_event
         self.inbox: Inbox = SimpleQueue()
-        self.crew: dict[int, _Worker] = {}
-        self.hired = 0
+        self.workers: dict[int, _Worker] = {}
+        self.spawned = 0
         self.stopping = False
-        self.outcome = Outcome({})
+        self.ends: dict[str, RunEnd] = {}
 
-    def run(self, count: int) -> Outcome:
+    def run(self, count: int, threads: int) -> dict[str, RunEnd]:
+        self.threads = threads
         try:
             for _ in range(count if self.waiting else 0):
-                self._hire()
-            while self.crew:
+                self._spawn()
+            while self.workers:
                 try:
                     number, event = self.inbox.get(timeout=2 * GRACE_SECONDS if self.stopping else None)
                 except Empty:
@@ -133,55 +128,55 @@ class _Engine:
                 if number == CTRL_C:
                     self._stop()
                 else:
-                    self._handle(self.crew[number], event)
+                    self._handle(self.workers[number], event)
         finally:
             self._kill_all()
-        for spec in self.waiting:
-            self.outcome.ends[spec.id] = "interrupted"
-        return self.outcome
+        for config in self.waiting:
+            self.ends[config.id] = "interrupted"
+        return self.ends
 
-    def _hire(self) -> None:
-        worker = self.crew[self.hired] = _Worker(self.hired, self.threads, self.inbox)
-        self.hired += 1
+    def _spawn(self) -> None:
+        worker = self.workers[self.spawned] = _Worker(self.spawned, self.threads, self.inbox)
+        self.spawned += 1
         self._assign(worker)
 
     def _assign(self, worker: _Worker) -> None:
         worker.run = ""
         if self.waiting and not self.stopping:
-            worker.order(self.waiting.popleft(), self.store, self.conditions)
+            worker.submit(self.waiting.popleft(), self.store, self.options)
         else:
-            worker.dismiss()
+            worker.close()
 
     def _handle(self, worker: _Worker, event: Event | None) -> None:
         if event is None:
-            del self.crew[worker.number]
-            worker.dismiss()
+            del self.workers[worker.number]
+            worker.close()
             if worker.run:  # it died with a run in hand
-                end = self.outcome.ends[worker.run] = "interrupted" if self.stopping else "crashed"
+                end = self.ends[worker.run] = "interrupted" if self.stopping else "crashed"
                 how = f"its process ended with code {worker.process.returncode}"
                 self.on_event({"event": end, "run": worker.run, "message": how})
             if self.waiting and not self.stopping:
-                self._hire()
+                self._spawn()
         elif event["event"] == "idle":
             self._assign(worker)
         else:
             if event["event"] in ENDS:
-                self.outcome.ends[event["run"]] = event["event"]
+                self.ends[event["run"]] = event["event"]
                 worker.run = ""
             self.on_event(event)
 
     def _stop(self) -> None:
-        """The first time, ask the workers to checkpoint and leave; the second time, insist."""
+        """The first time, ask the workers to save a checkpoint and end; the second time, kill them."""
         if self.stopping:
             self._kill_all()
             return
         self.stopping = True
         self.on_event({"event": "stopping", "run": ""})
-        for worker in self.crew.values():
+        for worker in self.workers.values():
             worker.process.terminate()
 
     def _kill_all(self) -> None:
-        for worker in self.crew.values():
+        for worker in self.workers.values():
             worker.process.kill()
 
 
