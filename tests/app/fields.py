@@ -16,7 +16,7 @@ from whence.fields.run import FieldsRun
 TINY: dict[str, Any] = {
     "data": "photos:factor=2",
     "model": {"patch": 8, "lps": 4, "d_model": 8, "heads": 2, "layers": 1, "render_width": 4, "render_layers": 1},
-    "training": {"steps": 3, "batch_size": 2, "points": 16, "evaluations": 1, "crops": 2, "warmup": 0},
+    "training": {"steps": 3, "batch_size": 2, "pixels": 16, "evaluations": 1, "crops": 2, "warmup": 0},
 }
 
 

@@ -16,16 +16,20 @@ import torch
 from PIL import Image
 
 from tests.cli.test_bad_input import refused
+from tests.fields.test_instrument import made_up_metrics
 from tests.fields.test_run import trained
 from whence import stats
 from whence.cli import run
 from whence.experiments import table
 from whence.experiments.results import RunResult
+from whence.fields import instrument
 from whence.fields.config import FieldsConfig
 from whence.fields.data import DATA
 from whence.fields.hyponets import HYPONETS
 from whence.fields.images import read, write
 from whence.fields.instrument import FIELDS
+from whence.store.artifacts import artifact_paths
+from whence.store.files import file_digest
 from whence.store.runs import Store
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -39,7 +43,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 SMALL = ["--data", "photos:size=16,factor=2", "--d-model", "16", "--layers", "1", "--lps", "16", "--render-width", "4"]
-SMALL += ["--batch-size", "2", "--points", "32", "--evaluations", "1", "--crops", "4"]
+SMALL += ["--batch-size", "2", "--pixels", "32", "--evaluations", "1", "--crops", "4"]
 
 
 @pytest.mark.usefixtures("in_process")
@@ -47,7 +51,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     store = ["--store", str(tmp_path / "runs")]
     assert run(["fields", "train", *SMALL, "--steps", "4", *store]) == 0
     printed = capsys.readouterr().out
-    assert "PSNR (dB) on signals never trained on" in printed
+    assert "PSNR (dB) on held-out signals" in printed
     assert "with another signal's position tokens" in printed
     run_id = next(line for line in printed.splitlines() if "finished" in line).split()[0]
     write(tmp_path / "in.png", torch.rand(3, 20, 30))
@@ -55,9 +59,28 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     for output in ("field", "render"):
         arguments = ["--input", str(tmp_path / "in.png"), "--size", "45", "--output", output, "--out", str(out), *store]
         assert run(["fields", "render", run_id[:5], *arguments, "--json"]) == 0
-        facts = json.loads(capsys.readouterr().out)
-        assert facts["to"] == "45x30"
+        document = json.loads(capsys.readouterr().out)
+        assert document["to"] == "45x30"
         assert read(out).shape == (3, 30, 45)
+        written = out.stat().st_mtime_ns
+        assert run(["fields", "render", run_id, *arguments, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["checksum"] == document["checksum"]
+        assert out.stat().st_mtime_ns == written, "it is there already"
+        out.write_bytes(b"something else")
+        assert run(["fields", "render", run_id, *arguments]) == 0
+        assert "30x20 → 45x30" in capsys.readouterr().out
+        assert file_digest(out) == document["checksum"]
+    capsys.readouterr()
+    measured = {path.name for path in artifact_paths(Store(tmp_path / "runs"))}
+    assert {name.split("-")[0] for name in measured} == {"field_cost", "encoder_cost", "field_rendering"}
+    assert run(["fields", "show", run_id[:5], *store]) == 0
+    shown = capsys.readouterr().out
+    table = "PSNR (dB) on held-out signals"
+    assert shown.split(table)[1].split("\nreport")[0] == printed.split(table)[1].split("\nreport")[0]
+    report = next(line for line in shown.splitlines() if line.startswith("report")).split()[1]
+    assert "bimamba is faster" in (page := Path(report).read_text()) or "Transformer is faster" in page
+    assert {path.name for path in artifact_paths(Store(tmp_path / "runs"))} == measured, "shown, not measured"
+    assert run(["runs", "verify", *store]) == 0
 
 
 @pytest.mark.usefixtures("in_process")
@@ -181,11 +204,11 @@ def test_the_document_tells_the_truth(stored: tuple[str, Path], tmp_path: Path, 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
-def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparisons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ["--store", str(tmp_path / "runs")]
     small = SMALL[: SMALL.index("--render-width")] + SMALL[SMALL.index("--render-width") + 2 :]
     for axis in ("encoder", "hyponet"):
-        assert run(["fields", "ablate", "--axis", axis, "--seeds", "2", *small, "--steps", "2", *store, "--json"]) == 0
+        assert run(["fields", "compare", "--axis", axis, "--seeds", "2", *small, "--steps", "2", *store, "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         rows = document["tables"][0]["rows"]
         sizes = [int(row["cells"]["parameters"]["text"].replace(",", "")) for row in rows]
@@ -201,18 +224,18 @@ def test_ablations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["name"] in page for row in rows)
 
 
-def test_ablations_are_compared_with_the_first_variant(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_are_compared_with_the_first_variant(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     config = FieldsConfig.read({"axis": "hyponet", "data": "photos:size=16,factor=2", "seeds": 7})
     (plan,) = FIELDS.plan(config, store)
     runs = list(plan.variants.values())
     base = [30.0, 30.5, 29.8, 30.2, 30.1, 30.4, 30.3]
     made_up = {"a": base, "b": [v + 1 for v in base], "c": [v + 0.01 for v in base]}
 
-    def psnr(value: float) -> dict[str, Any]:
-        return {"scales": {"1": {"field": {"psnr": value}}}}
+    def metrics(value: float) -> dict[str, Any]:
+        return made_up_metrics(test={1: value}, validation={1: value}).model_dump(mode="json")
 
     results = {
-        run.id: RunResult(run, "finished", metrics={"test": psnr(value), "validation": psnr(value)})
+        run.id: RunResult(run, "finished", metrics=metrics(value))
         for values, of in zip(made_up.values(), runs, strict=False)
         for run, value in zip(of, values, strict=True)
     }
@@ -228,15 +251,21 @@ def test_ablations_are_compared_with_the_first_variant(store: Store, monkeypatch
     assert "2 comparisons in one table" in found.heading
 
 
-def test_analyse(stored: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["fields", "analyse", stored[0], "--store", str(stored[1]), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["pruning"]["contribution"]) == 16
-    assert found["jitter"]["0"] == pytest.approx(found["own"], abs=1e-3)
-    assert found["listening"]["0"] == pytest.approx(found["own"], abs=1e-3)
-    assert len(found["neighbours"]) == 16
-    page = Path(found["report"]).read_text()
+def test_analyze(stored: tuple[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    store = ["--store", str(stored[1])]
+    assert run(["fields", "analyze", stored[0], *store, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["pruning"]["contribution"]) == 16
+    assert document["jitter"]["0.0"] == pytest.approx(document["own"], abs=1e-3)
+    assert document["query_offset"]["0.0"] == pytest.approx(document["own"], abs=1e-3)
+    assert len(document["neighbours"]) == 16
+    page = Path(document["report"]).read_text()
     assert "<script" in page
     assert "http://" not in page.split("<script")[0]
-    assert run(["fields", "analyse", stored[0], "--store", str(stored[1])]) == 0
+    monkeypatch.setattr(instrument, "analyze", None)  # what is stored is not measured again
+    assert run(["fields", "analyze", stored[0], *store, "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert {**again, "report": "", "command": ""} == {**document, "report": "", "command": ""}
+    assert run(["fields", "analyze", stored[0][:6], *store]) == 0
     assert "position tokens" in capsys.readouterr().out
+    assert run(["runs", "verify", *store]) == 0

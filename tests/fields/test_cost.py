@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from whence.fields.cost import by_tokens, crossing, encoding_peak, rendering_peak
-from whence.fields.decode import Output
-from whence.fields.model import FieldSpec
+from whence.fields.config import FieldModelConfig, Output
+from whence.fields.cost import crossing, encoding_peak, measure_encoder, rendering_peak
 
-SMALL = FieldSpec(d_model=16, layers=1, lps=16, render_width=8, render_layers=1)
+SMALL = FieldModelConfig(d_model=16, layers=1, lps=16, render_width=8, render_layers=1)
 
 
 def test_the_crossing_is_where_the_curves_meet() -> None:
@@ -18,21 +17,24 @@ def test_the_crossing_is_where_the_curves_meet() -> None:
     assert crossing(square, linear) is None
     assert crossing(linear, {n: 2 * time for n, time in linear.items()}) == 256
     noisy = {256: 1.0, 512: 3.0, 1024: 2.0, 2048: 9.0}
-    found = crossing({256: 2.0, 512: 2.0, 1024: 4.0, 2048: 4.0}, noisy)
-    assert found is not None
-    assert 1024 < found < 2048, "for good, not for once"
+    tokens = crossing({256: 2.0, 512: 2.0, 1024: 4.0, 2048: 4.0}, noisy)
+    assert tokens is not None
+    assert 1024 < tokens < 2048, "for good, not for once"
 
 
 def test_more_tokens_need_more() -> None:
-    found = by_tokens({"mixer": "attention", "d_model": 16, "layers": 1}, (64, 8192))
-    assert found[8192]["ms"] > found[64]["ms"]
-    assert found[8192]["mib"] > found[64]["mib"] + 1
+    few, many = measure_encoder(
+        FieldModelConfig.read({"mixer": "attention", "d_model": 16, "layers": 1}), (64, 8192)
+    ).costs
+    assert (few.tokens, many.tokens) == (64, 8192)
+    assert many.ms > few.ms
+    assert many.mib > few.mib + 1
     # at the least, one float32 per token and feature
-    assert found[8192]["mib"] >= 8192 * 16 * 4 / 2**20
+    assert many.mib >= 8192 * 16 * 4 / 2**20
 
 
 def test_memory_beyond_the_model() -> None:
-    assert 0 < encoding_peak(FieldSpec(), 3, (128, 128)) < 64
+    assert 0 < encoding_peak(FieldModelConfig(), 3, (128, 128)) < 64
 
 
 @pytest.mark.parametrize("output", [pytest.param("field", marks=pytest.mark.slow), "render"])
@@ -40,4 +42,4 @@ def test_a_large_rendering_needs_little_more_than_its_own_bytes(output: Output, 
     """In the long form 4096² within 1 GiB. From few points, so that one window answers for many: 1536² are 7 MiB."""
     assert rendering_peak(SMALL, (4, 4), (1536, 1536), output) < 64
     if slow:
-        assert rendering_peak(FieldSpec(), (128, 128), (4096, 4096), output) < 1024
+        assert rendering_peak(FieldModelConfig(), (128, 128), (4096, 4096), output) < 1024

@@ -64,7 +64,7 @@ def test_draws(name: str, shape: tuple[int, ...]) -> None:
 def test_an_emoji_is_drawn_over_white_as_pillow_draws_it() -> None:
     from PIL import Image, ImageDraw, ImageFont
 
-    from whence.fields.data.emoji import _files, _picture
+    from whence.fields.data.emoji import _files, _image
 
     font = next(path for path in PLACES if Path(path).is_file())
     canvas = Image.new("RGBA", (136, 128), "white")
@@ -72,7 +72,7 @@ def test_an_emoji_is_drawn_over_white_as_pillow_draws_it() -> None:
     drawn = torch.from_numpy(np.asarray(canvas.convert("RGB")).copy()).permute(2, 0, 1)[:, :, 4:132] / 255
     files = _files(Path(font))
     assert not set(files["train"]) & (set(files["test"]) | set(files["validation"]))
-    pictures = torch.stack([_picture(file) for split in SPLITS for file in files[split]])
+    pictures = torch.stack([_image(file) for split in SPLITS for file in files[split]])
     assert len(pictures) > 3000
     assert float((pictures - drawn).square().mean((1, 2, 3)).min()) < 1e-3, "the balloon is among them"
 
@@ -186,7 +186,7 @@ def test_a_picture_that_is_too_small_is_refused_before_any_work(tmp_path: Path) 
 def test_a_trained_model_outlives_its_folder(tmp_path: Path) -> None:
     import shutil
 
-    from whence.fields.run import load
+    from whence.fields.run import load_model
 
     folder = folder_of(tmp_path / "mine", 6)
     run = FieldsRun.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
@@ -194,6 +194,6 @@ def test_a_trained_model_outlives_its_folder(tmp_path: Path) -> None:
     store.prepare()
     assert execute(run, store, ExecutionOptions(threads=1, device="cpu"))["state"] == "finished"
     shutil.rmtree(folder)
-    model, again = load(store, run.id)
+    model, again = load_model(store, run.id)
     assert again == run
     assert model.size == (16, 16)

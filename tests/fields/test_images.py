@@ -190,21 +190,21 @@ def test_the_first_frame_of_an_animation(kind: str) -> None:
 def test_an_upload_is_called_by_its_name() -> None:
     data = encoded(Image.fromarray(COLOUR))
     assert torch.equal(read(io.BytesIO(data)), read(data))
-    with pytest.raises(UserError, match=r"'cat\.png' is no picture"):
+    with pytest.raises(UserError, match=r"'cat\.png' is no image"):
         read(io.BytesIO(b"nothing"), name="cat.png")
-    with pytest.raises(UserError, match="'upload' is no picture"):
+    with pytest.raises(UserError, match="'upload' is no image"):
         read(b"")
 
 
 def test_text_that_is_called_a_picture(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("I am a picture.\n" * 100)
-    with pytest.raises(UserError, match=r"a\.png' is no picture of a known kind") as caught:
+    with pytest.raises(UserError, match=r"a\.png' is no image of a known kind") as caught:
         read(tmp_path / "a.png")
     assert caught.value.field == "input"
 
 
 def test_formats_that_start_programs_are_not_opened() -> None:
-    with pytest.raises(UserError, match="is no picture of a known kind"):
+    with pytest.raises(UserError, match="is no image of a known kind"):
         read(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
 
 
@@ -369,7 +369,7 @@ def test_pictures_are_found_by_suffix_in_order(tmp_path: Path) -> None:
 def test_folders_without_pictures_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     for folder, words in [
-        (tmp_path, "no picture in"),
+        (tmp_path, "no image in"),
         (tmp_path / "none", "is not a folder"),
         (tmp_path / "notes.txt", "is not a folder"),
         ("a" * 5000, "cannot be read"),

@@ -9,21 +9,35 @@ from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
 from whence.fields.config import FieldsConfig
-from whence.fields.instrument import COST, FIELDS, Cost, cost_request
+from whence.fields.cost import COSTS, Cost, cost_request
+from whence.fields.instrument import FIELDS
+from whence.fields.metrics import Diversity, FieldsMetrics, MethodQuality, ScaleQuality, SplitMetrics, SwapQuality
 from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 
 DATA = "photos:size=16,factor=2"
 
 
+def made_up_metrics(test: dict[int, float], validation: dict[int, float]) -> FieldsMetrics:
+    """By scale, the PSNR of the field."""
+    swap, diversity = SwapQuality(psnr=0.0, own=0.0), Diversity(raw=0.0, centred=0.0)
+    splits = {
+        name: SplitMetrics(
+            scales=[ScaleQuality(scale=scale, field=MethodQuality(psnr=value)) for scale, value in values.items()],
+            swap=swap,
+            diversity=diversity,
+        )
+        for name, values in (("test", test), ("validation", validation))
+    }
+    return FieldsMetrics(headline={}, **splits)
+
+
 def result(seed: int, psnr: float) -> RunResult[FieldsRun]:
     """On test data as named, 1 dB better on validation data, 2 dB worse at the doubled scale."""
     run = FieldsRun.read({"data": DATA, "model": {"d_model": 16, "layers": 1, "lps": 16}, "seed": seed})
 
-    def scales(value: float) -> dict[str, object]:
-        return {"scales": {scale: {"field": {"psnr": value - 2 * (scale == "2")}} for scale in ("1", "2")}}
-
-    return RunResult(run, "finished", metrics={"test": scales(psnr), "validation": scales(psnr + 1)})
+    metrics = made_up_metrics(test={1: psnr, 2: psnr - 2}, validation={1: psnr + 1, 2: psnr - 1})
+    return RunResult(run, "finished", metrics=metrics.model_dump(mode="json"))
 
 
 def made() -> Table[FieldsRun]:
@@ -49,7 +63,7 @@ def test_costs_are_those_that_the_store_holds(store: Store) -> None:
     request = cost_request(row.results[0].run)
     (before,) = FIELDS.rows(made().planned, [row], store)
     assert before.cell("encode").text == "–"
-    COST.save(request, Cost(encode=2.04, decode=1.5, memory=0.25), store)
+    COSTS.save(request, Cost(encode=2.04, decode=1.5, memory=0.25), store)
     (after,) = FIELDS.rows(made().planned, [row], store)
     assert [after.cell(name).text for name in ("encode", "decode")] == ["2.0", "1.5"]
 

@@ -10,16 +10,19 @@ from torch import Tensor
 
 from whence.encodings.position_tokens import Placement
 from whence.fields.baselines import cell, grid, resize
+from whence.fields.config import FieldModelConfig
 from whence.fields.decode import decode
 from whence.fields.hyponets import HYPONETS
 from whence.fields.hyponets.base import Attended
-from whence.fields.model import FieldModel, FieldSpec, _patches, scan_order
+from whence.fields.model import FieldModel, _patches, scan_order
 from whence.fields.render import enlarged
 from whence.models.init import initialise
 
 
 def made(size: tuple[int, ...] = (16, 16), channels: int = 3, **fields: Any) -> FieldModel:
-    model = FieldSpec.read({"d_model": 16, "layers": 1, "lps": 9, "render_width": 4, **fields}).build(channels, size)
+    model = FieldModel(
+        FieldModelConfig.read({"d_model": 16, "layers": 1, "lps": 9, "render_width": 4, **fields}), channels, size
+    )
     initialise(model, 0)
     return model.eval()
 
@@ -41,12 +44,12 @@ def test_every_token_is_read_once_and_serpentine_steps_are_short(size: tuple[int
 @pytest.mark.parametrize("size", [(8,), (8, 4), (4, 8, 4)])
 def test_patches_hold_what_lies_at_their_place(size: tuple[int, ...]) -> None:
     x = torch.arange(float(torch.tensor(size).prod())).view(1, 1, *size)
-    found = _patches(x, 2)
+    patches = _patches(x, 2)
     blocks = x[0, 0]
     for axis, count in enumerate(size):
         blocks = blocks.unflatten(2 * axis, (count // 2, 2))
     outer = blocks.permute(*range(0, 2 * len(size), 2), *range(1, 2 * len(size), 2))
-    assert torch.equal(found[0], outer.reshape(len(found[0]), -1))
+    assert torch.equal(patches[0], outer.reshape(len(patches[0]), -1))
 
 
 def test_position_tokens_know_where_they_are() -> None:
@@ -63,8 +66,8 @@ def test_every_hyponet_in_every_dimension(hyponet: str, size: tuple[int, ...]) -
     model = made(size, 2, hyponet=hyponet).train()
     x = signal(size, channels=2)
     encoded = model.encode(x)
-    asked = tuple(2 * n for n in size)
-    at, width = grid(asked)[::7][None], cell(asked)
+    finer = tuple(2 * n for n in size)
+    at, width = grid(finer)[::7][None], cell(finer)
     values = model.field(encoded, at, width)
     assert values.shape == (3, at.shape[1], 2)
     rendered = model.render(x, model.features(x, encoded), at, width)
@@ -77,7 +80,7 @@ def test_every_hyponet_in_every_dimension(hyponet: str, size: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize("hyponet", HYPONETS.names())
-def test_rows_may_ask_for_points_of_their_own(hyponet: str) -> None:
+def test_rows_may_have_coordinates_of_their_own(hyponet: str) -> None:
     model, x = made(hyponet=hyponet), signal()
     encoded = model.encode(x)
     points = torch.rand(3, 20, 2, generator=torch.Generator().manual_seed(2))
@@ -102,8 +105,8 @@ def test_every_placement(placement: str, conditional: bool) -> None:
 
 
 def test_random_places_differ_from_seed_to_seed() -> None:
-    spec = FieldSpec(placement="random", d_model=16, layers=1, lps=9)
-    places = [spec.build(3, (16, 16), draw).encode(signal()).locations for draw in (0, 0, 1)]
+    config = FieldModelConfig(placement="random", d_model=16, layers=1, lps=9)
+    places = [FieldModel(config, 3, (16, 16), draw).encode(signal()).locations for draw in (0, 0, 1)]
     assert torch.equal(places[0], places[1])
     assert not torch.equal(places[0], places[2])
 
@@ -122,8 +125,8 @@ def test_coarse_tokens_reach_farther() -> None:
     middle = torch.full((1, 1, 2), 0.5)
     away = torch.full((1, 20, 2), 0.5) + torch.tensor([0.2, 0.0])
     assert isinstance(model.hyponet, Attended)
-    heard = model.hyponet.nearness(away, middle)[0].mean(0)[0].detach()
-    assert float(heard[:4].min()) > float(heard[4:].max())
+    attention = model.hyponet.nearness(away, middle)[0].mean(0)[0].detach()
+    assert float(attention[:4].min()) > float(attention[4:].max())
 
 
 def test_two_axes_of_position() -> None:
@@ -154,23 +157,26 @@ def test_a_fainter_picture_gets_a_fainter_correction(size: tuple[int, ...]) -> N
     assert model.renderer is not None
     torch.nn.init.normal_(model.renderer.leave)
     torch.nn.init.normal_(model.renderer.linear.weight)
-    told = torch.rand(3, x[0, 0].numel(), 3, generator=torch.Generator().manual_seed(5))
-    whole, faint = model.renderer._bent(x, told), model.renderer._bent(by * x + up, by * told + up)
+    field = torch.rand(3, x[0, 0].numel(), 3, generator=torch.Generator().manual_seed(5))
+    whole, faint = (
+        model.renderer._nonlinear_features(x, field),
+        model.renderer._nonlinear_features(by * x + up, by * field + up),
+    )
     torch.testing.assert_close(faint, by * whole, atol=2e-3 * float(whole.detach().abs().max()), rtol=0.01)
-    straight = model.renderer._straight(x), model.renderer._straight(by * x)
-    torch.testing.assert_close(straight[1], by * straight[0])
+    linear = model.renderer._linear_features(x), model.renderer._linear_features(by * x)
+    torch.testing.assert_close(linear[1], by * linear[0])
 
 
-def test_the_straight_correction_learns_as_if_it_were_alone() -> None:
+def test_the_linear_correction_learns_as_if_it_were_alone() -> None:
     model, x = made(), signal()
     renderer, size = model.renderer, (32, 32)
     assert renderer is not None
-    at, width, told = grid(size)[None], cell(size), torch.rand(3, 256, 3)
+    at, width, field = grid(size)[None], cell(size), torch.rand(3, 256, 3)
     truth = torch.rand(3, 1024, 3)
 
     def learnt() -> tuple[float, Tensor]:
         renderer.zero_grad()
-        loss = renderer.loss(x, told, at, width, truth)
+        loss = renderer.loss(x, field, at, width, truth)
         loss.backward()
         assert renderer.linear.weight.grad is not None
         return float(loss.detach()), renderer.linear.weight.grad.clone()
@@ -184,7 +190,7 @@ def test_the_straight_correction_learns_as_if_it_were_alone() -> None:
 
 
 @pytest.mark.parametrize("size", [(16,), (12, 16), (6, 8, 4)])
-def test_enlarged_at_its_own_points_is_itself(size: tuple[int, ...]) -> None:
+def test_enlarged_at_its_own_pixels_is_itself(size: tuple[int, ...]) -> None:
     x = signal(size)
     assert torch.allclose(enlarged(x, grid(size)[None]), x.flatten(2).mT, atol=1e-5)
     constant = torch.full_like(x, 0.3)

@@ -13,18 +13,20 @@ import torch
 from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
+from whence.experiments.results import evaluations_of, read_results
 from whence.fields.data import DATA
 from whence.fields.data.base import SPLITS
 from whence.fields.decode import decode
 from whence.fields.images import write
-from whence.fields.run import FieldsRun, diversity, load
+from whence.fields.metrics import FieldsMetrics
+from whence.fields.run import FieldsRun, diversity, load_model
 from whence.random import generator
 from whence.store.runs import Store
 
 TINY: dict[str, Any] = {
     "data": "photos:size=16,factor=2",
     "model": {"d_model": 16, "layers": 1, "lps": 16, "render_width": 4, "render_layers": 1},
-    "training": {"steps": 6, "batch_size": 2, "points": 32, "evaluations": 2, "crops": 4, "warmup": 2},
+    "training": {"steps": 6, "batch_size": 2, "pixels": 32, "evaluations": 2, "crops": 4, "warmup": 2},
 }
 
 
@@ -99,14 +101,14 @@ def trained(tmp_path: Path, **changes: Any) -> tuple[FieldsRun, Store, dict[str,
 def test_a_run_from_spec_to_picture(tmp_path: Path) -> None:
     run, store, status = trained(tmp_path)
     assert status["state"] == "finished"
-    scales = status["latest"]["test"]["scales"]
-    assert set(scales) == {"1", "2"}
-    assert set(scales["2"]) == {"field", "render", "linear", "cubic", "kernel"}
-    assert scales["2"]["kernel"]["psnr"] > scales["2"]["linear"]["psnr"]
-    model, again = load(store, run.id[:6])
+    one, two = FieldsMetrics.model_validate(status["latest"]).test.scales
+    assert (one.scale, two.scale) == (1, 2)
+    assert set(two.methods) == {"field", "render", "linear", "bicubic", "kernel"}
+    assert two.methods["kernel"].psnr > two.methods["linear"].psnr
+    model, again = load_model(store, run.id[:6])
     assert again == run
-    assert again.training.points == 32, "what only fields have is kept, and part of a run's id"
-    assert FieldsRun.read({**TINY, "training": {**TINY["training"], "points": 33}}).id != run.id
+    assert again.training.pixels == 32, "what only fields have is kept, and part of a run's id"
+    assert FieldsRun.read({**TINY, "training": {**TINY["training"], "pixels": 33}}).id != run.id
     job = run.job()
     x = job.data.at(job.data.draw(generator("x"), 3, "test"), (16, 16))
     with torch.no_grad():
@@ -122,7 +124,7 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert stopped["state"] == "interrupted"
     finished = execute(run, other, ExecutionOptions(threads=1, device="cpu"))
     assert finished["latest"] == whole["latest"]
-    one, two = (load(s, run.id)[0].state_dict() for s in (store, other))
+    one, two = (load_model(s, run.id)[0].state_dict() for s in (store, other))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
@@ -131,10 +133,11 @@ def test_other_signals(tmp_path: Path, data: str, patch: int) -> None:
     """Grey pictures too small for ssim, and volumes, where no kernel is fitted."""
     _, _, status = trained(tmp_path, data=data, model={**TINY["model"], "patch": patch, "lps": 4})
     assert status["state"] == "finished"
-    scales = status["latest"]["test"]["scales"]
-    assert (scales["1"]["field"]["ssim"] is None) == (data.startswith("digits") or "size=8" in data)
+    scales = FieldsMetrics.model_validate(status["latest"]).test.scales
+    assert (scales[0].field.ssim is None) == (data.startswith("digits") or "size=8" in data)
     if data.startswith("volume"):
-        assert set(scales["2"]) == {"field", "render", "linear", "cubic"}
+        assert scales[1].scale == 2
+        assert set(scales[1].methods) == {"field", "render", "linear", "bicubic"}
 
 
 def test_splits_of_digits_do_not_meet() -> None:
@@ -150,9 +153,9 @@ def test_adamw_instead_of_muon(tmp_path: Path) -> None:
 
 
 def test_training_learns(tmp_path: Path) -> None:
-    _, store, _ = trained(tmp_path, training={**TINY["training"], "steps": 60, "batch_size": 8, "points": 128})
-    (run_id,) = store.ids()
-    curve = [e["metrics"]["test"]["scales"]["1"]["field"]["psnr"] for e in store.folder(run_id).evaluations()]
+    run, store, _ = trained(tmp_path, training={**TINY["training"], "steps": 60, "batch_size": 8, "pixels": 128})
+    (result,) = read_results([run], store)
+    curve = [evaluation.metrics.test.scales[0].field.psnr for evaluation in evaluations_of(result)]
     assert curve[-1] > curve[0] + 5
 
 
@@ -160,11 +163,11 @@ def test_diversity_by_hand() -> None:
     model = FieldsRun.read(TINY).build_model("cpu")
     with torch.no_grad():
         encoded = model.encode(torch.rand(2, 3, 16, 16))
-    found = diversity(encoded)
+    computed = diversity(encoded)
     for name, lps in (("raw", encoded.lps), ("centred", encoded.lps - encoded.lps.mean(1, keepdim=True))):
         cosines = []
         for row in lps.detach().numpy():
             for i in range(len(row)):
                 for j in range(i):
                     cosines.append(row[i] @ row[j] / np.linalg.norm(row[i]) / np.linalg.norm(row[j]))
-        assert found[name] == pytest.approx(1 - np.mean(cosines), abs=1e-5)
+        assert getattr(computed, name) == pytest.approx(1 - np.mean(cosines), abs=1e-5)

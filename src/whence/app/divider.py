@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from streamlit.components.v2 import component
 from torch import Tensor
 
-from whence.fields.page import data_uri
+from whence.fields.images import data_uri
 
 HTML = """<div class="all">
   <div class="tools">

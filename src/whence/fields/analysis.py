@@ -1,72 +1,100 @@
-"""What a trained field rests on: its position tokens taken from elsewhere, moved, left out, and looked at."""
+"""What a trained field relies on: its position tokens swapped, moved, left out, and drawn. Stored as artifacts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from whence.config import Config
 from whence.fields.baselines import cell, grid, resize
+from whence.fields.config import AnalyzeConfig
 from whence.fields.decode import decode
 from whence.fields.hyponets.base import Attended
-from whence.fields.metrics import psnr
+from whence.fields.metrics import Diversity, psnr
 from whence.fields.model import Encoded, FieldModel
 from whence.fields.run import FieldsRun, diversity
 from whence.random import Streams, generator
+from whence.store.artifacts import ArtifactKind
 
-CROPS, PROBED = 16, 4
+CROPS, RANKED = 16, 4
+"""Signals that are analyzed, and those of them on which the contribution of tokens is measured"""
 JITTERS = (0.0, 0.05, 0.1, 0.2, 0.4)
-"""Deviations of places, and distances of listening, in spacings of position tokens."""
+"""Standard deviations of locations, and offsets of queries, in spacings of position tokens."""
 PRUNED = (0.0, 0.1, 0.25, 0.5, 0.75)
-Tell = Callable[[str], None]
+SHOWN = 4
+"""Signals on a page."""
 
 
-@dataclass(frozen=True)
-class Analysis:
-    """Numbers for JSON, and pictures (channels, height, width) for a page."""
+class Pruning(Config):
+    """dB that each position token contributes, and by share of those left out, the PSNR without the least of them."""
 
-    numbers: dict[str, Any]
-    pictures: dict[str, list[Tensor]]
-    """By column: what a page shows side by side, one per signal"""
+    contribution: list[float]
+    psnr: dict[float, float]
 
 
-def analyse(model: FieldModel, run: FieldsRun, tell: Tell = lambda words: None) -> Analysis:
-    """On signals of the test split, at the input's own resolution unless said otherwise."""
-    signals, x = drawn(run, CROPS)
+class FieldAnalysis(Config):
+    """PSNR (dB) of the field at the input's own size, unless said otherwise, and what changes it."""
+
+    own: float
+    swapped: float
+    """With the position tokens of another signal"""
+    diversity: Diversity
+    render: float | None = None
+    """Of the render, at the finest size"""
+    render_swapped: float | None = None
+    jitter: dict[float, float]
+    """By standard deviation of the noise on the locations of position tokens, in spacings"""
+    query_offset: dict[float, float]
+    """By distance between the coordinate that is decoded and the one that attends to the tokens, in spacings"""
+    neighbours: list[int]
+    """For every signal, the other one whose mean position token is nearest by cosine"""
+    pruning: Pruning
+
+
+ANALYSES = ArtifactKind("field_analysis", AnalyzeConfig, FieldAnalysis)
+
+
+def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None] = lambda text: None) -> FieldAnalysis:
+    """On signals of the test split."""
+    signals, x = example_signals(run, CROPS)
     with torch.no_grad():
         encoded = model.encode(x)
 
-        def quality(said: Tensor) -> float:
-            return float(psnr(said.clamp(0, 1), x).mean())
+        def quality(values: Tensor) -> float:
+            return float(psnr(values.clamp(0, 1), x).mean())
+
+        def rendered(tokens: Encoded) -> float | None:
+            if model.renderer is None:
+                return None
+            values = decode(model, x, tuple(signals.shape[2:]), "render", tokens)
+            return float(psnr(values.clamp(0, 1), signals).mean())
 
         own = quality(decode(model, x, model.size, "field", encoded))
-        tell("with the position tokens of other signals")
-        numbers: dict[str, Any] = {
-            "own": own,
-            "swapped": quality(decode(model, x, model.size, "field", encoded.swapped())),
-            "diversity": diversity(encoded),
-        }
-        if model.renderer is not None:
-            finest = tuple(signals.shape[2:])
-            for name, tokens in (("render", encoded), ("render_swapped", encoded.swapped())):
-                made = decode(model, x, finest, "render", tokens).clamp(0, 1)
-                numbers[name] = float(psnr(made, signals).mean())
-        tell("moved places, and listening elsewhere")
-        numbers["jitter"] = {f"{j:g}": quality(_jittered(model, x, encoded, j)) for j in JITTERS}
-        numbers["listening"] = {f"{j:g}": quality(_elsewhere(model, x, encoded, j)) for j in JITTERS}
-        numbers["neighbours"] = _neighbours(encoded)
-        tell("position tokens left out, one by one")
-        numbers["pruning"] = prune(model, x)
-        pictures = _pictures(model, x, signals, encoded) if len(model.size) == 2 else {}
-    return Analysis(numbers, pictures)
+        on_progress("Swapping position tokens")
+        swapped = quality(decode(model, x, model.size, "field", encoded.swapped()))
+        render, render_swapped = rendered(encoded), rendered(encoded.swapped())
+        on_progress("Moving locations and queries")
+        jitter = {by: quality(_jittered(model, x, encoded, by)) for by in JITTERS}
+        query_offset = {by: quality(_offset_queries(model, encoded, by)) for by in JITTERS}
+        on_progress("Pruning position tokens, one by one")
+        return FieldAnalysis(
+            own=own,
+            swapped=swapped,
+            diversity=diversity(encoded),
+            render=render,
+            render_swapped=render_swapped,
+            jitter=jitter,
+            query_offset=query_offset,
+            neighbours=_neighbours(encoded),
+            pruning=prune(model, x),
+        )
 
 
 def _spacing(model: FieldModel) -> float:
-    return model.spec.lps ** (-1 / len(model.size))
+    return model.config.lps ** (-1 / len(model.size))
 
 
 def _jittered(model: FieldModel, x: Tensor, encoded: Encoded, by: float) -> Tensor:
@@ -75,15 +103,13 @@ def _jittered(model: FieldModel, x: Tensor, encoded: Encoded, by: float) -> Tens
     return decode(model, x, model.size, "field", moved)
 
 
-def _elsewhere(model: FieldModel, x: Tensor, encoded: Encoded, by: float) -> Tensor:
-    """Tokens are listened to beside the point whose value is asked for."""
+def _offset_queries(model: FieldModel, encoded: Encoded, by: float) -> Tensor:
     at = grid(model.size)[None]
     values = model.field(encoded, at, cell(model.size), at + by * _spacing(model))
     return values.mT.unflatten(-1, model.size)
 
 
 def _neighbours(encoded: Encoded) -> list[int]:
-    """For every signal, the other one whose mean position token is nearest by cosine."""
     mean = encoded.lps.mean(1)
     unit = mean - mean.mean(0)
     unit = unit / unit.norm(dim=-1, keepdim=True).clamp(min=1e-12)
@@ -91,23 +117,22 @@ def _neighbours(encoded: Encoded) -> list[int]:
 
 
 @contextmanager
-def only(model: FieldModel, kept: Sequence[int]) -> Iterator[None]:
-    """Position tokens that are not kept neither stand in the sequence nor are listened to."""
-    chosen = torch.tensor(sorted(kept))
-    model.positions.selected = model.hyponet.kept = chosen
+def only(model: FieldModel, selected: Sequence[int]) -> Iterator[None]:
+    """Other position tokens are neither in the sequence nor attended to."""
+    indices = torch.tensor(sorted(selected))
+    model.positions.selected = model.hyponet.selected = indices
     try:
         yield
     finally:
-        model.positions.selected = model.hyponet.kept = None
+        model.positions.selected = model.hyponet.selected = None
 
 
-def prune(model: FieldModel, x: Tensor) -> dict[str, Any]:
-    """What each position token contributes, and what is lost when the least of them go."""
-    few, rest, count = x[:PROBED], x[PROBED:], model.spec.lps  # ranked on some, judged on others
+def prune(model: FieldModel, x: Tensor) -> Pruning:
+    few, rest, count = x[:RANKED], x[RANKED:], model.config.lps  # ranked on some, judged on others
     everything = range(count)
 
-    def quality(kept: Sequence[int], signals: Tensor) -> float:
-        with only(model, kept):
+    def quality(selected: Sequence[int], signals: Tensor) -> float:
+        with only(model, selected):
             return float(psnr(decode(model, signals, model.size, "field").clamp(0, 1), signals).mean())
 
     whole = quality(everything, few)
@@ -115,48 +140,18 @@ def prune(model: FieldModel, x: Tensor) -> dict[str, Any]:
         [whole - quality([i for i in everything if i != left], few) for left in everything] if count > 1 else [whole]
     )
     worst_first = sorted(everything, key=lambda index: contribution[index])
-    left: dict[str, float] = {}
+    pruned: dict[float, float] = {}
     for share in PRUNED:
         gone = set(worst_first[: min(count - 1, round(share * count))])
-        left[f"{share:g}"] = quality([index for index in everything if index not in gone], rest)
-    return {"contribution": contribution, "left": left}
+        pruned[share] = quality([index for index in everything if index not in gone], rest)
+    return Pruning(contribution=contribution, psnr=pruned)
 
 
-def _pictures(model: FieldModel, x: Tensor, signals: Tensor, encoded: Encoded) -> dict[str, list[Tensor]]:
-    some = Encoded(encoded.lps[:SHOWN], encoded.locations)
-    columns = as_pictures(side_by_side(model, signals[:SHOWN], x[:SHOWN], some))
-    columns["what tokens say (PCA)"] = _principal(model, some, (64, 64))
-    listened = _listened(model, encoded, (64, 64))
-    if listened is not None:
-        columns["which token is heard"] = listened.expand(SHOWN, -1, -1, -1)
-    return {name: list(values.clamp(0, 1)) for name, values in columns.items()}
+# --- images for a page: made anew, because a few decodings are cheaper than files to store and verify
 
 
-def _principal(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Tensor:
-    """The first three principal components of what tokens say at each point, as red, green and blue."""
-    said = model.hyponet.modulation(encoded.lps, encoded.locations, grid(size)[None])
-    flat = said.flatten(0, 1) - said.flatten(0, 1).mean(0)
-    _, _, axes = torch.pca_lowrank(flat, q=min(3, flat.shape[-1]), niter=4)
-    found = flat @ axes
-    found = torch.nn.functional.pad(found, (0, 3 - found.shape[-1])) / (4 * found.std(0).max().clamp(min=1e-9)) + 0.5
-    return found.unflatten(0, (len(said), -1)).mT.unflatten(-1, size)
-
-
-def _listened(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Tensor | None:
-    """(1, 3, height, width): every point in the colour of the token that it hears most; None: not by place."""
-    if not isinstance(model.hyponet, Attended):
-        return None
-    most = model.hyponet.nearness(encoded.locations[:1], grid(size)[None])[0].mean(0).argmax(-1)
-    colours = torch.rand(model.spec.lps, 3, generator=torch.Generator().manual_seed(3))
-    return colours[most].T.unflatten(-1, size)[None]
-
-
-SHOWN = 4
-"""Signals on a page."""
-
-
-def drawn(run: FieldsRun, count: int) -> tuple[Tensor, Tensor]:
-    """True signals of the test split, and what the model is shown of them; always the same ones."""
+def example_signals(run: FieldsRun, count: int) -> tuple[Tensor, Tensor]:
+    """True signals of the test split, and the inputs; always the same ones."""
     data = run.data.build()
     signals = data.draw(generator(Streams.of(0).evaluation, "analysis", str(run.data)), count, "test")
     return signals, data.at(signals, data.inputs)
@@ -167,25 +162,59 @@ def side_by_side(model: FieldModel, signals: Tensor, x: Tensor, encoded: Encoded
     size = tuple(signals.shape[2:])
     with torch.no_grad():
         encoded = model.encode(x) if encoded is None else encoded
-        found = {
+        columns = {
             "original": signals,
-            "cubic": resize(x, size, "cubic"),
+            "bicubic": resize(x, size, "bicubic"),
             "field": decode(model, x, size, "field", encoded),
         }
         if model.renderer is not None:
-            found["render"] = decode(model, x, size, "render", encoded)
-    return found
+            columns["render"] = decode(model, x, size, "render", encoded)
+    return columns
 
 
-def as_pictures(columns: dict[str, Tensor]) -> dict[str, Tensor]:
+def as_images(columns: dict[str, Tensor]) -> dict[str, Tensor]:
     """(rows, 3, height, width), and the error of the last beside; of a volume, its middle slice."""
     name, last = list(columns.items())[-1]
     error = (last.clamp(0, 1) - columns["original"]).abs().mean(1, keepdim=True)
-    columns = {**columns, f"error of the {name} × 4": 4 * error}
-    found = {}
-    for name, values in columns.items():
+    images = {}
+    for column, values in {**columns, f"error of the {name} × 4": 4 * error}.items():
         values = values.clamp(0, 1)
         values = values[:, :, values.shape[2] // 2] if values.ndim == 5 else values
-        values = values if values.shape[1] == 3 else values[:, :1].expand(-1, 3, -1, -1)
-        found[name] = values
-    return found
+        images[column] = values if values.shape[1] == 3 else values[:, :1].expand(-1, 3, -1, -1)
+    return images
+
+
+def analysis_images(model: FieldModel, run: FieldsRun) -> dict[str, Tensor]:
+    """By column, (rows, 3, height, width) of the first signals that are analyzed; none unless signals are images."""
+    if len(model.size) != 2:
+        return {}
+    signals, x = example_signals(run, CROPS)
+    with torch.no_grad():
+        encoded = model.encode(x)
+        some = Encoded(encoded.lps[:SHOWN], encoded.locations)
+        columns = as_images(side_by_side(model, signals[:SHOWN], x[:SHOWN], some))
+        columns["token features (PCA)"] = _principal_components(model, some, (64, 64))
+        attended = _most_attended(model, encoded, (64, 64))
+    if attended is not None:
+        columns["most attended token"] = attended.expand(SHOWN, -1, -1, -1)
+    return {name: values.clamp(0, 1) for name, values in columns.items()}
+
+
+def _principal_components(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Tensor:
+    """The first three of the features that tokens have at each pixel, as red, green and blue."""
+    features = model.hyponet.modulation(encoded.lps, encoded.locations, grid(size)[None])
+    flat = features.flatten(0, 1) - features.flatten(0, 1).mean(0)
+    _, _, axes = torch.pca_lowrank(flat, q=min(3, flat.shape[-1]), niter=4)
+    scores = flat @ axes
+    scores = torch.nn.functional.pad(scores, (0, 3 - scores.shape[-1]))
+    colours = scores / (4 * scores.std(0).max().clamp(min=1e-9)) + 0.5
+    return colours.unflatten(0, (len(features), -1)).mT.unflatten(-1, size)
+
+
+def _most_attended(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Tensor | None:
+    """(1, 3, height, width): every pixel in the colour of the token that it attends to most; None: not by place."""
+    if not isinstance(model.hyponet, Attended):
+        return None
+    most = model.hyponet.nearness(encoded.locations[:1], grid(size)[None])[0].mean(0).argmax(-1)
+    colours = torch.rand(model.config.lps, 3, generator=torch.Generator().manual_seed(3))
+    return colours[most].T.unflatten(-1, size)[None]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-Kind = Literal["linear", "cubic", "area"]
+Resampling = Literal["linear", "bicubic", "area"]
 
 
 def line(count: int, device: torch.device | str | None = None) -> Tensor:
@@ -17,26 +17,26 @@ def line(count: int, device: torch.device | str | None = None) -> Tensor:
 
 
 def grid(size: Sequence[int], device: torch.device | str | None = None) -> Tensor:
-    """(points, k): the last axis runs fastest, as in memory."""
+    """(pixels, k): the last axis runs fastest, as in memory."""
     axes = torch.meshgrid(*(line(count, device) for count in size), indexing="ij")
     return torch.stack(axes, -1).flatten(0, -2)
 
 
 def cell(size: Sequence[int], device: torch.device | str | None = None) -> Tensor:
-    """(k,): how wide the cell of one point is."""
+    """(k,): how wide the cell of one pixel is."""
     return 1 / torch.tensor([float(count) for count in size], device=device)
 
 
-def resize(x: Tensor, size: Sequence[int], kind: Kind) -> Tensor:
+def resize(x: Tensor, size: Sequence[int], kind: Resampling) -> Tensor:
     """(rows, channels, *spatial) at another size, one axis after the other. Centres of pixels lie at half steps.
 
-    linear, cubic: through the pixels (cubic is Keys' with a = -0.75, as torch's, which is the stronger one on
+    linear, bicubic: through the pixels (bicubic is Keys' with a = -0.75, as torch's, which is the stronger one on
     photographs: -0.5 stays .2 dB below it at twice the size), the outermost repeated beyond the edge. They
     would alias where there are to be fewer pixels, and refuse. area: the mean over what a new pixel covers of the
     old ones, at any ratio.
     """
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind {kind!r}: not one of {', '.join(get_args(Kind))}")
+    if kind not in get_args(Resampling):
+        raise ValueError(f"kind {kind!r}: not one of {', '.join(get_args(Resampling))}")
     if len(size) != x.ndim - 2 or min(size, default=0) < 1:
         raise ValueError(f"size {tuple(size)}: not one of 1 or more for every axis of {tuple(x.shape[2:])}")
     for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True), 2):
@@ -48,14 +48,14 @@ def resize(x: Tensor, size: Sequence[int], kind: Kind) -> Tensor:
     return x.contiguous()
 
 
-def _weights(old: int, new: int, kind: Kind) -> Tensor:
+def _weights(old: int, new: int, kind: Resampling) -> Tensor:
     """(new, old): what every old pixel counts for in every new one."""
     if new < old:
         raise ValueError(f"{kind} would alias from {old} to {new} pixels: use area")
     place = (torch.arange(new, dtype=torch.float64) + 0.5) * (old / new) - 0.5
     taps = place.floor().long()[:, None] + torch.arange(-1, 3)
     distance = (place[:, None] - taps).abs()
-    counts = _keys(distance) if kind == "cubic" else (1 - distance).clamp(min=0)
+    counts = _keys(distance) if kind == "bicubic" else (1 - distance).clamp(min=0)
     return torch.zeros(new, old, dtype=torch.float64).scatter_add_(1, taps.clamp(0, old - 1), counts)
 
 
@@ -79,14 +79,14 @@ def _keys(distance: Tensor, a: float = -0.75) -> Tensor:
 
 
 class LeastSquaresKernel:
-    """The best linear upscaling of pictures by a whole number: 7 x 7 pixels and a bias for each of the scale² phases.
+    """The best linear upscaling of images by a whole number: 7 x 7 pixels and a bias for each of the scale² phases.
 
     All channels share it. Beyond the edge, the outermost pixels are repeated.
     """
 
     SIDE = 7
     RIDGE = 1e-6
-    STRIP = 2**16  # low pixels at a time, so that the patches of large pictures fit in memory
+    STRIP = 2**16  # low pixels at a time, so that the patches of large images fit in memory
 
     scale: int = 0
     kernel: Tensor
@@ -100,11 +100,11 @@ class LeastSquaresKernel:
         unknowns = self.SIDE**2 + 1
         scale, squares, products = 0, torch.zeros(unknowns, unknowns, dtype=torch.float64), torch.zeros(0)
         for low, high in pairs:
-            found = _scale(low, high)
-            if scale not in (0, found):
-                raise ValueError(f"scales {scale} and {found}: one at a time")
+            this_scale = _scale(low, high)
+            if scale not in (0, this_scale):
+                raise ValueError(f"scales {scale} and {this_scale}: one at a time")
             if not scale:
-                scale, products = found, torch.zeros(unknowns, found**2, dtype=torch.float64)
+                scale, products = this_scale, torch.zeros(unknowns, this_scale**2, dtype=torch.float64)
             for patches, phases in self._strips(low.cpu(), high.cpu(), scale):
                 squares += patches.T @ patches
                 products += patches.T @ phases
@@ -139,5 +139,5 @@ class LeastSquaresKernel:
 def _scale(low: Tensor, high: Tensor) -> int:
     scale = high.shape[-1] // max(low.shape[-1], 1)
     if low.ndim != 4 or not high.numel() or high.shape != (*low.shape[:2], *(scale * n for n in low.shape[2:])):
-        raise ValueError(f"shapes {tuple(low.shape)} and {tuple(high.shape)}: not a picture and a whole multiple of it")
+        raise ValueError(f"shapes {tuple(low.shape)} and {tuple(high.shape)}: not an image and a whole multiple of it")
     return scale

@@ -1,93 +1,132 @@
-"""One part of the model varied, all else equal, over paired seeds."""
+"""What the fields instrument can be asked for: the model, its training, comparisons, renderings and analyses."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from whence.config import Config
+from whence.encodings import ENCODINGS, EncodingChoice
+from whence.encodings.position_tokens import Placement
 from whence.experiments.instrument import ComparisonConfig
-from whence.fields.data import DATA
-from whence.fields.hyponets import HYPONETS
-from whence.fields.model import FieldSpec
-from whence.fields.run import AnyData, FieldsRun, FieldTraining
+from whence.fields.data import DATA, DataChoice
+from whence.fields.hyponets import HYPONETS, HyponetChoice
+from whence.mixers import MIXERS, MixerChoice
+from whence.mixers.base import Kind
+from whence.recordings import with_checksum
+from whence.training.config import TrainingConfig
 
 Axis = Literal["lps", "placement", "encoder", "hyponet"]
-MATCH = 64
-"""Parts of an MLP ratio, in whose steps encoders are matched in size."""
+Output = Literal["field", "render"]
 
 
-class AblationTraining(FieldTraining):
+def parse_data(value: Any) -> Any:
+    """The name of a folder or file may stand for it, options behind a file: `mine.npy:axes=2`."""
+    if not isinstance(value, str) or value.split(":")[0] in DATA.names():
+        return value
+    if Path(value).is_dir():
+        return {"name": "folder", "path": value}
+    name, ending, options = value.partition(".npy")
+    return f"arrays:path={name}.npy" + options.replace(":", ",", 1) if ending else value
+
+
+AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
+
+
+class FieldModelConfig(Config):
+    """The model: tokens, position tokens between them, a mixer, and what reads values off."""
+
+    patch: int = Field(default=4, ge=1, description="pixels per token and axis")
+    order: Literal["serpentine", "raster"] = Field(default="serpentine", description="in which tokens are read")
+    lps: int = Field(default=64, ge=1, le=16_384, description="how many position tokens (M)")
+    placement: Placement = Field(default="equidistant", description="where they stand among the others")
+    groups: int = Field(default=2, ge=1, description="of placement n_group")
+    conditional: bool = Field(default=True, description="position tokens start from the tokens before them, too")
+    mixer: MixerChoice = Field(
+        default=MIXERS.choose("bimamba"), description="what lets tokens exchange information: bimamba, attention"
+    )
+    encoding: EncodingChoice = Field(
+        default=ENCODINGS.choose("none"), description="explicit encoding beside the position tokens"
+    )
+    hyponet: HyponetChoice = Field(
+        default=HYPONETS.choose("cross_attention"), description="what turns position tokens into values"
+    )
+    d_model: int = Field(default=64, ge=1, description="width of the residual stream")
+    heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
+    layers: int = Field(default=2, ge=1, description="blocks of mixer and MLP")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="on what blocks add to the stream")
+    mlp_ratio: float = Field(default=2.0, ge=0, description="width of the MLP's hidden layer over d_model; 0: no MLP")
+    render_width: int = Field(default=32, ge=0, description="features per input pixel of the residual render; 0: none")
+    render_layers: int = Field(default=3, ge=0, description="convolutions of the residual render")
+
+    @property
+    def kind(self) -> Kind:
+        kinds = self.mixer.variant.kinds
+        return "bidirectional" if "bidirectional" in kinds else "causal"
+
+    @property
+    def encoder(self) -> str:
+        """Mixer and encoding, for labels."""
+        return str(self.mixer) if self.encoding.name == "none" else f"{self.mixer}+{self.encoding}"
+
+
+class FieldTrainingConfig(TrainingConfig):
+    """How a model is trained."""
+
+    steps: int = Field(default=1500, ge=1, description="optimiser steps")
+    batch_size: int = Field(default=16, ge=1, description="signals per step")
+    pixels: int = Field(default=512, ge=1, description="pixels per signal that enter the loss of a step")
+    lr: float = Field(default=2e-3, gt=0, description="peak learning rate")
+    matrix_lr: float = Field(default=0.02, gt=0, description="peak learning rate of matrices under muon")
+    optimizer: Literal["muon", "adamw"] = Field(default="muon", description="muon: for matrices; AdamW for the rest")
+    warmup: int = Field(default=50, ge=0, description="steps of linear warm-up")
+    weight_decay: float = Field(default=0.0, ge=0, description="on the weights of linear layers only")
+    evaluations: int = Field(default=4, ge=1, description="evaluations after the one at step 0, evenly spaced")
+    crops: int = Field(default=64, ge=2, le=4096, description="signals in each evaluation set")
+
+
+class ComparedModelConfig(FieldModelConfig):
+    """The model, by default as published: before they are mixed, position tokens do not depend on the signal."""
+
+    conditional: bool = Field(default=False, description="position tokens start from the tokens before them, too")
+    render_width: int = Field(default=0, ge=0, description="features per input pixel of the residual render; 0: none")
+
+
+class ComparedTrainingConfig(FieldTrainingConfig):
     """How a model is trained."""
 
     steps: int = Field(default=400, ge=1, description="optimiser steps")
     evaluations: int = Field(default=1, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
 
-class AblatedSpec(FieldSpec):
-    """The model, by default as the source has it: before they are mixed, position tokens know nothing of the signal."""
-
-    conditional: bool = Field(default=False, description="position tokens start from the tokens before them, too")
-    render_width: int = Field(default=0, ge=0, description="features per input point of the residual render; 0: none")
-
-
 class FieldsConfig(ComparisonConfig):
-    """What to vary, and over how many seeds."""
+    """Which part of the model to vary, all else equal, over how many paired seeds."""
 
     axis: Axis = Field(default="lps", description="lps: how many; placement; encoder: mixers and encodings; hyponet")
     data: AnyData = Field(default=DATA.choose("photos"), description="what to learn fields of")
-    model: AblatedSpec = AblatedSpec()
-    training: AblationTraining = AblationTraining()
+    model: ComparedModelConfig = ComparedModelConfig()
+    training: ComparedTrainingConfig = ComparedTrainingConfig()
 
     @property
     def title(self) -> str:
         return f"{self.axis}, {self.data}, {self.training.steps} steps"
 
-    def variants(self) -> dict[str, dict[str, Any]]:
-        """By name, the fields of the model that differ. The first is what the others are held against."""
-        if self.axis == "lps":
-            counts = [64, 16, 32, 128, 256]
-            return {f"M={count}": {"lps": count} for count in counts}
-        if self.axis == "placement":
-            named = {name: {"placement": name} for name in ("equidistant", "middle", "n_group", "random")}
-            beyond = {name: {"placement": name} for name in ("adaptive", "hierarchical")}
-            return {**named, **beyond, "conditional": {"conditional": True}}
-        if self.axis == "hyponet":
-            return {name: {"hyponet": name} for name in ("cross_attention", *HYPONETS.names())}
-        attention = [("sinusoidal", "sinusoidal"), ("learned", "learned"), ("rope", "rope"), ("no encoding", "none")]
-        found: dict[str, dict[str, Any]] = {
-            "LP + bimamba": {"mixer": "bimamba", "encoding": "none"},
-            "LP + bimamba, sinusoidal": {"mixer": "bimamba", "encoding": "sinusoidal"},
-        }
-        for name, encoding in attention:
-            found[f"LP + Transformer, {name}"] = self._matched({"mixer": "attention", "encoding": encoding})
-        return found
 
-    def _matched(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """With an MLP that brings the model to the size of the one it is held against."""
-        wanted = self._size({"mixer": "bimamba", "encoding": "none"})
-        low, high = 0, MATCH * 64
-        while low < high:  # the smallest that is not smaller
-            middle = (low + high) // 2
-            if self._size({**fields, "mlp_ratio": middle / MATCH}) < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return {**fields, "mlp_ratio": low / MATCH}
+class RenderConfig(Config):
+    """Which image to render through which run, and how."""
 
-    def _size(self, fields: dict[str, Any]) -> int:
-        return self._run(fields, 0).parameters()
+    run: str = Field(default="", description="first digits of a run's id (see 'whence runs list')")
+    input: str = Field(default="", description="an image file")
+    size: str = Field(default="1024", description="the longer side, or WIDTHxHEIGHT")
+    out: str = Field(default="", description="where to write it: .png, .jpg, .webp, .tif, .bmp")
+    output: Output = Field(
+        default="render", description="field: through the position tokens alone; render: with the enlarged input"
+    )
 
-    def _run(self, fields: dict[str, Any], seed: int) -> FieldsRun:
-        return FieldsRun.read(
-            {
-                "data": self.data.model_dump(),
-                "model": {**self.model.model_dump(), **fields},
-                "training": self.training.model_dump(),
-                "seed": seed,
-            }
-        )
 
-    def runs(self) -> dict[str, list[FieldsRun]]:
-        """By variant, one run per seed."""
-        return {name: [self._run(fields, seed) for seed in self.seed_range] for name, fields in self.variants().items()}
+class AnalyzeConfig(Config):
+    """Which run to analyze."""
+
+    run: str = Field(default="", description="first digits of a run's id (see 'whence runs list')")

@@ -1,4 +1,4 @@
-"""What a model costs: time to encode and decode, peak memory in a fresh process, steps per minute."""
+"""What a model costs: time, peak memory in a fresh process, steps per minute. Measured once, stored as artifacts."""
 
 from __future__ import annotations
 
@@ -12,46 +12,74 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from whence.fields.decode import Output, decode, enlarge
-from whence.fields.model import FieldModel, FieldSpec
-from whence.fields.run import FieldsRun
+from whence.config import Config
+from whence.fields.config import FieldModelConfig, Output
+from whence.fields.decode import decode, enlarge
+from whence.fields.model import FieldModel
+from whence.fields.run import FieldsRun, load_model
 from whence.models.init import initialise
 from whence.random import Streams, generator, preserve_rng_state
-from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
+from whence.store.artifacts import ArtifactKind
 from whence.store.runs import Store
 from whence.training.optim import make_optimizer
 
 REPEATS = 15
 TOKENS = (256, 512, 1024, 2048, 4096)
 """Patches and position tokens together, one position token for every four patches"""
-TRANSFORMER: dict[str, Any] = {"mixer": "attention", "encoding": "rope"}
-WIDER = 1.75
+ENCODER = ("mixer", "encoding", "d_model", "layers", "heads", "mlp_ratio")
+"""Fields of a model that its encoder depends on"""
+TRANSFORMER_MLP = 1.75
 """By so much more of an MLP, a block of attention is as large as one of bidirectional Mamba"""
+PACE_SECONDS = 4.0
+"""Of steps that are timed, after two that warm up."""
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def milliseconds(model: FieldModel) -> dict[str, float]:
-    """To encode one signal, and to decode it at its own size: medians on one thread, which neighbours disturb least."""
+class CostRequest(Config):
+    """A cost belongs to an architecture, whatever its weights are."""
+
+    data: str
+    model: FieldModelConfig
+
+
+class Cost(Config):
+    """Milliseconds to encode one signal and to decode it at its own size; MiB to encode it, beyond the model."""
+
+    encode: float
+    decode: float
+    memory: float
+
+
+COSTS = ArtifactKind("field_cost", CostRequest, Cost)
+
+
+def cost_request(run: FieldsRun) -> CostRequest:
+    return CostRequest(data=str(run.data), model=run.model)
+
+
+def measure_cost(store: Store, run: FieldsRun) -> Cost:
+    """Times are medians on one thread, which neighbours disturb least."""
+    model, _ = load_model(store, run.id)
     x = torch.rand(1, model.channels, *model.size, generator=torch.Generator().manual_seed(0))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with torch.no_grad():
             encoded = model.encode(x)
-            return {
-                "encode": _median(lambda: model.encode(x)),
-                "decode": _median(lambda: decode(model, x, model.size, "field", encoded)),
-            }
+            encode_ms = _median_ms(lambda: model.encode(x))
+            decode_ms = _median_ms(lambda: decode(model, x, model.size, "field", encoded))
     finally:
         torch.set_num_threads(threads)
+    return Cost(encode=encode_ms, decode=decode_ms, memory=encoding_peak(model.config, model.channels, model.size))
 
 
-def _median(act: Callable[[], Any], repeats: int = REPEATS) -> float:
+def _median_ms(act: Callable[[], object], repeats: int = REPEATS) -> float:
     act()
     times = []
     for _ in range(repeats):
@@ -64,40 +92,78 @@ def _median(act: Callable[[], Any], repeats: int = REPEATS) -> float:
 # --- against the number of tokens
 
 
-def model_of(fields: Mapping[str, Any], tokens: int) -> tuple[FieldModel, Tensor]:
+class EncoderCostRequest(Config):
+    """The fields of `model` that an encoder does not depend on have their defaults."""
+
+    model: FieldModelConfig
+    tokens: tuple[int, ...] = TOKENS
+
+
+class TokenCost(Config):
+    """To encode one signal of so many tokens: milliseconds, and MiB beyond the model."""
+
+    tokens: int
+    ms: float
+    mib: float
+
+
+class EncoderCost(Config):
+    """By number of tokens, rising."""
+
+    costs: list[TokenCost]
+
+    @property
+    def ms(self) -> dict[int, float]:
+        return {cost.tokens: cost.ms for cost in self.costs}
+
+    @property
+    def mib(self) -> dict[int, float]:
+        return {cost.tokens: cost.mib for cost in self.costs}
+
+
+ENCODER_COSTS = ArtifactKind("encoder_cost", EncoderCostRequest, EncoderCost)
+
+
+def compared_encoders(model: FieldModelConfig) -> dict[str, FieldModelConfig]:
+    """The encoder of a model, and if it is no Transformer, one of about its size."""
+    own = FieldModelConfig.read({name: getattr(model, name) for name in ENCODER})
+    if own.mixer.name == "attention" or own.d_model % (2 * own.heads):
+        return {own.encoder: own}
+    changes = {"mixer": "attention", "encoding": "rope", "mlp_ratio": own.mlp_ratio + TRANSFORMER_MLP}
+    return {own.encoder: own, "Transformer": FieldModelConfig.read({**own.model_dump(), **changes})}
+
+
+def model_of_tokens(config: FieldModelConfig, tokens: int) -> tuple[FieldModel, Tensor]:
     """A model of one axis whose patches and position tokens together are that many, and a signal for it."""
     patches = tokens * 4 // 5 // 4 * 4
-    spec = FieldSpec.read({"patch": 4, **fields, "lps": tokens - patches, "render_width": 0})
-    model = spec.build(3, (spec.patch * patches,)).eval()
+    config = config.model_copy(update={"lps": tokens - patches, "render_width": 0})
+    model = FieldModel(config, 3, (config.patch * patches,)).eval()
     initialise(model, 0)
-    return model, torch.rand(1, 3, spec.patch * patches)
+    return model, torch.rand(1, 3, config.patch * patches)
 
 
-def beside_a_transformer(spec: FieldSpec, name: str) -> dict[str, dict[str, Any]]:
-    """Fields of a model's encoder, and where it is another, of a Transformer of about its size."""
-    kept = ("mixer", "encoding", "d_model", "layers", "heads", "mlp_ratio")
-    mine = {field: value for field, value in spec.model_dump().items() if field in kept}
-    if spec.mixer.name == "attention" or spec.d_model % (2 * spec.heads):
-        return {name: mine}
-    return {name: mine, "Transformer": {**mine, **TRANSFORMER, "mlp_ratio": spec.mlp_ratio + WIDER}}
+def measure_encoder(config: FieldModelConfig, counts: Sequence[int] = TOKENS) -> EncoderCost:
+    """In a process of its own."""
+    costs = in_fresh_process(_measure_encoder, config.model_dump_json(), sorted(counts))
+    return EncoderCost(costs=[TokenCost(tokens=tokens, ms=ms, mib=mib) for tokens, ms, mib in costs])
 
 
-def by_tokens(fields: Mapping[str, Any], counts: Sequence[int] = TOKENS) -> dict[int, dict[str, float]]:
-    """By number of tokens: milliseconds to encode, and MiB needed for it beyond the model. In a process of its own."""
-    return in_a_fresh_process(_by_tokens, dict(fields), sorted(counts))
-
-
-def _by_tokens(fields: dict[str, Any], counts: Sequence[int]) -> dict[int, dict[str, float]]:
-    found = {}
+def _measure_encoder(config: str, counts: Sequence[int]) -> list[tuple[int, float, float]]:
+    model_config, costs = FieldModelConfig.model_validate_json(config), []
     with torch.no_grad():
-        small, x = model_of(fields, 64)
-        small.encode(x)  # what is loaded once counts for none of them
+        _load_libraries(model_config)
         for tokens in counts:
-            model, x = model_of(fields, tokens)
+            model, x = model_of_tokens(model_config, tokens)
             before = _resident()
-            elapsed = _median(functools.partial(model.encode, x), 3)
-            found[tokens] = {"ms": elapsed, "mib": max(0.0, _peak() - before)}
-    return found
+            elapsed = _median_ms(functools.partial(model.encode, x), 3)
+            costs.append((tokens, elapsed, max(0.0, _peak() - before)))
+    return costs
+
+
+def _load_libraries(config: FieldModelConfig) -> None:
+    """What is loaded once counts for no model."""
+    small, x = model_of_tokens(config, 64)
+    small.encode(x)
 
 
 def crossing(slow_to_grow: Mapping[int, float], fast_to_grow: Mapping[int, float]) -> float | None:
@@ -120,40 +186,40 @@ def crossing(slow_to_grow: Mapping[int, float], fast_to_grow: Mapping[int, float
 # --- memory
 
 
-def rendering_peak(spec: FieldSpec, given: tuple[int, int], asked: tuple[int, int], output: Output) -> float:
-    """MiB beyond the model, the result included, that enlarging a picture needs. In a process of its own."""
-    return in_a_fresh_process(_rendering_peak, spec.model_dump(), given, asked, output)
+def rendering_peak(config: FieldModelConfig, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
+    """MiB beyond the model, the result included, that enlarging an image needs. In a process of its own."""
+    return in_fresh_process(_rendering_peak, config.model_dump_json(), given, size, output)
 
 
-def _rendering_peak(spec: dict[str, Any], given: tuple[int, int], asked: tuple[int, int], output: Output) -> float:
-    model = FieldSpec.read(spec).build(3, (32, 32)).eval()
+def _rendering_peak(config: str, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
+    model = FieldModel(FieldModelConfig.model_validate_json(config), 3, (32, 32)).eval()
     initialise(model, 0)
     enlarge(model, torch.rand(3, 8, 8), (8, 8), output)  # what is loaded once is part of the model
     before = _resident()
-    enlarge(model, torch.rand(3, *given), asked, output)
+    enlarge(model, torch.rand(3, *given), size, output)
     return _peak() - before
 
 
-def encoding_peak(spec: FieldSpec, channels: int, size: tuple[int, ...]) -> float:
+def encoding_peak(config: FieldModelConfig, channels: int, size: tuple[int, ...]) -> float:
     """MiB beyond the model to encode one signal. In a process of its own."""
-    return in_a_fresh_process(_encoding_peak, spec.model_dump(), channels, size)
+    return in_fresh_process(_encoding_peak, config.model_dump_json(), channels, size)
 
 
-def _encoding_peak(spec: dict[str, Any], channels: int, size: tuple[int, ...]) -> float:
-    model = FieldSpec.read(spec).build(channels, size).eval()
+def _encoding_peak(config: str, channels: int, size: tuple[int, ...]) -> float:
+    model_config = FieldModelConfig.model_validate_json(config)
+    model = FieldModel(model_config, channels, size).eval()
     initialise(model, 0)
     with torch.no_grad():
-        small, x = model_of(spec, 64)
-        small.encode(x)  # what is loaded once is part of the model
+        _load_libraries(model_config)
         before = _resident()
         model.encode(torch.rand(1, channels, *size))
     return max(0.0, _peak() - before)
 
 
-def in_a_fresh_process(act: Callable[..., T], *arguments: Any) -> T:
+def in_fresh_process(act: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
     """Where nothing was allocated before."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(act, *arguments).result()
+        return pool.submit(act, *arguments, **options).result()
 
 
 def _resident() -> float:
@@ -173,53 +239,58 @@ def _of_this_process(what: str) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (20 if sys.platform == "darwin" else 10)
 
 
-SECONDS = 4.0
-"""Of steps that are timed, after two that warm up."""
+# --- how many steps fit into some minutes on this machine
 
 
-def for_minutes(run: FieldsRun, minutes: float, store: Store, threads: int | None = None) -> tuple[FieldsRun, str]:
-    """The run with as many steps as fit, and how that was found, in words.
+class PaceRequest(Config):
+    """A run, whatever its number of steps, and the minutes that it may take."""
 
-    The answer is kept in the store: the same question means the same run, to be gone on with or found finished.
-    """
-    question = {"run": {**run.document(), "training": {**run.training.model_dump(), "steps": None}}, "minutes": minutes}
-    name, known = digest(canonical(question)), _known(store)
-    steps, how = known.get(name), "as worked out before"
-    if steps is None:
-        per_step, per_evaluation = pace(run, threads)
-        left = 60 * minutes - per_evaluation * (run.training.evaluations + 1)
-        steps = max(run.training.evaluations, int(left / per_step))
-        steps = int(float(f"{steps:.2g}"))  # rounded: the last steps mean nothing, the number should read well
-        how = f"{1000 * per_step:.0f} ms each"
-        write_sealed(store.paces, {**known, name: steps})
-    timed = type(run).read({**run.model_dump(), "training": {**run.training.model_dump(), "steps": steps}})
-    return timed, f"{steps} steps in about {minutes:g} minutes ({how})"
+    run: FieldsRun
+    minutes: float
 
 
-def _known(store: Store) -> dict[str, int]:
-    try:
-        return read_sealed(store.paces)
-    except (OSError, CorruptFileError):  # then it is measured anew
-        return {}
+class Pace(Config):
+    """As measured, and the steps that fit. The same request means the same run, to be resumed or found finished."""
+
+    step_seconds: float
+    evaluation_seconds: float
+    steps: int
 
 
-def pace(run: FieldsRun, threads: int | None = None) -> tuple[float, float]:
-    """Seconds per step of training, and per evaluation."""
+PACES = ArtifactKind("field_pace", PaceRequest, Pace)
+
+
+def with_steps(run: FieldsRun, steps: int) -> FieldsRun:
+    return run.model_copy(update={"training": run.training.model_copy(update={"steps": steps})})
+
+
+def fit_minutes(run: FieldsRun, minutes: float, store: Store, threads: int | None = None) -> tuple[FieldsRun, Pace]:
+    """The run with as many steps as fit."""
+    request = PaceRequest(run=with_steps(run, 1), minutes=minutes)
+    pace = PACES.measure(request, store, lambda: measure_pace(run, minutes, threads)).result
+    return with_steps(run, pace.steps), pace
+
+
+def measure_pace(run: FieldsRun, minutes: float, threads: int | None = None) -> Pace:
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
         with preserve_rng_state():
-            return _steps(run)
+            step_seconds, evaluation_seconds = _time_steps(run)
     finally:
         torch.set_num_threads(before)
+    left = 60 * minutes - evaluation_seconds * (run.training.evaluations + 1)
+    steps = max(run.training.evaluations, int(left / step_seconds))
+    steps = int(float(f"{steps:.2g}"))  # rounded: the last steps mean nothing, the number should read well
+    return Pace(step_seconds=step_seconds, evaluation_seconds=evaluation_seconds, steps=steps)
 
 
-def _steps(run: FieldsRun) -> tuple[float, float]:
+def _time_steps(run: FieldsRun) -> tuple[float, float]:
     job, streams = run.job(), Streams.of(run.seed)
     job.setup(streams, torch.device("cpu"))
     optimizer = job.optimizer(run.training) or make_optimizer(job.model, run.training)
     times: list[float] = []
-    while len(times) < 3 or sum(times[2:]) < SECONDS:
+    while len(times) < 3 or sum(times[2:]) < PACE_SECONDS:
         started = time.perf_counter()
         job.step(generator(streams.data, len(times)))[0].backward()
         optimizer.step()
@@ -230,3 +301,12 @@ def _steps(run: FieldsRun) -> tuple[float, float]:
         started = time.perf_counter()
         job.evaluate(streams)
     return sum(times[2:]) / len(times[2:]), time.perf_counter() - started
+
+
+def measure_costs(run: FieldsRun, store: Store, on_progress: Callable[[str], None]) -> None:
+    """Of a finished run, what its page shows; what the store has already is not measured again."""
+    on_progress("Measuring time and memory of the model")
+    COSTS.measure(cost_request(run), store, lambda: measure_cost(store, run))
+    for name, model in compared_encoders(run.model).items():
+        on_progress(f"Measuring time and memory of {name} by number of tokens")
+        ENCODER_COSTS.measure(EncoderCostRequest(model=model), store, lambda model=model: measure_encoder(model))

@@ -5,137 +5,134 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.fields.baselines import cell, resize
-from whence.fields.model import AT_ONCE, Encoded, FieldModel
+from whence.fields.baselines import cell, line, resize
+from whence.fields.config import Output
+from whence.fields.model import PIXELS_AT_ONCE, Encoded, FieldModel
 
-Output = Literal["field", "render"]
+LARGEST = 8192
+"""Pixels per side of a rendering."""
+MARGIN = 4
+"""Input pixels at the inner sides of a window that its neighbours decode; fewer in small windows."""
 
 
 def decode(
     model: FieldModel, x: Tensor, size: tuple[int, ...], output: Output, encoded: Encoded | None = None
 ) -> Tensor:
     """x: (rows, channels, *inputs) → (rows, channels, *size), values as they come, not clipped."""
-    axes = [(torch.arange(count, device=x.device) + 0.5) / count for count in size]
-    made = x.new_empty(len(x), model.channels, *size)
-    for block, values in blocks(model, x, axes, cell(size, x.device), output, encoded):
-        made[(..., *block)] = values
-    return made
+    decoded = x.new_empty(len(x), model.channels, *size)
+    axes = [line(count, x.device) for count in size]
+    for block, values in decode_blocks(model, x, axes, cell(size, x.device), output, encoded):
+        decoded[(..., *block)] = values
+    return decoded
 
 
-def blocks(
+def decode_blocks(
     model: FieldModel, x: Tensor, axes: Sequence[Tensor], width: Tensor, output: Output, encoded: Encoded | None = None
 ) -> Iterator[tuple[tuple[slice, ...], Tensor]]:
     """Of the grid that the coordinates on each axis span, piece by piece: where it is, and its values."""
     encoded = model.encode(x) if encoded is None else encoded
     features = model.features(x, encoded) if output == "render" else None
-    side = max(1, math.floor(AT_ONCE ** (1 / len(axes))))
+    side = max(1, math.floor(PIXELS_AT_ONCE ** (1 / len(axes))))
     spans = [[slice(begin, begin + side) for begin in range(0, len(axis), side)] for axis in axes]
     for block in itertools.product(*spans):
         pieces = [axis[span] for axis, span in zip(axes, block, strict=True)]
         at = torch.stack(torch.meshgrid(*pieces, indexing="ij"), -1).flatten(0, -2)[None]
-        said = model.field(encoded, at, width) if features is None else model.render(x, features, at, width)
-        yield block, said.mT.unflatten(-1, [len(piece) for piece in pieces])
+        values = model.field(encoded, at, width) if features is None else model.render(x, features, at, width)
+        yield block, values.mT.unflatten(-1, [len(piece) for piece in pieces])
 
 
-LARGEST = 8192
-"""Points per side of a rendering."""
-MARGIN = 4
-"""Input points at the inner sides of a window that its neighbours answer for; fewer in small windows."""
+# --- images of any size
 
 
-def size_of(text: str, height: int, width: int) -> tuple[int, int]:
+def parse_size(text: str, height: int, width: int) -> tuple[int, int]:
     """`1024`: the longer side, the other follows; `640x480`: width and height. → (height, width)"""
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) > 2 or not all(part.isdecimal() and len(part) < 9 and int(part) > 0 for part in parts):
         raise UserError(f"size: {text!r} is no size. Allowed: 1024 (the longer side), or 640x480.", field="size")
     if len(parts) == 2:
-        found = int(parts[1]), int(parts[0])
+        size = int(parts[1]), int(parts[0])
     else:
         scale = int(parts[0]) / max(height, width)
-        found = max(1, round(height * scale)), max(1, round(width * scale))
-    if max(found) > LARGEST:
+        size = max(1, round(height * scale)), max(1, round(width * scale))
+    if max(size) > LARGEST:
         raise UserError(f"size: {text!r} is too large. Allowed: up to {LARGEST}×{LARGEST}.", field="size")
-    return found
+    return size
 
 
 def enlarge(
     model: FieldModel,
-    picture: Tensor,
+    image: Tensor,
     size: tuple[int, int],
     output: Output,
-    tell: Callable[[int, int], None] = lambda done, all_: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """picture: (channels, height, width), 0 to 1 → bytes (channels, *size). Memory beyond that stays bounded.
+    """image: (channels, height, width), 0 to 1 → bytes (channels, *size). Memory beyond that stays bounded.
 
-    Where fewer points are asked for than the picture has, it is averaged to that many first.
+    Where fewer pixels are requested than the image has, it is averaged to that many first.
     """
-    picture = resize(picture[None], tuple(min(a, b) for a, b in zip(picture.shape[1:], size, strict=True)), "area")[0]
-    made = torch.empty(picture.shape[0], *size, dtype=torch.uint8)
-    windows = list(_windows(model, picture, size))
+    image = resize(image[None], tuple(min(a, b) for a, b in zip(image.shape[1:], size, strict=True)), "area")[0]
+    rendered = torch.empty(image.shape[0], *size, dtype=torch.uint8)
+    windows = list(_windows(model, image, size))
     with torch.no_grad():
-        for done, (rows, columns, place) in enumerate(windows):
-            tell(done, len(windows))
-            _window(model, picture, made, rows, columns, place, output)
-    tell(len(windows), len(windows))
-    return made
+        for done, window in enumerate(windows):
+            on_progress(done, len(windows))
+            _decode_window(model, image, rendered, window, output)
+    on_progress(len(windows), len(windows))
+    return rendered
 
 
-def _windows(
-    model: FieldModel, picture: Tensor, size: tuple[int, int]
-) -> Iterator[tuple[slice, slice, tuple[int, int]]]:
-    """Output rows and columns, and where in the input the window begins that answers for them."""
+@dataclass(frozen=True)
+class Window:
+    """Output rows and columns, and where in the input the window begins from which they are decoded."""
+
+    rows: slice
+    columns: slice
+    top: int
+    left: int
+
+
+def _windows(model: FieldModel, image: Tensor, size: tuple[int, int]) -> Iterator[Window]:
     per_axis = []
-    for side, count, asked in zip(model.size, picture.shape[1:], size, strict=True):
+    for side, count, requested in zip(model.size, image.shape[1:], size, strict=True):
         begins = _begins(side, count)
-        halfway = [(one + side + other) / 2 for one, other in itertools.pairwise(begins)]  # of what both can see
-        edges = [0, *(math.ceil(edge * asked / count - 0.5) for edge in halfway), asked]
+        halfway = [(one + side + other) / 2 for one, other in itertools.pairwise(begins)]  # of what both cover
+        edges = [0, *(math.ceil(edge * requested / count - 0.5) for edge in halfway), requested]
         spans = [(slice(a, b), begin) for (a, b), begin in zip(itertools.pairwise(edges), begins, strict=True)]
         per_axis.append([(span, begin) for span, begin in spans if span.stop > span.start])
-    for rows, top in per_axis[0]:
-        for columns, left in per_axis[1]:
-            yield rows, columns, (top, left)
+    for (rows, top), (columns, left) in itertools.product(*per_axis):
+        yield Window(rows, columns, top, left)
 
 
 def _begins(side: int, count: int) -> list[int]:
-    """Where windows begin on an axis: inside the picture, or around it where it is smaller than one."""
+    """Where windows begin on an axis: inside the image, or around it where it is smaller than one."""
     if count <= side:
         return [-((side - count) // 2)]
     core = side - 2 * min(MARGIN, side // 4)
     return [*range(0, count - side, core), count - side]
 
 
-def _window(
-    model: FieldModel,
-    picture: Tensor,
-    made: Tensor,
-    rows: slice,
-    columns: slice,
-    place: tuple[int, int],
-    output: Output,
-) -> None:
-    """Written into `made`, block by block."""
-    axes, widths = [], []
-    for span, begin, side, count, asked in zip(
-        (rows, columns), place, model.size, picture.shape[1:], made.shape[1:], strict=True
+def _decode_window(model: FieldModel, image: Tensor, rendered: Tensor, window: Window, output: Output) -> None:
+    """Written into `rendered`, block by block. Beyond the edges of the image, its outermost pixels are repeated."""
+    axes, widths, inputs = [], [], []
+    for span, begin, side, count, requested in zip(
+        (window.rows, window.columns),
+        (window.top, window.left),
+        model.size,
+        image.shape[1:],
+        rendered.shape[1:],
+        strict=True,
     ):
-        step = count / asked
+        step = count / requested
         axes.append(((torch.arange(span.start, span.stop) + 0.5) * step - begin) / side)
         widths.append(step / side)
-    here = made[:, rows, columns]
-    for block, values in blocks(model, _cut(picture, place, model.size)[None], axes, torch.tensor(widths), output):
+        inputs.append(torch.arange(begin, begin + side).clamp(0, count - 1))
+    x = image[:, inputs[0]][:, :, inputs[1]][None]
+    here = rendered[:, window.rows, window.columns]
+    for block, values in decode_blocks(model, x, axes, torch.tensor(widths), output):
         here[(..., *block)] = (values[0].clamp(0, 1) * 255).round().to(torch.uint8)
-
-
-def _cut(picture: Tensor, place: tuple[int, int], side: tuple[int, ...]) -> Tensor:
-    """A window that may reach over the edges, where the outermost points are repeated."""
-    top, left = place
-    height, width = picture.shape[1:]
-    rows = torch.arange(top, top + side[0]).clamp(0, height - 1)
-    columns = torch.arange(left, left + side[1]).clamp(0, width - 1)
-    return picture[:, rows][:, :, columns]

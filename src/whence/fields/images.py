@@ -5,6 +5,7 @@ What is damaged, huge or of no known range is refused, never guessed.
 
 from __future__ import annotations
 
+import base64
 import io
 import threading
 import warnings
@@ -71,7 +72,7 @@ def _load(source: Source, name: str, decode: Callable[[bytes], T]) -> T:
     try:
         return _guarded(decode, _bytes(source))
     except UndecodableImageError as error:
-        allowed = f"Allowed: a whole picture ({', '.join(FORMATS)})."
+        allowed = f"Allowed: a whole image ({', '.join(FORMATS)})."
         raise UserError(f"input: {name!r} {error}. {allowed}", field="input") from None
 
 
@@ -91,29 +92,38 @@ def _bytes(source: Source) -> bytes:
     return data
 
 
-def write(path: str | Path, picture: Tensor) -> None:
+def write(path: str | Path, image: Tensor) -> None:
     """(1 or 3, height, width), bytes or clipped to [0, 1], in 8 bits by the file's suffix. Only JPEG loses more."""
     path = check_out(path)
-    from PIL import Image
-
-    if picture.ndim != 3 or picture.shape[0] not in (1, 3) or not picture.numel():
-        raise ValueError(f"a picture is (1 or 3, height, width), not {tuple(picture.shape)}")
-    if not torch.isfinite(picture).all():
-        raise UserError("out: the picture holds values that are not finite numbers.", field="out")
-    values = picture.detach().cpu()
-    values = values if values.dtype == torch.uint8 else values.float().clamp(0, 1).mul(255).round().to(torch.uint8)
-    image = Image.fromarray((values[0] if len(values) == 1 else values.permute(1, 2, 0)).contiguous().numpy())
-    kind, options = WRITTEN[path.suffix.lower()]
-    buffer = io.BytesIO()
+    if image.ndim != 3 or image.shape[0] not in (1, 3) or not image.numel():
+        raise ValueError(f"an image is (1 or 3, height, width), not {tuple(image.shape)}")
+    if not torch.isfinite(image).all():
+        raise UserError("out: the image holds values that are not finite numbers.", field="out")
     try:
-        image.save(buffer, kind, **options)
-        write_atomically(path, buffer.getvalue())
+        write_atomically(path, encode(image, path.suffix.lower()))
     except (OSError, ValueError) as error:
         raise UserError(f"out: {str(path)!r} cannot be written ({error}).", field="out") from None
 
 
+def encode(image: Tensor, suffix: str = ".png") -> bytes:
+    """(1 or 3, height, width), bytes or clipped to [0, 1], as the content of a file."""
+    from PIL import Image
+
+    values = image.detach().cpu()
+    values = values if values.dtype == torch.uint8 else values.float().clamp(0, 1).mul(255).round().to(torch.uint8)
+    array = (values[0] if len(values) == 1 else values.permute(1, 2, 0)).contiguous().numpy()
+    kind, options = WRITTEN[suffix]
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def data_uri(image: Tensor) -> str:
+    return f"data:image/png;base64,{base64.b64encode(encode(image)).decode()}"
+
+
 def check_out(path: str | Path) -> Path:
-    """Before any work: can a picture be written there?"""
+    """Before any work: can an image be written there?"""
     need_pillow("out")
     path = Path(path)
     if path.suffix.lower() not in WRITTEN:
@@ -124,24 +134,24 @@ def check_out(path: str | Path) -> Path:
 
 
 def image_files(folder: str | Path) -> list[Path]:
-    """The picture files directly in a folder, by name; none that are hidden."""
+    """The image files directly in a folder, by name; none that are hidden."""
     try:
         if not str(folder) or not Path(folder).is_dir():
             raise UserError(f"data: {str(folder)!r} is not a folder.", field="data")
         visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
-        found = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
+        files = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
     except OSError as error:
         raise UserError(f"data: {str(folder)!r} cannot be read ({error.strerror or error}).", field="data") from None
-    if not found:
-        raise UserError(f"data: no picture in {str(folder)!r}. Allowed: any of {', '.join(SUFFIXES)}.", field="data")
-    return found
+    if not files:
+        raise UserError(f"data: no image in {str(folder)!r}. Allowed: any of {', '.join(SUFFIXES)}.", field="data")
+    return files
 
 
 def need_pillow(field: str) -> None:
     try:
         import PIL  # noqa: F401
     except ImportError:
-        raise UserError(f"{field}: pictures need Pillow. Run: pip install pillow", field=field) from None
+        raise UserError(f"{field}: images need Pillow. Run: pip install pillow", field=field) from None
 
 
 def _guarded(decode: Callable[[bytes], T], data: bytes) -> T:
@@ -175,47 +185,47 @@ def _open(data: bytes) -> ImageFile.ImageFile:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        picture = Image.open(io.BytesIO(data), formats=FORMATS)
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
     except UnidentifiedImageError:
-        raise UndecodableImageError("is no picture of a known kind, or its header is damaged") from None
+        raise UndecodableImageError("is no image of a known kind, or its header is damaged") from None
     except Image.DecompressionBombError:
         raise UndecodableImageError(f"has more than {MAX_PIXELS} pixels") from None
-    if not 0 < picture.width * picture.height <= MAX_PIXELS:
-        raise UndecodableImageError(f"has {picture.width} x {picture.height} pixels, and may have 1 to {MAX_PIXELS}")
-    if picture.format == "PNG" and "transparency" in picture.info and picture.tile[0][3] in LOST_TRANSPARENCY:
+    if not 0 < image.width * image.height <= MAX_PIXELS:
+        raise UndecodableImageError(f"has {image.width} x {image.height} pixels, and may have 1 to {MAX_PIXELS}")
+    if image.format == "PNG" and "transparency" in image.info and image.tile[0][3] in LOST_TRANSPARENCY:
         raise UndecodableImageError("marks one colour as transparent, in a depth where Pillow cannot tell which")
-    return picture
+    return image
 
 
-def _colour(picture: Image.Image) -> np.ndarray:
+def _colour(image: Image.Image) -> np.ndarray:
     """8 bits, whatever the file has: that is how Pillow decodes colour, and grey with alpha."""
-    if not picture.has_transparency_data:
-        return _scaled(picture.convert("RGB"))
-    picture = picture.convert("LA") if picture.mode == "La" else picture
-    values = _scaled(picture.convert("RGBA"))
+    if not image.has_transparency_data:
+        return _scaled(image.convert("RGB"))
+    image = image.convert("LA") if image.mode == "La" else image
+    values = _scaled(image.convert("RGBA"))
     colour, alpha = values[:3], values[3]
     colour *= alpha
     colour += 1 - alpha
     return colour
 
 
-def _scaled(picture: Image.Image) -> np.ndarray:
-    values = np.array(np.asarray(picture).transpose(2, 0, 1), dtype=np.float32, order="C")
+def _scaled(image: Image.Image) -> np.ndarray:
+    values = np.array(np.asarray(image).transpose(2, 0, 1), dtype=np.float32, order="C")
     values /= 255
     return values
 
 
-def _deep_grey(picture: Image.Image, source: Image.Image) -> np.ndarray:
-    """More than 8 bits. `source`: the picture before it was turned upright, which knows its file."""
-    if picture.mode == "I" and source.format not in ("PNG", "PPM"):
+def _deep_grey(image: Image.Image, source: Image.Image) -> np.ndarray:
+    """More than 8 bits. `source`: the image before it was turned upright, which knows its file."""
+    if image.mode == "I" and source.format not in ("PNG", "PPM"):
         raise UndecodableImageError("holds whole numbers of no known range")
-    tags, stored = getattr(source, "tag_v2", {}), np.asarray(picture)
-    largest = 1 if picture.mode == "F" else 2 ** min(tags.get(BITS, (16,))[0], 16) - 1
+    tags, stored = getattr(source, "tag_v2", {}), np.asarray(image)
+    largest = 1 if image.mode == "F" else 2 ** min(tags.get(BITS, (16,))[0], 16) - 1
     values = stored.astype(np.float32) / largest
     if not (values.min() >= 0 and values.max() <= 1):  # also of what is not a number
         raise UndecodableImageError("holds numbers outside of [0, 1]")
     if tags.get(PHOTOMETRIC) == 0:  # white is stored as 0, which Pillow sees to only up to 8 bits
         values = 1 - values
-    if "transparency" in picture.info:
-        values[stored == picture.info["transparency"]] = 1
+    if "transparency" in image.info:
+        values[stored == image.info["transparency"]] = 1
     return values[None]

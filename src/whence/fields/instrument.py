@@ -1,62 +1,178 @@
-"""Comparisons of field models: one part varied, all else equal."""
+"""Comparisons of field models, one part varied, all else equal; renderings and analyses on request."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 
 from whence import stats
 from whence.config import Config
-from whence.experiments.instrument import Instrument, Measurement
-from whence.experiments.results import read_results
+from whence.errors import UserError
+from whence.experiments.instrument import Action, Instrument, Measurement, OnProgress
+from whence.experiments.results import final_metrics, read_results
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
-from whence.fields.config import FieldsConfig
-from whence.fields.cost import encoding_peak, milliseconds
-from whence.fields.model import FieldSpec
-from whence.fields.run import FieldsRun, load
-from whence.report.figures import COLOURS, figure_of
-from whence.store.artifacts import ArtifactKind
+from whence.fields import images
+from whence.fields.analysis import ANALYSES, FieldAnalysis, analyze
+from whence.fields.config import AnalyzeConfig, FieldModelConfig, FieldsConfig, Output, RenderConfig
+from whence.fields.cost import COSTS, cost_request, measure_cost
+from whence.fields.decode import enlarge, parse_size
+from whence.fields.hyponets import HYPONETS
+from whence.fields.page import quality_by_variant
+from whence.fields.run import FieldsRun, load_model
+from whence.store.artifacts import Artifact, ArtifactKind
+from whence.store.files import file_digest
 from whence.store.runs import Store
 
-COSTS = {"encode": "encode (ms)", "decode": "decode (ms)", "memory": "memory (MiB)"}
+LP_COUNTS = (64, 16, 32, 128, 256)
+PLACEMENTS = ("equidistant", "middle", "n_group", "random", "adaptive", "hierarchical")
+TRANSFORMER_ENCODINGS = {"sinusoidal": "sinusoidal", "learned": "learned", "rope": "rope", "no encoding": "none"}
+MLP_STEPS = 64
+"""Per unit of the MLP ratio, in whose steps encoders are matched in size."""
+COST_COLUMNS = {"encode": "encode (ms)", "decode": "decode (ms)", "memory": "memory (MiB)"}
 """To encode one signal, to decode it at its own resolution, and the memory to encode it"""
 
 
-class CostRequest(Config):
-    """A cost belongs to an architecture, whatever its weights are."""
-
-    data: str
-    model: FieldSpec
+# --- on request
 
 
-class Cost(Config):
-    """Of encoding one signal, and of decoding it at its own resolution."""
+class RenderRequest(Config):
+    """What decides the bytes of a rendering: the run, the input file's content, the size and the format."""
 
-    encode: float
-    decode: float
-    memory: float
+    run: str
+    input_checksum: str
+    height: int
+    width: int
+    output: Output
+    suffix: str
 
 
-COST = ArtifactKind("field_cost", CostRequest, Cost)
+class Rendering(Config):
+    """A rendering is a file of the user's, up to 200 MB: the store names its checksum and does not copy it."""
+
+    input_height: int
+    input_width: int
+    checksum: str
+    """Of the file's bytes"""
+    seconds: float
+
+
+RENDERINGS = ArtifactKind("field_rendering", RenderRequest, Rendering)
+
+
+def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artifact[RenderRequest, Rendering]:
+    """Written to `config.out`, unless the file that is there has the checksum of the same rendering."""
+    for name in ("run", "input", "out"):
+        if not getattr(config, name):
+            raise UserError(f"{name}: missing. Allowed: {_EXPECTED[name]}.", field=name)
+    model, run = load_model(store, config.run)
+    if len(model.size) != 2 or model.channels != 3:
+        raise UserError(f"run: {run.id} is not about images. Allowed: runs on colour images.", field="run")
+    if config.output == "render" and model.renderer is None:
+        raise UserError("output: this run has no residual render. Allowed: --output field.", field="output")
+    image = images.read(config.input)
+    input_height, input_width = image.shape[1:]
+    height, width = parse_size(config.size, input_height, input_width)
+    out = images.check_out(config.out)
+    request = RenderRequest(
+        run=run.id,
+        input_checksum=file_digest(Path(config.input)),
+        height=height,
+        width=width,
+        output=config.output,
+        suffix=out.suffix.lower(),
+    )
+    known = RENDERINGS.find(request, store)
+    if known is not None and out.is_file() and file_digest(out) == known.result.checksum:
+        return known
+    started = time.perf_counter()
+    rendered = enlarge(
+        model, image, (height, width), config.output, lambda done, total: on_progress(f"Rendering {done}/{total}")
+    )
+    images.write(out, rendered)
+    seconds = time.perf_counter() - started
+    rendering = Rendering(
+        input_height=input_height, input_width=input_width, checksum=file_digest(out), seconds=round(seconds, 3)
+    )
+    return RENDERINGS.save(request, rendering, store)
+
+
+_EXPECTED = {"run": "the id of one run, see 'whence runs list'", "input": "--input FILE", "out": "--out FILE"}
+
+
+def analyze_run(config: AnalyzeConfig, store: Store, on_progress: OnProgress) -> Artifact[AnalyzeConfig, FieldAnalysis]:
+    model, run = load_model(store, config.run)
+    return ANALYSES.measure(AnalyzeConfig(run=run.id), store, lambda: analyze(model, run, on_progress))
+
+
+RENDER = Action("render", RenderConfig, render, lambda config: f"{config.input} at {config.size}, run {config.run}")
+ANALYZE = Action("analyze", AnalyzeConfig, analyze_run, lambda config: f"Analysis of run {config.run}")
+
+
+# --- comparisons
+
+
+def variants(config: FieldsConfig) -> dict[str, FieldModelConfig]:
+    """By name, the models. The first is what the others are compared with."""
+
+    def model(**changes: object) -> FieldModelConfig:
+        return FieldModelConfig.read({**config.model.model_dump(), **changes})
+
+    if config.axis == "lps":
+        return {f"M={count}": model(lps=count) for count in LP_COUNTS}
+    if config.axis == "placement":
+        placements = {name: model(placement=name) for name in PLACEMENTS}
+        return {**placements, "conditional": model(conditional=True)}
+    if config.axis == "hyponet":
+        return {name: model(hyponet=name) for name in ("cross_attention", *HYPONETS.names())}
+    baseline = model(mixer="bimamba", encoding="none")
+    transformers = {
+        f"LP + Transformer, {name}": _matched(config, model(mixer="attention", encoding=encoding), baseline)
+        for name, encoding in TRANSFORMER_ENCODINGS.items()
+    }
+    sinusoidal = model(mixer="bimamba", encoding="sinusoidal")
+    return {"LP + bimamba": baseline, "LP + bimamba, sinusoidal": sinusoidal, **transformers}
+
+
+def _matched(config: FieldsConfig, model: FieldModelConfig, other: FieldModelConfig) -> FieldModelConfig:
+    """With the narrowest MLP that makes the model no smaller than the other."""
+    low, high = 0, MLP_STEPS * 64
+    target = _run(config, other, 0).parameters()
+    while low < high:
+        middle = (low + high) // 2
+        if _run(config, model.model_copy(update={"mlp_ratio": middle / MLP_STEPS}), 0).parameters() < target:
+            low = middle + 1
+        else:
+            high = middle
+    return model.model_copy(update={"mlp_ratio": low / MLP_STEPS})
+
+
+def _run(config: FieldsConfig, model: FieldModelConfig, seed: int) -> FieldsRun:
+    document = {"data": config.data, "model": model, "training": config.training.model_dump(), "seed": seed}
+    return FieldsRun.read(document)
 
 
 class Fields(Instrument[FieldsConfig, FieldsRun]):
     name = "fields"
-    command = ("fields", "ablate")
+    command = ("fields", "compare")
     config = FieldsConfig
     run = FieldsRun
+    actions = (RENDER, ANALYZE)
 
     def title(self, config: FieldsConfig) -> str:
         return f"{config.title}, {stats.count(config.seeds, 'seed')}"
 
     def plan(self, config: FieldsConfig, store: Store) -> list[PlannedTable[FieldsRun]]:
-        runs = config.runs()
+        runs = {
+            name: [_run(config, model, seed) for seed in config.seed_range] for name, model in variants(config).items()
+        }
         baseline = next(iter(runs))
-        held_out = runs[baseline][0].data.build().held_out_name
+        held_out = config.data.build().held_out_name
         criterion = Criterion(stats.PSNR, "psnr_x1", part="at ×1")
         return [PlannedTable(config.title, runs, stats.against(baseline, runs), [criterion], held_out)]
 
@@ -66,12 +182,13 @@ class Fields(Instrument[FieldsConfig, FieldsRun]):
         return [replace(row, cells=_cells(row, store)) for row in rows]
 
     def columns(self, planned: PlannedTable[FieldsRun], rows: Sequence[Row[FieldsRun]]) -> list[Column]:
-        scales = next((list(row.finished[0].metrics["test"]["scales"]) for row in rows if row.finished), [])
+        first = next((row.finished[0] for row in rows if row.finished), None)
+        scales = [quality.scale for quality in final_metrics(first).test.scales] if first else []
         return [
             Column("validation_x1", "validation ×1"),
             *(Column(f"psnr_x{scale}", f"test ×{scale}") for scale in scales),
             Column("parameters", "parameters"),
-            *(Column(name, title) for name, title in COSTS.items()),
+            *(Column(name, title) for name, title in COST_COLUMNS.items()),
         ]
 
     def caption(self, table: Table[FieldsRun]) -> str:
@@ -85,7 +202,10 @@ class Fields(Instrument[FieldsConfig, FieldsRun]):
         }
         return [
             Measurement(
-                COST, cost_request(runs[0]), f"Measuring time and memory of {name}", partial(_cost, store, runs[0])
+                COSTS,
+                cost_request(runs[0]),
+                f"Measuring time and memory of {name}",
+                partial(measure_cost, store, runs[0]),
             )
             for name, runs in finished.items()
             if runs
@@ -95,58 +215,20 @@ class Fields(Instrument[FieldsConfig, FieldsRun]):
         return {"Quality by variant": quality_by_variant(table)}
 
 
-FIELDS = Fields()
-
-
-def cost_request(run: FieldsRun) -> CostRequest:
-    return CostRequest(data=str(run.data), model=run.model)
-
-
-def _cost(store: Store, run: FieldsRun) -> Cost:
-    model, _ = load(store, run.id)
-    return Cost(**milliseconds(model), memory=encoding_peak(model.spec, model.channels, model.size))
-
-
 def _cells(row: Row[FieldsRun], store: Store) -> dict[str, Cell]:
     run = row.results[0].run
     cells = {"parameters": Cell(f"{run.parameters():,}")}
-    if row.finished:
-        for scale in row.finished[0].metrics["test"]["scales"]:
-            cells[f"psnr_x{scale}"] = over_seeds(_quality(row, scale, "test"), digits=2)
-        cells["validation_x1"] = over_seeds(_quality(row, "1", "validation"), digits=2)
-    artifact = COST.find(cost_request(run), store)
-    for name in COSTS:
-        cells[name] = Cell(f"{getattr(artifact.result, name):.1f}" if artifact else "–")
+    metrics = {result.run.seed: final_metrics(result) for result in row.finished}
+    if metrics:
+        validation = {seed: one.validation.scales[0].field.psnr for seed, one in metrics.items()}
+        cells["validation_x1"] = over_seeds(validation, digits=2)
+        for place, quality in enumerate(next(iter(metrics.values())).test.scales):
+            by_seed = {seed: one.test.scales[place].field.psnr for seed, one in metrics.items()}
+            cells[f"psnr_x{quality.scale}"] = over_seeds(by_seed, digits=2)
+    cost = COSTS.find(cost_request(run), store)
+    for name in COST_COLUMNS:
+        cells[name] = Cell(f"{getattr(cost.result, name):.1f}" if cost else "–")
     return cells
 
 
-def _quality(row: Row[FieldsRun], scale: str, split: str) -> dict[int, float]:
-    """PSNR of the field by seed."""
-    return {r.run.seed: r.metrics[split]["scales"][scale]["field"]["psnr"] for r in row.finished}
-
-
-def quality_by_variant(table: Table[FieldsRun]) -> go.Figure:
-    """At the input's own resolution: every seed a dot, means with 95 % intervals."""
-    figure = figure_of("PSNR (dB) of the field at ×1, held-out signals", "")
-    cells = {row.name: row.cell("psnr_x1") for row in table.rows if row.finished}
-    dots = [(value, name) for name, cell in cells.items() for value in cell.per_seed.values()]
-    figure.add_scatter(
-        x=[value for value, _ in dots],
-        y=[name for _, name in dots],
-        name="seed",
-        mode="markers",
-        marker={"color": COLOURS[1], "size": 8, "symbol": "circle-open"},
-    )
-    reach = [(cell.interval[1] - cell.interval[0]) / 2 if cell.interval else 0.0 for cell in cells.values()]
-    figure.add_scatter(
-        x=[cell.mean for cell in cells.values()],
-        y=list(cells),
-        name="mean, 95 %",
-        mode="markers",
-        marker={"color": COLOURS[0], "size": 11, "symbol": "diamond"},
-        error_x={"type": "data", "array": reach, "color": COLOURS[0]},
-    )
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_xaxes(ticksuffix=" dB")
-    figure.update_layout(height=160 + 44 * len(cells))
-    return figure
+FIELDS = Fields()

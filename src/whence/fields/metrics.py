@@ -1,31 +1,40 @@
-"""How alike pictures are, or signals of one to three axes: (rows, channels, *size), peak 1; one value per row."""
+"""How alike signals of one to three axes are, and what an evaluation computes of it.
+
+Signals are (rows, channels, *size) with peak 1; a measure gives one value per row.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
+from pydantic import ConfigDict, Field
 from torch import Tensor
 
+from whence.config import Config
+from whence.training.config import Metrics
+
 CAP = 100.0
-"""dB of psnr that are the most: equal pictures would have infinitely many"""
+"""dB of psnr that are the most: equal signals would have infinitely many"""
 SIGMA, RADIUS = 1.5, 5
 """Of the Gaussian window: cut off at 3.5 deviations"""
 WINDOW = 2 * RADIUS + 1
 C1, C2 = 0.01**2, 0.03**2
 
 
-def psnr(said: Tensor, truth: Tensor) -> Tensor:
+def psnr(predicted: Tensor, truth: Tensor) -> Tensor:
     """Peak signal-to-noise ratio in dB, `CAP` where there is less noise than that."""
-    _check(said, truth)
-    error = (said.double() - truth.double()).pow(2).flatten(1).mean(1)
+    _check(predicted, truth)
+    error = (predicted.double() - truth.double()).pow(2).flatten(1).mean(1)
     return -10 * error.clamp(min=10 ** (-CAP / 10)).log10()
 
 
-def ssim(said: Tensor, truth: Tensor) -> Tensor:
-    """Structural similarity (Wang et al. 2004), 1 for equal pictures; mean over channels and all whole windows."""
-    _check(said, truth)
-    if min(said.shape[2:]) < WINDOW:
-        raise ValueError(f"size {tuple(said.shape[2:])}: ssim needs {WINDOW} or more along every axis")
-    x, y = said.double(), truth.double()
+def ssim(predicted: Tensor, truth: Tensor) -> Tensor:
+    """Structural similarity (Wang et al. 2004), 1 for equal signals; mean over channels and all whole windows."""
+    _check(predicted, truth)
+    if min(predicted.shape[2:]) < WINDOW:
+        raise ValueError(f"size {tuple(predicted.shape[2:])}: ssim needs {WINDOW} or more along every axis")
+    x, y = predicted.double(), truth.double()
     mean_x, mean_y = _windowed(x), _windowed(y)
     variance_x, variance_y = _windowed(x * x) - mean_x**2, _windowed(y * y) - mean_y**2
     covariance = _windowed(x * y) - mean_x * mean_y
@@ -34,10 +43,11 @@ def ssim(said: Tensor, truth: Tensor) -> Tensor:
     return (brightness * structure).flatten(1).mean(1)
 
 
-def _check(said: Tensor, truth: Tensor) -> None:
-    if said.shape != truth.shape or said.ndim not in (3, 4, 5):
+def _check(predicted: Tensor, truth: Tensor) -> None:
+    if predicted.shape != truth.shape or predicted.ndim not in (3, 4, 5):
         raise ValueError(
-            f"shapes {tuple(said.shape)} and {tuple(truth.shape)}: both must be (rows, channels, *size) of 1 to 3 axes"
+            f"shapes {tuple(predicted.shape)} and {tuple(truth.shape)}: both must be (rows, channels, *size) of 1 to 3 "
+            "axes"
         )
 
 
@@ -52,3 +62,79 @@ def _windowed(x: Tensor) -> Tensor:
             mean.add_(x.narrow(axis, start, places), alpha=weight)
         x = mean
     return x
+
+
+# --- what an evaluation computes
+
+
+class _Numbers(Config):
+    model_config = ConfigDict(allow_inf_nan=True)  # the trainer names the value that is not finite
+
+
+class MethodQuality(_Numbers):
+    """Of what one method makes of the signals: means over them."""
+
+    psnr: float
+    """dB"""
+    ssim: float | None = None
+    """None where signals are smaller than its window"""
+    above: dict[str, float] = Field(default_factory=dict)
+    """By baseline: on which share of the signals the PSNR is higher. Empty for baselines themselves"""
+
+
+class ScaleQuality(_Numbers):
+    """At one scale: the outputs of the model, and the baselines where it is larger than 1."""
+
+    scale: int
+    field: MethodQuality
+    render: MethodQuality | None = None
+    linear: MethodQuality | None = None
+    bicubic: MethodQuality | None = None
+    kernel: MethodQuality | None = None
+
+    @property
+    def methods(self) -> dict[str, MethodQuality]:
+        """Those that there are, by name."""
+        qualities = {name: getattr(self, name) for name in METHODS}
+        return {name: quality for name, quality in qualities.items() if quality is not None}
+
+
+METHODS = ("field", "render", "linear", "bicubic", "kernel")
+
+
+class SwapQuality(_Numbers):
+    """PSNR of the field at its own scale, with another signal's position tokens and with its own."""
+
+    psnr: float
+    own: float
+
+
+class Diversity(_Numbers):
+    """1 − mean cosine between the position tokens of one signal: raw, and after their mean is subtracted."""
+
+    raw: float
+    centred: float
+
+
+class SplitMetrics(_Numbers):
+    """On the held-out signals of one split."""
+
+    scales: list[ScaleQuality]
+    """From 1 up"""
+    swap: SwapQuality
+    diversity: Diversity
+
+
+class FieldsMetrics(Metrics):
+    """Validation is for choosing designs, test for reporting."""
+
+    validation: SplitMetrics
+    test: SplitMetrics
+
+
+def quality(predicted: Tensor, truth: Tensor, baseline_psnr: Mapping[str, Tensor] = {}) -> MethodQuality:
+    """Means over signals, and on which share of them each baseline is beaten; no SSIM where they are too small."""
+    values = psnr(predicted, truth)
+    similarity = float(ssim(predicted, truth).mean()) if min(truth.shape[2:]) >= WINDOW else None
+    above = {name: float((values > other).double().mean()) for name, other in baseline_psnr.items()}
+    return MethodQuality(psnr=float(values.mean()), ssim=similarity, above=above)

@@ -5,77 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from whence.config import Config
-from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings._interleaving import Interleaving
 from whence.encodings.base import Encoding
-from whence.encodings.position_tokens import Placement, PositionTokens
+from whence.encodings.position_tokens import PositionTokens
 from whence.fields.baselines import cell, grid
-from whence.fields.hyponets import HYPONETS, HyponetChoice
+from whence.fields.config import FieldModelConfig
 from whence.fields.hyponets.base import Attended, Hyponet
 from whence.fields.render import ResidualRender
-from whence.mixers import MIXERS, MixerChoice
-from whence.mixers.base import Kind
 from whence.models.layers import FeatureEmbedding
 from whence.models.sequence import Block
 
-AT_ONCE = 2048
-"""Points that are asked for together: at 64 position tokens, some 30 MB of weights."""
-MIDDLE, SPREAD = 0.5, 0.25
-"""What values are centred by and divided by before the model sees them."""
-
-
-class FieldSpec(Config):
-    """The model: tokens, position tokens between them, a mixer, and what reads values off."""
-
-    patch: int = Field(default=4, ge=1, description="points per token and axis")
-    order: Literal["serpentine", "raster"] = Field(default="serpentine", description="in which tokens are read")
-    lps: int = Field(default=64, ge=1, le=16_384, description="how many position tokens (M)")
-    placement: Placement = Field(default="equidistant", description="where they stand among the others")
-    groups: int = Field(default=2, ge=1, description="of placement n_group")
-    conditional: bool = Field(default=True, description="position tokens start from the tokens before them, too")
-    mixer: MixerChoice = Field(
-        default=MIXERS.choose("bimamba"), description="what lets tokens exchange information: bimamba, attention"
-    )
-    encoding: EncodingChoice = Field(
-        default=ENCODINGS.choose("none"), description="explicit encoding beside the position tokens"
-    )
-    hyponet: HyponetChoice = Field(
-        default=HYPONETS.choose("cross_attention"), description="what turns position tokens into values"
-    )
-    d_model: int = Field(default=64, ge=1, description="width of the residual stream")
-    heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, description="blocks of mixer and MLP")
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="on what blocks add to the stream")
-    mlp_ratio: float = Field(default=2.0, ge=0, description="width of the MLP's hidden layer over d_model; 0: no MLP")
-    render_width: int = Field(default=32, ge=0, description="features per input point of the residual render; 0: none")
-    render_layers: int = Field(default=3, ge=0, description="convolutions of the residual render")
-
-    @property
-    def kind(self) -> Kind:
-        kinds = self.mixer.variant.kinds
-        return "bidirectional" if "bidirectional" in kinds else "causal"
-
-    def build(self, channels: int, size: tuple[int, ...], draw: int = 0) -> FieldModel:
-        """For inputs of `size` points; draw: which random places. Raises ValueError for what cannot be built."""
-        if self.mixer.name == "attention" and self.d_model % self.heads:
-            raise ValueError(f"heads: {self.heads} does not divide d_model={self.d_model}.")
-        if any(count % self.patch for count in size):
-            raise ValueError(f"patch: {self.patch} does not divide the input of {'×'.join(map(str, size))} points.")
-        mixer = self.mixer.variant
-        unsupported_hooks = sorted(set(self.encoding.variant.hooks()) - set(mixer.hooks))
-        if unsupported_hooks:
-            raise ValueError(
-                f"encoding: {self.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
-                "Allowed with bimamba: none, sinusoidal, learned."
-            )
-        return FieldModel(self, channels, size, draw)
+PIXELS_AT_ONCE = 2048
+"""Decoded together: at 64 position tokens, some 30 MB of weights."""
+MEAN, STD = 0.5, 0.25
+"""What values are standardised by before the model processes them."""
 
 
 @dataclass(frozen=True)
@@ -95,52 +43,54 @@ class Encoded:
 class FieldModel(nn.Module):
     """encode: signal → position tokens. field: values from them alone. render: the enlarged input, corrected."""
 
-    def __init__(self, spec: FieldSpec, channels: int, size: tuple[int, ...], draw: int = 0) -> None:
+    def __init__(self, config: FieldModelConfig, channels: int, size: tuple[int, ...], draw: int = 0) -> None:
+        """For inputs of `size` pixels; draw: which random places. Raises ValueError for what cannot be built."""
         super().__init__()
-        self.spec, self.channels, self.size = spec, channels, size
-        self.counts = tuple(count // spec.patch for count in size)
-        axes, tokens = len(size), math.prod(count // spec.patch for count in size)
-        self.embedding = FeatureEmbedding(channels * spec.patch**axes, spec.d_model)
+        _check(config, size)
+        self.config, self.channels, self.size = config, channels, size
+        self.counts = tuple(count // config.patch for count in size)
+        axes, tokens = len(size), math.prod(self.counts)
+        self.embedding = FeatureEmbedding(channels * config.patch**axes, config.d_model)
         self.positions = PositionTokens(
-            spec.d_model,
-            count=spec.lps,
-            placement=spec.placement,
-            groups=spec.groups,
-            conditional=spec.conditional,
+            config.d_model,
+            count=config.lps,
+            placement=config.placement,
+            groups=config.groups,
+            conditional=config.conditional,
             draw=draw,
         )
-        self.encoding: Encoding = spec.encoding.build(
-            d_model=spec.d_model,
-            heads=spec.heads,
-            head_dim=spec.d_model // spec.heads,
-            causal=spec.kind == "causal",
+        self.encoding: Encoding = config.encoding.build(
+            d_model=config.d_model,
+            heads=config.heads,
+            head_dim=config.d_model // config.heads,
+            causal=config.kind == "causal",
             train_length=tokens,
             max_length=tokens,
         )
         if self.encoding.axes not in (1, axes):
-            raise ValueError(f"encoding: {spec.encoding} reads {self.encoding.axes} axes, and the signal has {axes}.")
-        self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))
-        self.norm = nn.LayerNorm(spec.d_model)
-        self.hyponet: Hyponet = spec.hyponet.build(
-            d_model=spec.d_model,
+            raise ValueError(f"encoding: {config.encoding} reads {self.encoding.axes} axes, and the signal has {axes}.")
+        self.blocks = nn.ModuleList(Block(cast(Any, config)) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.d_model)
+        self.hyponet: Hyponet = config.hyponet.build(
+            d_model=config.d_model,
             axes=axes,
-            lps=spec.lps,
+            lps=config.lps,
             channels=channels,
-            spacing=spec.lps ** (-1 / axes),
-            points=max(size),
+            spacing=config.lps ** (-1 / axes),
+            pixels=max(size),
         )
         if isinstance(self.hyponet, Attended):
             self.hyponet.nearness.reach.copy_(self.positions.reach(axes))
         self.renderer = (
-            ResidualRender(axes, channels, channels, spec.render_width, spec.render_layers)
-            if spec.render_width
+            ResidualRender(axes, channels, channels, config.render_width, config.render_layers)
+            if config.render_width
             else None
         )
 
     def encode(self, x: Tensor) -> Encoded:
         """x: (rows, channels, *size), values from 0 to 1."""
-        order = scan_order(self.counts, serpentine=self.spec.order == "serpentine").to(x.device)
-        tokens = self.embedding(_patches(_centred(x), self.spec.patch)[:, order])
+        order = scan_order(self.counts, serpentine=self.config.order == "serpentine").to(x.device)
+        tokens = self.embedding(_patches(_standardised(x), self.config.patch)[:, order])
         places = torch.arange(len(order), device=x.device)[None]
         tokens = self.encoding.embed(tokens, places)
         merged, along, interleaving = self.positions.interleave(tokens, places)
@@ -148,8 +98,7 @@ class FieldModel(nn.Module):
         homes = self._places(interleaving, coordinates)
         if self.encoding.axes > 1:  # where they are, in tokens, instead of when they are read
             along = interleaving.merge(coordinates, homes) * torch.tensor(self.counts, device=x.device)
-        mixer = self.spec.mixer.variant
-        context = mixer.contexts([self.encoding], along, self.spec.kind)[0]
+        context = self.config.mixer.variant.contexts([self.encoding], along, self.config.kind)[0]
         for block in self.blocks:
             merged = block(merged, context)
         lps = self.positions.extract(self.norm(merged), interleaving)
@@ -161,34 +110,45 @@ class FieldModel(nn.Module):
         width = cell(self.counts, coordinates.device)
         return torch.where(((between - nearest).abs() > 0.51 * width).any(-1, keepdim=True), nearest, between)
 
-    def field(self, encoded: Encoded, at: Tensor, width: Tensor, heard_at: Tensor | None = None) -> Tensor:
-        """Everything comes through the position tokens. at: (rows or 1, points, k) → (rows, points, channels)."""
-        return self.hyponet(encoded.lps, encoded.locations, at, width, heard_at) * SPREAD + MIDDLE
+    def field(self, encoded: Encoded, at: Tensor, width: Tensor, query_coordinates: Tensor | None = None) -> Tensor:
+        """Everything comes through the position tokens. at: (rows or 1, pixels, k) → (rows, pixels, channels)."""
+        return self.hyponet(encoded.lps, encoded.locations, at, width, query_coordinates) * STD + MEAN
 
     def features(self, x: Tensor, encoded: Encoded) -> Tensor:
-        """What the residual render knows of the input."""
+        """What the residual render computes once per input."""
         assert self.renderer is not None
-        return self.renderer.features(_centred(x), self._told(x, encoded))
+        return self.renderer.features(_standardised(x), self._field_at_inputs(x, encoded))
 
-    def _told(self, x: Tensor, encoded: Encoded) -> Tensor:
-        """What the position tokens say at the input's own points; the residual render does not train them."""
-        width, said = cell(self.size, x.device), []
+    def _field_at_inputs(self, x: Tensor, encoded: Encoded) -> Tensor:
+        """The field at the input's own pixels, standardised; the residual render does not train it."""
+        width, pixels = cell(self.size, x.device), grid(self.size, x.device).split(PIXELS_AT_ONCE)
         with torch.no_grad():
-            for at in grid(self.size, x.device).split(AT_ONCE):
-                said.append(self.hyponet(encoded.lps, encoded.locations, at[None], width))
-        return torch.cat(said, 1)
+            return torch.cat([self.hyponet(encoded.lps, encoded.locations, at[None], width) for at in pixels], 1)
 
     def render_loss(self, x: Tensor, encoded: Encoded, at: Tensor, width: Tensor, truth: Tensor) -> Tensor:
         assert self.renderer is not None
-        return self.renderer.loss(_centred(x), self._told(x, encoded), at, width, _centred(truth))
+        return self.renderer.loss(_standardised(x), self._field_at_inputs(x, encoded), at, width, _standardised(truth))
 
     def render(self, x: Tensor, features: Tensor, at: Tensor, width: Tensor) -> Tensor:
         assert self.renderer is not None
-        return self.renderer(_centred(x), features, at, width) * SPREAD + MIDDLE
+        return self.renderer(_standardised(x), features, at, width) * STD + MEAN
 
 
-def _centred(x: Tensor) -> Tensor:
-    return (x - MIDDLE) / SPREAD
+def _standardised(x: Tensor) -> Tensor:
+    return (x - MEAN) / STD
+
+
+def _check(config: FieldModelConfig, size: tuple[int, ...]) -> None:
+    if config.mixer.name == "attention" and config.d_model % config.heads:
+        raise ValueError(f"heads: {config.heads} does not divide d_model={config.d_model}.")
+    if any(count % config.patch for count in size):
+        raise ValueError(f"patch: {config.patch} does not divide the input of {'×'.join(map(str, size))} pixels.")
+    unsupported_hooks = sorted(set(config.encoding.variant.hooks()) - set(config.mixer.variant.hooks))
+    if unsupported_hooks:
+        raise ValueError(
+            f"encoding: {config.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
+            "Allowed with bimamba: none, sinusoidal, learned."
+        )
 
 
 def _patches(x: Tensor, patch: int) -> Tensor:
@@ -201,7 +161,7 @@ def _patches(x: Tensor, patch: int) -> Tensor:
 
 
 def scan_order(size: Sequence[int], *, serpentine: bool) -> Tensor:
-    """(points,): indices into the grid in the order of reading. Serpentine turns round at every end: no step is far."""
+    """(pixels,): indices into the grid in the order of reading. Serpentine turns round at every end: no step is far."""
     order = torch.arange(math.prod(size)).view(*size)
     if not serpentine:
         return order.flatten()

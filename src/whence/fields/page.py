@@ -1,39 +1,82 @@
-"""Pages of the fields instrument: what a trained model makes of pictures, and what it rests on."""
+"""Pages and figures of the fields instrument: what a trained model makes of signals, and what it relies on."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import plotly.graph_objects as go
-import torch
+from markupsafe import Markup
 from torch import Tensor
 
-from whence.fields.analysis import Analysis, as_pictures
-from whence.fields.baselines import resize
-from whence.fields.cost import crossing
-from whence.fields.metrics import WINDOW, psnr, ssim
-from whence.fields.run import FieldsRun
-from whence.report.figures import COLOURS, DASHES, figure_of
+from whence.experiments.results import evaluations_of, final_metrics, read_results
+from whence.experiments.table import Table
+from whence.fields.analysis import SHOWN, FieldAnalysis, analysis_images, as_images, example_signals, side_by_side
+from whence.fields.cost import (
+    COSTS,
+    ENCODER_COSTS,
+    EncoderCost,
+    EncoderCostRequest,
+    compared_encoders,
+    cost_request,
+    crossing,
+)
+from whence.fields.images import data_uri
+from whence.fields.metrics import METHODS, FieldsMetrics, MethodQuality, ScaleQuality
+from whence.fields.run import FieldsRun, load_model
+from whence.report.figures import COLOURS, DASHES, figure_of, learning_curves
+from whence.report.html import bullets, heading, html_table
 from whence.report.shell import plot, regenerate, shell
-from whence.stats import PSNR
+from whence.store.runs import Store
+
+WIDE, FEW, NARROW = 176, 5, 128
+"""Of one image on the page, in CSS pixels: where there are few beside each other, and where there are more."""
 
 
-def analysis_page(run: FieldsRun, found: Analysis, status: Mapping[str, Any], again: str) -> bytes:
-    numbers = found.numbers
-    parts = _head(run, findings(numbers))
-    parts += ["<h2>Pictures never trained on</h2>", pictures_table(found.pictures)]
-    parts += _neighbours(numbers["neighbours"], found.pictures.get("original", []))
-    parts += [
-        "<h2>Quality by scale</h2>",
-        plot(quality_over_scales(status["latest"]["test"]["scales"]), "scales", True),
+def metrics_of(run: FieldsRun, store: Store) -> FieldsMetrics:
+    """Of the last evaluation of a finished run."""
+    return final_metrics(read_results([run], store)[0])
+
+
+def run_page(run: FieldsRun, store: Store, command: str) -> bytes:
+    """What a finished run came to. Costs are shown if they have been measured."""
+    scales = metrics_of(run, store).test.scales
+    model, _ = load_model(store, run.id)
+    parts = [
+        *_head(run, findings(scales)),
+        Markup("<p>{:,} parameters{}</p>").format(run.parameters(), _cost(run, store)),
     ]
-    parts += ["<h2>What the field rests on</h2>", plot(_robustness(numbers), "robust", False)]
-    parts += ["<h2>What each position token contributes</h2>", plot(_contributions(numbers["pruning"]), "lps", False)]
-    return shell(_title(run), [*parts, *regenerate(again, run.document())])
+    parts += [heading("Quality by scale, on held-out signals"), quality_table(scales)]
+    parts.append(plot(quality_over_scales(scales), "scales", True))
+    signals, x = example_signals(run, SHOWN)
+    columns = side_by_side(model, signals, x)
+    if x.ndim == 3:
+        parts += [heading("Held-out signals"), plot(signal_curves(columns, x), "curves", False)]
+    else:
+        parts += [heading("Held-out images"), image_table(as_images(columns))]
+    parts += [heading("Learning curve"), plot(learning_curve(run, store), "learning", False)]
+    costs = encoder_costs(run, store)
+    if costs:
+        parts += [heading("Time and memory by number of tokens", faster_from(costs))]
+        times = {name: cost.ms for name, cost in costs.items()}
+        memory = {name: cost.mib for name, cost in costs.items()}
+        parts.append(plot(_over_tokens(times, "milliseconds to encode"), "time", False))
+        parts.append(plot(_over_tokens(memory, "MiB to encode, beyond the model"), "memory", False))
+    return shell(_title(run), [*parts, *regenerate(command, run.document())])
+
+
+def analysis_page(run: FieldsRun, analysis: FieldAnalysis, store: Store, command: str) -> bytes:
+    model, _ = load_model(store, run.id)
+    images = analysis_images(model, run)
+    parts = [*_head(run, analysis_findings(analysis)), heading("Held-out images"), image_table(images)]
+    if images:
+        pairs = ", ".join(f"{one + 1} → {other + 1}" for one, other in enumerate(analysis.neighbours))
+        parts.append(heading("Nearest neighbours by mean position token", f"signal → nearest: {pairs}"))
+    scales = metrics_of(run, store).test.scales
+    parts += [heading("Quality by scale"), plot(quality_over_scales(scales), "scales", True)]
+    parts += [heading("What the field relies on"), plot(_robustness(analysis), "robust", False)]
+    contributions = plot(_contributions(analysis.pruning.contribution), "lps", False)
+    parts += [heading("What each position token contributes"), contributions]
+    return shell(_title(run), [*parts, *regenerate(command, run.document())])
 
 
 def _title(run: FieldsRun) -> str:
@@ -41,280 +84,202 @@ def _title(run: FieldsRun) -> str:
 
 
 def _head(run: FieldsRun, lines: Sequence[str]) -> list[str]:
-    found = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    labels = html.escape(" · ".join(run.labels().values()))
-    return [f"<h1>{html.escape(_title(run))}</h1>", f"<p class=note>{labels}</p>", f"<ul class=findings>{found}</ul>"]
+    return [heading(_title(run), " · ".join(run.labels().values()), level=1), bullets(lines)]
 
 
-def run_page(
-    run: FieldsRun,
-    status: Mapping[str, Any],
-    evaluations: Sequence[Mapping[str, Any]],
-    columns: Mapping[str, Tensor],
-    shown: Tensor,
-    facts: Mapping[str, float],
-    cost: Mapping[str, Mapping[int, Mapping[str, float]]],
-    again: str,
-) -> bytes:
-    """What a training run came to. columns: by name (rows, channels, *true); shown: what the model was given."""
-    scales = status["latest"]["test"]["scales"]
-    parts = _head(run, results(scales))
-    parts.append(
-        f"<p>{facts['parameters']:,} parameters · {facts['encode']:.1f} ms to encode a signal, "
-        f"{facts['decode']:.1f} ms to decode it at its own size (one thread)</p>"
-    )
-    parts += ["<h2>Quality by scale, on signals never trained on</h2>", quality_table(scales)]
-    parts.append(plot(quality_over_scales(scales), "scales", True))
-    if shown.ndim == 3:
-        parts += ["<h2>Signals never trained on</h2>", plot(curves(columns, shown), "curves", False)]
-    else:
-        pictures = {name: list(values) for name, values in as_pictures(dict(columns)).items()}
-        parts += ["<h2>Pictures never trained on</h2>", pictures_table(pictures)]
-    parts += ["<h2>As it was trained</h2>", plot(learning_curve(evaluations), "learning", False)]
-    if cost:
-        parts += ["<h2>Time and memory by number of tokens</h2>", f"<p class=note>{html.escape(faster_from(cost))}</p>"]
-        parts.append(plot(_by_tokens(cost, "ms", "milliseconds to encode"), "time", False))
-        parts.append(plot(_by_tokens(cost, "mib", "MiB to encode, beyond the model"), "memory", False))
-    return shell(_title(run), [*parts, *regenerate(again, run.document())])
+# --- quality
 
 
-def results(scales: Mapping[str, Any]) -> list[str]:
-    """Each output against what it must beat."""
+def findings(scales: Sequence[ScaleQuality]) -> list[str]:
+    """Each output against the baselines."""
     lines = []
-    for scale, made in scales.items():
+    for quality in scales:
+        methods = quality.methods
         for output in ("field", "render"):
-            beaten = made.get(output, {}).get("above", {})
-            if beaten:
-                told = ", ".join(
-                    f"{name} {made[output]['psnr'] - made[name]['psnr']:+.2f} dB (above on {100 * share:.0f} %)"
-                    for name, share in beaten.items()
+            if output in methods and methods[output].above:
+                mine = methods[output]
+                gaps = ", ".join(
+                    f"{name} {mine.psnr - methods[name].psnr:+.2f} dB (above on {100 * share:.0f} %)"
+                    for name, share in mine.above.items()
                 )
-                lines.append(f"×{scale}: the {output} reaches {made[output]['psnr']:.2f} dB; against {told}.")
+                lines.append(f"×{quality.scale}: the {output} reaches {mine.psnr:.2f} dB; against {gaps}.")
     return lines
 
 
-def quality_table(scales: Mapping[str, Any]) -> str:
-    names = list(dict.fromkeys(name for made in scales.values() for name in made))
-    head = "".join(f"<th>{html.escape(name)}" for name in names)
-    body = ""
-    for scale, made in scales.items():
-        cells = "".join(f"<td class=n>{_cell(made.get(name))}" for name in names)
-        body += f"<tr><td>×{scale}{cells}</tr>"
-    return f"<div class=scroll><table><tr><th>PSNR (dB) · SSIM{head}</tr>{body}</table></div>"
+def quality_table(scales: Sequence[ScaleQuality]) -> Markup:
+    names = [name for name in METHODS if any(name in quality.methods for quality in scales)]
+    rows = [[f"×{q.scale}", *(_cell(q.methods.get(name)) for name in names)] for q in scales]
+    return html_table(["PSNR (dB) · SSIM", *names], rows, label="Quality by scale", row_headers=True)
 
 
-def _cell(found: Mapping[str, Any] | None) -> str:
-    if found is None:
+def _cell(quality: MethodQuality | None) -> str:
+    if quality is None:
         return "–"
-    return f"{found['psnr']:.2f}" + (f" · {found['ssim']:.3f}" if found.get("ssim") is not None else "")
+    return f"{quality.psnr:.2f}" + ("" if quality.ssim is None else f" · {quality.ssim:.3f}")
 
 
-def curves(columns: Mapping[str, Tensor], shown: Tensor) -> go.Figure:
+def quality_over_scales(scales: Sequence[ScaleQuality]) -> go.Figure:
+    figure = figure_of("scale", "PSNR (dB)")
+    for place, name in enumerate(METHODS):
+        values = {f"×{q.scale}": q.methods[name].psnr for q in scales if name in q.methods}
+        line = {"color": COLOURS[place], "dash": DASHES[0 if name in ("field", "render") else 1]}
+        if values:
+            figure.add_scatter(x=list(values), y=list(values.values()), name=name, mode="lines+markers", line=line)
+    return figure
+
+
+def quality_by_variant(table: Table[FieldsRun]) -> go.Figure:
+    """At the input's own resolution: every seed a dot, means with 95 % intervals."""
+    figure = figure_of("PSNR (dB) of the field at ×1, held-out signals", "")
+    cells = {row.name: row.cell("psnr_x1") for row in table.rows if row.finished}
+    dots = [(value, name) for name, cell in cells.items() for value in cell.per_seed.values()]
+    figure.add_scatter(
+        x=[value for value, _ in dots],
+        y=[name for _, name in dots],
+        name="seed",
+        mode="markers",
+        marker={"color": COLOURS[1], "size": 8, "symbol": "circle-open"},
+    )
+    reach = [(cell.interval[1] - cell.interval[0]) / 2 if cell.interval else 0.0 for cell in cells.values()]
+    figure.add_scatter(
+        x=[cell.mean for cell in cells.values()],
+        y=list(cells),
+        name="mean, 95 %",
+        mode="markers",
+        marker={"color": COLOURS[0], "size": 11, "symbol": "diamond"},
+        error_x={"type": "data", "array": reach, "color": COLOURS[0]},
+    )
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    figure.update_xaxes(ticksuffix=" dB")
+    figure.update_layout(height=160 + 44 * len(cells))
+    return figure
+
+
+def learning_curve(run: FieldsRun, store: Store) -> go.Figure:
+    evaluations = evaluations_of(read_results([run], store)[0])
+    curves = {
+        "validation": {one.step: one.metrics.validation.scales[0].field.psnr for one in evaluations},
+        "test": {one.step: one.metrics.test.scales[0].field.psnr for one in evaluations},
+    }
+    return learning_curves(
+        {name: [curve] for name, curve in curves.items()}, "PSNR (dB) of the field, ×1", markers=True
+    )
+
+
+# --- signals
+
+
+def image_table(columns: Mapping[str, Tensor]) -> Markup:
+    """By column, (rows, 3, height, width)."""
+    if not columns:
+        return Markup("<p class=note>The signals are no images.</p>")
+    width = WIDE if len(columns) <= FEW else NARROW
+    image = Markup('<img width={0} height={0} alt="{1}" src="{2}">')
+    rows = [
+        [image.format(width, name, data_uri(one)) for name, one in zip(columns, row, strict=True)]
+        for row in zip(*columns.values(), strict=True)
+    ]
+    return html_table(list(columns), rows, label="Images side by side")
+
+
+def signal_curves(columns: Mapping[str, Tensor], x: Tensor) -> go.Figure:
     """The first signal of one axis, its first channel."""
-    figure = figure_of("place", "value")
+    figure = figure_of("coordinate", "value")
 
-    def places(count: int) -> list[float]:
+    def coordinates(count: int) -> list[float]:
         return [(index + 0.5) / count for index in range(count)]
 
     for place, (name, values) in enumerate(columns.items()):
         curve = values[0, 0].tolist()
         line = {"color": COLOURS[place], "dash": DASHES[0 if name == "original" else 1]}
-        figure.add_scatter(x=places(len(curve)), y=curve, name=name, mode="lines", line=line)
-    given = shown[0, 0].tolist()
-    figure.add_scatter(x=places(len(given)), y=given, name="shown to the model", mode="markers")
+        figure.add_scatter(x=coordinates(len(curve)), y=curve, name=name, mode="lines", line=line)
+    given = x[0, 0].tolist()
+    figure.add_scatter(x=coordinates(len(given)), y=given, name="input", mode="markers")
     return figure
 
 
-def learning_curve(evaluations: Sequence[Mapping[str, Any]]) -> go.Figure:
-    figure = figure_of("step", "PSNR (dB) of the field, ×1")
-    for place, split in enumerate(("validation", "test")):
-        values = [next(iter(e["metrics"][split]["scales"].values()))["field"]["psnr"] for e in evaluations]
-        line = {"color": COLOURS[place]}
-        figure.add_scatter(x=[e["step"] for e in evaluations], y=values, name=split, mode="lines+markers", line=line)
-    return figure
+# --- costs
 
 
-def faster_from(cost: Mapping[str, Mapping[int, Mapping[str, float]]]) -> str:
-    """In words: from how many tokens on the first encoder is faster than the second."""
-    if len(cost) < 2:
+def _cost(run: FieldsRun, store: Store) -> str:
+    cost = COSTS.find(cost_request(run), store)
+    if cost is None:
         return ""
-    first, second = cost
-    at = crossing(*({tokens: found["ms"] for tokens, found in cost[name].items()} for name in (first, second)))
-    counts = sorted(cost[first])
-    if at is None:
+    return (
+        f" · {cost.result.encode:.1f} ms to encode a signal, {cost.result.decode:.1f} ms to decode it at its own size"
+        f" (one thread), {cost.result.memory:.1f} MiB to encode it"
+    )
+
+
+def encoder_costs(run: FieldsRun, store: Store) -> dict[str, EncoderCost]:
+    """By encoder, those that have been measured."""
+    encoders = compared_encoders(run.model).items()
+    artifacts = {name: ENCODER_COSTS.find(EncoderCostRequest(model=model), store) for name, model in encoders}
+    return {name: artifact.result for name, artifact in artifacts.items() if artifact}
+
+
+def faster_from(costs: Mapping[str, EncoderCost]) -> str:
+    """From how many tokens on the first encoder is faster than the second."""
+    if len(costs) < 2:
+        return ""
+    (first, its), (second, other) = costs.items()
+    tokens, counts = crossing(its.ms, other.ms), sorted(its.ms)
+    if tokens is None:
         return f"{second} is faster up to {counts[-1]:,} tokens."
-    if at <= counts[0]:
+    if tokens <= counts[0]:
         return f"{first} is faster from {counts[0]:,} tokens to {counts[-1]:,}."
-    return f"{first} is faster than {second} from about {at:,.0f} tokens on."
+    return f"{first} is faster than {second} from about {tokens:,.0f} tokens on."
 
 
-def _by_tokens(cost: Mapping[str, Mapping[int, Mapping[str, float]]], what: str, label: str) -> go.Figure:
+def _over_tokens(curves: Mapping[str, Mapping[int, float]], label: str) -> go.Figure:
     figure = figure_of("tokens, position tokens among them", label)
-    for place, (name, counts) in enumerate(cost.items()):
-        figure.add_scatter(
-            x=list(counts),
-            y=[found[what] for found in counts.values()],
-            name=name,
-            mode="lines+markers",
-            line={"color": COLOURS[place], "dash": DASHES[place]},
-        )
-    figure.update_xaxes(type="log", tickvals=list(next(iter(cost.values()))))
+    for place, (name, values) in enumerate(curves.items()):
+        line = {"color": COLOURS[place], "dash": DASHES[place]}
+        figure.add_scatter(x=list(values), y=list(values.values()), name=name, mode="lines+markers", line=line)
+    figure.update_xaxes(type="log", tickvals=list(next(iter(curves.values()))))
     figure.update_yaxes(type="log")
     return figure
 
 
-def findings(numbers: Mapping[str, Any]) -> list[str]:
-    own, swapped = numbers["own"], numbers["swapped"]
+# --- analyses
+
+
+def analysis_findings(analysis: FieldAnalysis) -> list[str]:
+    own, swapped = analysis.own, analysis.swapped
     lines = [
         f"With another signal's position tokens the field falls from {own:.1f} to {swapped:.1f} dB: "
         + ("what it shows comes through them." if own - swapped > 3 else "it hardly uses them.")
     ]
-    if "render" in numbers:
-        lost = numbers["render"] - numbers["render_swapped"]
+    if analysis.render is not None and analysis.render_swapped is not None:
+        lost = analysis.render - analysis.render_swapped
         lines.append(
             f"The render loses {lost:.2f} dB that way: " + ("it owes little to them." if lost < 1 else "it uses them.")
         )
-    left = numbers["pruning"]["left"]
+    pruned = analysis.pruning.psnr
     lines.append(
         "Without the least useful position tokens: "
-        + ", ".join(f"{100 * float(share):g} % gone {value:.1f} dB" for share, value in left.items() if float(share))
-        + f" (all: {left['0']:.1f} dB)."
+        + ", ".join(f"{100 * share:g} % gone {value:.1f} dB" for share, value in pruned.items() if share)
+        + f" (all: {pruned[0]:.1f} dB)."
     )
-    told = numbers["diversity"]
-    lines.append(f"Diversity of position tokens, 1 − mean cosine: {told['raw']:.2f}, centred {told['centred']:.2f}.")
+    raw, centred = analysis.diversity.raw, analysis.diversity.centred
+    lines.append(f"Diversity of position tokens, 1 − mean cosine: {raw:.2f}, centred {centred:.2f}.")
     return lines
 
 
-def _neighbours(nearest: Sequence[int], originals: Sequence[Tensor]) -> list[str]:
-    """For every signal, in words, the one whose position tokens are most like its own."""
-    if not originals:
-        return []
-    told = ", ".join(f"{one + 1} → {other + 1}" for one, other in enumerate(nearest))
-    return ["<h2>Nearest neighbours by mean position token</h2>", f"<p class=note>signal → nearest: {told}</p>"]
-
-
-def quality_over_scales(scales: Mapping[str, Any]) -> go.Figure:
-    figure = figure_of("scale", "PSNR (dB)")
-    names = list(dict.fromkeys(name for found in scales.values() for name in found))
-    for place, name in enumerate(names):
-        there = {scale: found[name]["psnr"] for scale, found in scales.items() if name in found}
-        line = {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[0 if name in ("field", "render") else 1]}
-        figure.add_scatter(
-            x=[f"×{s}" for s in there], y=list(there.values()), name=name, mode="lines+markers", line=line
-        )
-    return figure
-
-
-def _robustness(numbers: Mapping[str, Any]) -> go.Figure:
+def _robustness(analysis: FieldAnalysis) -> go.Figure:
     figure = figure_of("in spacings of position tokens", "PSNR (dB)")
-    for place, (key, name) in enumerate(
-        (("jitter", "places of tokens moved at random by"), ("listening", "listened to beside the point by"))
-    ):
-        values = numbers[key]
-        figure.add_scatter(
-            x=[float(by) for by in values],
-            y=list(values.values()),
-            name=name,
-            mode="lines+markers",
-            line={"color": COLOURS[place]},
-        )
+    curves = {"noise on the locations of tokens": analysis.jitter, "offset of the queries": analysis.query_offset}
+    for place, (name, values) in enumerate(curves.items()):
+        line = {"color": COLOURS[place]}
+        figure.add_scatter(x=list(values), y=list(values.values()), name=name, mode="lines+markers", line=line)
     figure.add_hline(
-        y=numbers["swapped"], line={"dash": "dot", "color": "#888"}, annotation_text="another signal's tokens"
+        y=analysis.swapped, line={"dash": "dot", "color": "#888"}, annotation_text="another signal's tokens"
     )
     return figure
 
 
-def _contributions(pruning: Mapping[str, Any]) -> go.Figure:
+def _contributions(contribution: Sequence[float]) -> go.Figure:
     figure = figure_of("position token, by contribution", "dB lost without it")
-    values = sorted(pruning["contribution"], reverse=True)
+    values = sorted(contribution, reverse=True)
     figure.add_bar(x=list(range(len(values))), y=values, marker={"color": COLOURS[0]})
-    return figure
-
-
-WIDE, FEW, NARROW = 176, 5, 128
-"""Of one picture on the page, in CSS pixels: where there are few beside each other, and where there are more."""
-LEVELS = 255
-MAPPED = 192
-"""Points of a map's longer side; finer ones are averaged: a browser draws every one."""
-
-
-def png(picture: Tensor) -> bytes:
-    """(3, height, width), bytes or clipped to [0, 1]."""
-    from PIL import Image
-
-    values = picture if picture.dtype == torch.uint8 else (picture.clamp(0, 1) * LEVELS).round().byte()
-    buffer = io.BytesIO()
-    Image.fromarray(values.permute(1, 2, 0).contiguous().numpy()).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def data_uri(picture: Tensor) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png(picture)).decode()}"
-
-
-def pictures_table(columns: Mapping[str, Sequence[Tensor]]) -> str:
-    if not columns:
-        return "<p class=note>Not a picture.</p>"
-    head = "".join(f"<th>{html.escape(name)}" for name in columns)
-    width = WIDE if len(columns) <= FEW else NARROW
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_image(picture, name, width)}" for picture, name in zip(row, columns, strict=True))
-        for row in zip(*columns.values(), strict=True)
-    )
-    return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
-
-
-def _image(picture: Tensor, name: str, width: int) -> str:
-    return f'<img width={width} height={width} alt="{html.escape(name)}" src="{data_uri(picture)}">'
-
-
-# --- against the truth
-
-
-def quality(said: Tensor, truth: Tensor) -> dict[str, float | None]:
-    """Of one picture (3, height, width) in [0, 1]; no SSIM where it is too small for that."""
-    alike = float(ssim(said[None], truth[None])) if min(truth.shape[1:]) >= WINDOW else None
-    return {"psnr": float(psnr(said[None], truth[None])), "ssim": alike}
-
-
-def compared(name: str, mine: Mapping[str, Any], bicubic: Mapping[str, Any]) -> str:
-    """In words: which of two is closer to the original, of this one picture."""
-    gap = mine["psnr"] - bicubic["psnr"]
-    if abs(gap) < PSNR.tie_margin:
-        verdict = f"Within {PSNR.margin} of each other"
-    else:
-        verdict = f"{f'The {name}' if gap > 0 else 'Bicubic'} is closer to the original, by {abs(gap):.2f} dB"
-    return f"{verdict}. {_told(name, mine)}; {_told('bicubic', bicubic)}."
-
-
-def _told(name: str, found: Mapping[str, Any]) -> str:
-    return f"{name} {found['psnr']:.2f} dB PSNR" + ("" if found["ssim"] is None else f", {found['ssim']:.3f} SSIM")
-
-
-def difference(one: Tensor, other: Tensor) -> Tensor:
-    """(height, width): absolute, mean over colours, in levels of 255; no larger than a map is drawn."""
-    found = LEVELS * (one - other).abs().mean(0, keepdim=True)
-    height, width = found.shape[1:]
-    scale = min(1.0, MAPPED / max(height, width))
-    return resize(found[None], (max(1, round(height * scale)), max(1, round(width * scale))), "area")[0, 0]
-
-
-def difference_map(found: Tensor, most: float) -> go.Figure:
-    """most: where the colour scale ends, so that two maps can have the same one."""
-    figure = go.Figure()
-    figure.add_heatmap(
-        z=[[round(value, 1) for value in row] for row in found.tolist()],
-        zmin=0,
-        zmax=max(most, 1),
-        colorscale="Cividis",
-        colorbar={"title": {"text": "levels of 255", "side": "top"}, "thickness": 14, "orientation": "h", "y": -0.28},
-        hovertemplate="%{z:.1f} levels of 255<extra></extra>",
-    )
-    hidden = {"visible": False, "constrain": "domain"}
-    figure.update_layout(
-        xaxis=hidden,
-        yaxis={**hidden, "autorange": "reversed", "scaleanchor": "x"},
-        height=420,
-        margin={"l": 0, "r": 0, "t": 10, "b": 80},
-    )
     return figure

@@ -1,4 +1,4 @@
-"""The practical upscaler: the enlarged input, and what local features and position tokens add to it."""
+"""The practical upscaler: the enlarged input, corrected from local features and position tokens."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from torch import Tensor, nn
 from whence.models.layers import Linear
 
 LINEAR = 7
-"""Points per axis that a linear path sees, the same for every channel: what a fitted kernel does, this can do."""
+"""Pixels per axis that a linear path covers, the same for every channel: what a fitted kernel does, this can do."""
 COSINES = 4
-"""Per axis and input point: as many as phases in the largest enlargement that is trained."""
+"""Per axis and input pixel: as many as phases in the largest enlargement that is trained."""
 AROUND = 5
-"""Points per axis over which contrast is measured."""
+"""Pixels per axis over which contrast is measured."""
 FAINT = 0.01
 """Contrast, in deviations of values, below which it is no longer evened out: half a step of 8 bits or so."""
 NEGLIGIBLE = 2e-5
 """A squared error that counts as none: a quarter of a step of 8 bits."""
 TRUST = 0.5
-"""Share of the bent correction that is shown. Whole, it is a little better on average, but above the best linear kernel
-on fewer pictures: what it learnt of some overshoots on others. Chosen on validation pictures, by one seed."""
+"""Share of the nonlinear correction that is applied. Whole, it is a little better on average, but above the best linear
+kernel on fewer images: what it learnt of some overshoots on others. Chosen on validation images, by one seed."""
 
 
 class ResidualRender(nn.Module):
-    """Cubic interpolation plus corrections that every input point holds of its own surroundings.
+    """Bicubic interpolation plus corrections that every input pixel holds of its own surroundings.
 
-    Straight: linear in the input, as a fitted kernel. Bent: what a network adds to that. It is shown the
-    surroundings at even contrast, and its answer is scaled back: as with anything linear, a fainter picture gets a
-    fainter correction.
+    Linear: as a fitted kernel. Nonlinear: what a network adds to that. Its input is the surroundings at even
+    contrast, and its output is scaled back: as with anything linear, a fainter image gets a fainter correction.
     """
 
-    def __init__(self, axes: int, channels: int, told: int, width: int, layers: int) -> None:
-        """told: numbers per input point that come from the position tokens."""
+    def __init__(self, axes: int, channels: int, field_channels: int, width: int, layers: int) -> None:
+        """field_channels: of the field at the input pixels."""
         super().__init__()
         conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1]
         self.axes, self.channels = axes, channels
         self.enter = conv(channels, width, 5, padding=2, padding_mode="replicate")
-        self.told = Linear(told, width, scale=0.1)
+        # the name stays: initial weights derive from it
+        self.told = Linear(field_channels, width, scale=0.1)
         self.body = nn.ModuleList(conv(width, width, 3, padding=1, padding_mode="replicate") for _ in range(layers))
         self.leave = nn.Parameter(torch.empty(width, COSINES**axes * channels))
         self.linear = conv(1, COSINES**axes, LINEAR, padding=LINEAR // 2, padding_mode="replicate", bias=False)
@@ -49,70 +49,70 @@ class ResidualRender(nn.Module):
         nn.init.zeros_(self.leave)  # it starts as the enlarged input
         nn.init.zeros_(self.linear.weight)
 
-    def features(self, x: Tensor, told: Tensor) -> Tensor:
-        """x: (rows, channels, *size) around 0. told: (rows, points, …) → (rows, points, cosines^k · channels)."""
-        return self._straight(x) + TRUST * self._bent(x, told)
+    def features(self, x: Tensor, field: Tensor) -> Tensor:
+        """x: (rows, channels, *size) around 0. field: (rows, pixels, …) → (rows, pixels, cosines^k · channels)."""
+        return self._linear_features(x) + TRUST * self._nonlinear_features(x, field)
 
-    def _straight(self, x: Tensor) -> Tensor:
-        found = self.linear(x.flatten(0, 1)[:, None]).unflatten(0, x.shape[:2]).flatten(3)
-        return found.permute(0, 3, 2, 1).flatten(2)  # from rows, channels, cosines^k, points
+    def _linear_features(self, x: Tensor) -> Tensor:
+        features = self.linear(x.flatten(0, 1)[:, None]).unflatten(0, x.shape[:2]).flatten(3)
+        return features.permute(0, 3, 2, 1).flatten(2)  # from rows, channels, cosines^k, pixels
 
-    def _bent(self, x: Tensor, told: Tensor) -> Tensor:
+    def _nonlinear_features(self, x: Tensor, field: Tensor) -> Tensor:
         mean = self._around(x)
         contrast = (self._around(x * x) - mean.square()).clamp(min=0).mean(1, keepdim=True)
         contrast = (contrast + FAINT**2).sqrt()
-        told = ((told.mT.unflatten(-1, x.shape[2:]) - mean) / contrast).clamp(-4, 4)
-        h = self.enter((x - mean) / contrast) + self.told(told.flatten(2).mT).mT.unflatten(-1, x.shape[2:])
+        field = ((field.mT.unflatten(-1, x.shape[2:]) - mean) / contrast).clamp(-4, 4)
+        h = self.enter((x - mean) / contrast) + self.told(field.flatten(2).mT).mT.unflatten(-1, x.shape[2:])
         for layer in self.body:
             h = h + layer(F.gelu(h))
         return F.gelu(h).flatten(2).mT @ self.leave * contrast.flatten(2).mT
 
     def _around(self, x: Tensor) -> Tensor:
-        """Means over the surroundings of every point."""
+        """Means over the surroundings of every pixel."""
         pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[self.axes - 1]
         return pool(F.pad(x, (AROUND // 2,) * (2 * self.axes), mode="replicate"), AROUND, stride=1)
 
-    def loss(self, x: Tensor, told: Tensor, at: Tensor, cell: Tensor, truth: Tensor) -> Tensor:
+    def loss(self, x: Tensor, field: Tensor, at: Tensor, cell: Tensor, truth: Tensor) -> Tensor:
         """Of each correction, what it leaves of the error of interpolation, signal by signal.
 
-        A share, so that smooth pictures count as much as busy ones. The straight one learns as if it were alone.
+        A share, so that smooth images count as much as busy ones. The linear one learns as if it were alone.
         """
         missing = truth - enlarged(x, at)
         before = missing.square().mean((1, 2)) + NEGLIGIBLE
-        straight = self._straight(x)
-        both = torch.stack([straight, straight.detach() + self._bent(x, told)])
+        linear = self._linear_features(x)
+        both = torch.stack([linear, linear.detach() + self._nonlinear_features(x, field)])
         corrections = self._correction(x.shape[2:], both.flatten(0, 1), at, cell).unflatten(0, (2, -1))
         return ((corrections - missing).square().mean((2, 3)) / before).mean(1).sum()
 
     def forward(self, x: Tensor, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
-        """The input enlarged, and corrected, at the points: (rows, points, channels)."""
+        """The input enlarged, and corrected, at the coordinates: (rows, pixels, channels)."""
         return enlarged(x, at) + self._correction(x.shape[2:], features, at, cell)
 
     def _correction(self, size: torch.Size, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
-        """Of the 2^k nearest input points, weighed linearly, each one's expansion."""
-        rows, points = len(features), at.shape[1]
+        """Of the 2^k nearest input pixels, weighed linearly, each one's expansion."""
+        rows, pixels = len(features), at.shape[1]
         counts = torch.tensor(list(size), device=at.device)
         place = at * counts - 0.5
         below = place.floor()
-        total = torch.zeros(rows, points, self.channels, device=at.device, dtype=features.dtype)
-        for corner in itertools.product((0, 1), repeat=self.axes):
-            offset = torch.tensor(corner, device=at.device)
-            point = below + offset
-            weight = (1 - (place - point).abs()).prod(-1)
-            index = point.long().clamp(min=0).minimum(counts - 1)
+        total = torch.zeros(rows, pixels, self.channels, device=at.device, dtype=features.dtype)
+        for offsets in itertools.product((0, 1), repeat=self.axes):
+            offset = torch.tensor(offsets, device=at.device)
+            corner = below + offset
+            weight = (1 - (place - corner).abs()).prod(-1)
+            index = corner.long().clamp(min=0).minimum(counts - 1)
             flat = index[..., 0]
             for a in range(1, self.axes):
                 flat = flat * size[a] + index[..., a]
-            basis = _cosines(place - point, cell * counts)  # rows or 1, points, cosines^k
+            basis = _cosines(place - corner, cell * counts)  # rows or 1, pixels, cosines^k
             flat = flat.expand(rows, -1)
-            held = features.gather(1, flat[..., None].expand(-1, -1, features.shape[-1]))
-            held = held.unflatten(-1, (-1, self.channels))
-            total = total + torch.einsum("rpb,rpbc->rpc", (weight[..., None] * basis).expand(rows, -1, -1), held)
+            expansion = features.gather(1, flat[..., None].expand(-1, -1, features.shape[-1]))
+            expansion = expansion.unflatten(-1, (-1, self.channels))
+            total = total + torch.einsum("rpb,rpbc->rpc", (weight[..., None] * basis).expand(rows, -1, -1), expansion)
         return total
 
 
 def _cosines(near: Tensor, cell: Tensor) -> Tensor:
-    """Over two points' distance, averaged over the cell."""
+    """Over two pixels' distance, averaged over the cell."""
     order = torch.arange(COSINES, device=near.device)
     product = None
     for a in range(near.shape[-1]):
@@ -123,12 +123,12 @@ def _cosines(near: Tensor, cell: Tensor) -> Tensor:
 
 
 def enlarged(x: Tensor, at: Tensor) -> Tensor:
-    """Interpolation of (rows, channels, *size) at points: cubic in one and two dimensions, linear in three."""
+    """Interpolation of (rows, channels, *size) at coordinates: bicubic in one and two dimensions, linear in three."""
     rows, axes = len(x), at.shape[-1]
     at = 2 * at.expand(rows, -1, -1).flip(-1) - 1  # grid_sample wants the fastest axis first
     if axes == 1:
         x, at = x[..., None, :], torch.cat([at, torch.zeros_like(at)], -1)
     where = at[:, :, None] if axes < 3 else at[:, :, None, None]
     mode = "bicubic" if axes < 3 else "bilinear"
-    found = F.grid_sample(x, where, mode=mode, padding_mode="border", align_corners=False)
-    return found.flatten(2).mT
+    values = F.grid_sample(x, where, mode=mode, padding_mode="border", align_corners=False)
+    return values.flatten(2).mT

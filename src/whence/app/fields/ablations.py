@@ -23,6 +23,6 @@ SWEEP = sweeps.sweep_of(
     FIELDS,
     first=("axis", "data", "seeds", "steps"),
     offered=lambda store: offered(DATA),
-    settle=lambda document, store: without_files(document, DATA, "whence fields ablate --data DIR"),
+    settle=lambda document, store: without_files(document, DATA, "whence fields compare --data DIR"),
     where={"view": "Ablations", "part": RESULTS},
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
 import streamlit as st
+from torch import Tensor
 
 from whence.app.address import addressed
 from whence.app.divider import compare
@@ -10,8 +12,12 @@ from whence.app.fields.picture import chosen
 from whence.app.fields.rendered import Rendered, rendered
 from whence.app.fields.trained import Trained, field_runs
 from whence.app.parts import draw, empty, guarded, plain, terminal
-from whence.fields.decode import LARGEST, Output
-from whence.fields.page import compared, difference, difference_map, png, quality
+from whence.fields.baselines import resize
+from whence.fields.config import Output
+from whence.fields.decode import LARGEST
+from whence.fields.images import encode
+from whence.fields.metrics import MethodQuality, quality
+from whence.stats import PSNR
 from whence.store.runs import Store
 
 GIVEN = {"as it is": 1, "halved": 2, "quartered": 4}
@@ -132,7 +138,7 @@ def _result(found: Rendered, output: Output, run_id: str) -> None:
     st.markdown(plain(f"{given[1]}×{given[0]} → {width}×{height} points") + f", {output}")
     if found.truth is not None:
         st.markdown(
-            plain(compared(output, quality(found.made, found.truth), quality(found.bicubic, found.truth))),
+            plain(compared(output, found.made, found.bicubic, found.truth)),
             help="One picture decides nothing: Train, under Results, says how a run does on many.",
         )
     elif not found.enlarged:
@@ -143,7 +149,7 @@ def _result(found: Rendered, output: Output, run_id: str) -> None:
     _differences(found, output)
     st.download_button(
         "Download as PNG",
-        png(found.made),
+        encode(found.made),
         file_name=f"{output}-{width}x{height}.png",
         mime="image/png",
         on_click="ignore",
@@ -184,3 +190,52 @@ def _differences(found: Rendered, output: Output) -> None:
                 plain(f"Absolute, mean over colours: {mean:.1f} of 255 levels on average, {values.max():.0f} at most.")
             )
             draw(difference_map(values, most), f"Map of the {name}: {mean:.1f} of 255 levels on average", f"map:{name}")
+
+
+LEVELS = 255
+MAP_SIDE = 192
+"""Pixels of a map's longer side; finer ones are averaged: a browser draws every one."""
+
+
+def compared(name: str, made: Tensor, bicubic: Tensor, truth: Tensor) -> str:
+    """Which of two is closer to the original, of this one image."""
+    mine, other = quality(made[None], truth[None]), quality(bicubic[None], truth[None])
+    gap = mine.psnr - other.psnr
+    if abs(gap) < PSNR.tie_margin:
+        verdict = f"Within {PSNR.margin} of each other"
+    else:
+        verdict = f"{f'The {name}' if gap > 0 else 'Bicubic'} is closer to the original, by {abs(gap):.2f} dB"
+    return f"{verdict}. {_quality_text(name, mine)}; {_quality_text('bicubic', other)}."
+
+
+def _quality_text(name: str, quality: MethodQuality) -> str:
+    return f"{name} {quality.psnr:.2f} dB PSNR" + ("" if quality.ssim is None else f", {quality.ssim:.3f} SSIM")
+
+
+def difference(one: Tensor, other: Tensor) -> Tensor:
+    """(height, width): absolute, mean over colours, in levels of 255; no larger than a map is drawn."""
+    levels = LEVELS * (one - other).abs().mean(0, keepdim=True)
+    height, width = levels.shape[1:]
+    scale = min(1.0, MAP_SIDE / max(height, width))
+    return resize(levels[None], (max(1, round(height * scale)), max(1, round(width * scale))), "area")[0, 0]
+
+
+def difference_map(levels: Tensor, most: float) -> go.Figure:
+    """most: where the colour scale ends, so that two maps can have the same one."""
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=[[round(value, 1) for value in row] for row in levels.tolist()],
+        zmin=0,
+        zmax=max(most, 1),
+        colorscale="Cividis",
+        colorbar={"title": {"text": "levels of 255", "side": "top"}, "thickness": 14, "orientation": "h", "y": -0.28},
+        hovertemplate="%{z:.1f} levels of 255<extra></extra>",
+    )
+    invisible = {"visible": False, "constrain": "domain"}
+    figure.update_layout(
+        xaxis=invisible,
+        yaxis={**invisible, "autorange": "reversed", "scaleanchor": "x"},
+        height=420,
+        margin={"l": 0, "r": 0, "t": 10, "b": 80},
+    )
+    return figure

@@ -13,7 +13,8 @@ from whence.app.fields.picture import Picture
 from whence.app.fields.trained import model_of
 from whence.app.memory import Latest
 from whence.fields.baselines import resize
-from whence.fields.decode import Output, enlarge, size_of
+from whence.fields.config import Output
+from whence.fields.decode import enlarge, parse_size
 from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 
@@ -40,12 +41,12 @@ def rendered(store: Store, run: FieldsRun, picture: Picture, shrunk_by: int, sid
     whole = picture.values
     height, width = whole.shape[1:]
     given = _shrunk(whole, (max(1, round(height / shrunk_by)), max(1, round(width / shrunk_by))))
-    size = size_of(str(side), height, width)
+    size = parse_size(str(side), height, width)
     known = shrunk_by > 1 and size[0] <= height and size[1] <= width
     return Rendered(
         given,
         _made(store, run, f"{picture.checksum}/{shrunk_by}", given, size, output),
-        _in_bytes(resize(_shrunk(given, size)[None], size, "cubic")[0]),
+        _in_bytes(resize(_shrunk(given, size)[None], size, "bicubic")[0]),
         _in_bytes(_shrunk(whole, size)) if known else None,
     )
 

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from whence.app.memory import Latest
 from whence.app.parts import draw, markup, plain
-from whence.fields.analysis import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
+from whence.fields.images import data_uri
 from whence.fields.metrics import psnr
 from whence.fields.model import FieldModel
-from whence.fields.page import curves, data_uri
-from whence.fields.run import FieldsRun, load
+from whence.fields.page import signal_curves
+from whence.fields.run import FieldsRun, load_model
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 from whence.training.checkpoint import NAME, found, read, weights_in
@@ -45,7 +46,7 @@ def show(run: FieldsRun, store: Store, *, finished: bool) -> None:
     st.markdown(plain(f"Step {now.step:,} of {run.training.steps:,}: {told}, on a signal never trained on."))
     _, x = _example(run)
     if x.ndim == 3:
-        draw(curves(now.columns, x), f"The true signal and the model's at step {now.step}", f"signal:{run.id}")
+        draw(signal_curves(now.columns, x), f"The true signal and the model's at step {now.step}", f"signal:{run.id}")
         return
     _gallery(
         [
@@ -72,7 +73,7 @@ def _spread(known: list[Seen]) -> list[Seen]:
 
 def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
     """width: of one picture, in rem."""
-    pictures = as_pictures({"original": shown[0][0], **{str(place): one for place, (one, _) in enumerate(shown)}})
+    pictures = as_images({"original": shown[0][0], **{str(place): one for place, (one, _) in enumerate(shown)}})
     figures = "".join(
         f'<figure style="margin:0"><img alt="{html.escape(said)}" src="{data_uri(pictures[str(place)][0])}"'
         f' style="width:{width}rem;max-width:42vw;image-rendering:pixelated;border-radius:.3rem">'
@@ -85,7 +86,7 @@ def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
 def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Seen]:
     known = _memory().of((run.id, _begun(run, store)), dict)
     if finished and run.training.steps not in known:
-        known[run.training.steps] = _seen(load(store, run.id)[0], run, run.training.steps)
+        known[run.training.steps] = _seen(load_model(store, run.id)[0], run, run.training.steps)
     elif not finished:
         _look(run, store, known)
     if len(known) > STEPS:
@@ -129,7 +130,7 @@ def _seen(model: FieldModel, run: FieldsRun, step: int) -> Seen:
 @st.cache_resource(show_spinner="Looking for an example", max_entries=64)
 def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
     """Always the same: the one of a few with the strongest contrast, as (1, channels, *size)."""
-    signals, x = drawn(run, SHOWN)
+    signals, x = example_signals(run, SHOWN)
     place = int(torch.argmax(signals.flatten(1).std(1)))
     return signals[place : place + 1], x[place : place + 1]
 

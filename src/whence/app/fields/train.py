@@ -18,9 +18,19 @@ from whence.app.parts import draw, empty, findings, guarded, live, markup
 from whence.app.progress import controls, is_alive, show_progress, standings
 from whence.app.sweeps import EVERY_SECONDS
 from whence.errors import UserError
-from whence.fields.analysis import SHOWN, as_pictures, drawn, side_by_side
+from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
 from whence.fields.data import DATA
-from whence.fields.page import curves, learning_curve, pictures_table, quality_over_scales, quality_table, results
+from whence.fields.page import (
+    findings as findings_of,
+)
+from whence.fields.page import (
+    image_table,
+    learning_curve,
+    metrics_of,
+    quality_over_scales,
+    quality_table,
+    signal_curves,
+)
 from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 
@@ -116,25 +126,25 @@ def _watch(run: FieldsRun, store: Store, job: Job | None, alive: bool) -> None:
 def _quality(run: FieldsRun, store: Store) -> None:
     """What a finished run came to, in the pieces of its report."""
     folder = store.folder(run.id)
-    scales = folder.status()["latest"]["test"]["scales"]
+    scales = metrics_of(run, store).test.scales
     if run.build_model("meta").channels == 3:
         turn_to("Render a picture with this run", view="Render", run=run.id)
     st.subheader("Quality by scale")
     st.caption("On signals never trained on.")
-    findings(results(scales))
+    findings(findings_of(scales))
     markup(quality_table(scales))
     draw(quality_over_scales(scales), "PSNR by scale, beside interpolation and a fitted kernel", f"scales:{run.id}")
     st.subheader("As it was trained")
-    draw(learning_curve(folder.evaluations()), "PSNR of the field over training steps", f"learning:{run.id}")
+    draw(learning_curve(run, store), "PSNR of the field over training steps", f"learning:{run.id}")
     st.subheader("Signals never trained on")
     columns, x = _side_by_side(run, store.root, tuple(folder.stamp()))
     if x.ndim == 3:
-        draw(curves(columns, x), "A true signal, and what the model makes of it", f"curves:{run.id}")
+        draw(signal_curves(columns, x), "A true signal, and what the model makes of it", f"curves:{run.id}")
     else:
-        markup(pictures_table({name: list(values) for name, values in as_pictures(columns).items()}))
+        markup(image_table(as_images(columns)))
 
 
 @st.cache_resource(show_spinner="Making pictures", max_entries=16)
 def _side_by_side(run: FieldsRun, root: Path, stamp: Any) -> tuple[dict[str, Tensor], Tensor]:
-    signals, x = drawn(run, SHOWN)
+    signals, x = example_signals(run, SHOWN)
     return side_by_side(model_of(Store(root), run), signals, x), x

@@ -10,9 +10,8 @@ from typing import Any
 import streamlit as st
 
 from whence.errors import UserError
-from whence.fields.data.base import Data
 from whence.fields.model import FieldModel
-from whence.fields.run import FieldsRun, load
+from whence.fields.run import FieldsRun, load_model
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 from whence.training.config import load_run_config
@@ -34,7 +33,7 @@ class Trained:
     @property
     def of_pictures(self) -> bool:
         """In colour, as pictures that somebody brings are."""
-        data: Data = self.run.data.build()
+        data = self.run.data.build()
         return data.axes == 2 and data.channels == 3
 
     @property
@@ -68,4 +67,4 @@ def model_of(store: Store, run: FieldsRun) -> FieldModel:
 @st.cache_resource(show_spinner="Loading the model", max_entries=16)
 def _model(root: Path, run_id: str, stamp: Any) -> FieldModel:
     """stamp: a run that was deleted and trained again is read again."""
-    return load(Store(root), run_id)[0]
+    return load_model(Store(root), run_id)[0]

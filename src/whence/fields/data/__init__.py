@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from whence.fields.data.base import Data
+from whence.fields.data.base import FieldData
 from whence.registry import Choice, Registry
 
-DATA: Registry[Data] = Registry(__name__, Data)
-DataChoice = Annotated[Choice[Data], DATA]
+DATA: Registry[FieldData] = Registry(__name__, FieldData)
+DataChoice = Annotated[Choice[FieldData], DATA]

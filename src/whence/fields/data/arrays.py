@@ -16,11 +16,11 @@ from whence.fields.data.base import SPLITS, Crops, Split, sixths
 from whence.recordings import read_npy
 from whence.store.files import file_digest
 
-KINDS = {1: "points", 2: "height, width", 3: "depth, height, width"}
+KINDS = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
 class Arrays(Crops):
-    """A .npy file of signals (signals, points …).
+    """A .npy file of signals (signals, length …).
 
     Of every six signals, four to train on, one to choose designs by, one to report. Channel by channel, what the
     training signals span becomes .05 to .95; what lies beyond 0 and 1 after that is clipped.
@@ -30,11 +30,11 @@ class Arrays(Crops):
         self,
         *,
         path: Annotated[str, Field(description="the .npy file")] = "",
-        axes: Annotated[int, Field(ge=1, le=3, description="of one signal: 1 series, 2 pictures, 3 volumes")] = 1,
+        axes: Annotated[int, Field(ge=1, le=3, description="of one signal: 1 series, 2 images, 3 volumes")] = 1,
         channels: Annotated[
-            int, Field(ge=0, le=64, description="numbers per point, on the file's last axis; 0: it has no such axis")
+            int, Field(ge=0, le=64, description="numbers per pixel, on the file's last axis; 0: it has no such axis")
         ] = 0,
-        size: Annotated[int, Field(ge=4, le=4096, description="points per axis of what the model is shown")] = 32,
+        size: Annotated[int, Field(ge=4, le=4096, description="pixels per axis of the input")] = 32,
         factor: Annotated[int, Field(ge=1, le=8, description="how much finer the true signal is")] = 4,
         checksum: Annotated[str, Field(description="of its bytes; filled in: a changed file is other data")] = "",
     ) -> None:
@@ -47,19 +47,19 @@ class Arrays(Crops):
 
     def signals(self, split: Split) -> Sequence[Tensor]:
         changed = self.path.stat().st_mtime_ns if self.path.is_file() else 0
-        found = _read(self.path, changed, self.axes, self.last)
-        points = found["train"][0].shape[1:]
-        if min(points) < self.true[0]:
+        signals = _read(self.path, changed, self.axes, self.last)
+        size = signals["train"][0].shape[1:]
+        if min(size) < self.true[0]:
             raise UserError(
-                f"data: signals of {'×'.join(map(str, points))} points. Allowed: {self.true[0]} per axis or more "
+                f"data: signals of {'×'.join(map(str, size))} pixels. Allowed: {self.true[0]} per axis or more "
                 "(size × factor).",
                 field="data",
             )
         if self.checksum and self.checksum != _digest(self.path, changed):
             raise UserError(
-                f"data: {str(self.path)!r} has changed since this was asked for. Allowed: the same file.", field="data"
+                f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same file.", field="data"
             )
-        return found[split]
+        return signals[split]
 
 
 @functools.lru_cache(maxsize=4)
@@ -69,7 +69,7 @@ def _digest(path: Path, _changed: int) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, _changed: int, axes: int, channels: int) -> dict[Split, list[Tensor]]:
-    """Each (channels, *points)"""
+    """Each (channels, *size)"""
     shape = f"(signals, {KINDS[axes]}{', channels' if channels else ''})"
     values = read_npy(path, {axes + 1 + bool(channels): shape})
     if channels and values.shape[-1] != channels:
@@ -80,8 +80,8 @@ def _read(path: Path, _changed: int, axes: int, channels: int) -> dict[Split, li
     if len(values) < 3 or not values.numel():
         raise UserError(f"data: {str(path)!r} holds {len(values)} signals. Allowed: 3 or more.", field="data")
     values = values.movedim(-1, 1) if channels else values[:, None]
-    found: dict[Split, list[Tensor]] = {split: sixths(values.unbind(), split) for split in SPLITS}
-    low, high = (torch.stack([ends(one) for one in found["train"]]) for ends in (_least, _most))
+    splits: dict[Split, list[Tensor]] = {split: sixths(values.unbind(), split) for split in SPLITS}
+    low, high = (torch.stack([ends(one) for one in splits["train"]]) for ends in (_least, _most))
     low, high = low.amin(0), high.amax(0)
     if (low == high).any():
         raise UserError(f"data: a channel of {str(path)!r} never changes. Allowed: values that vary.", field="data")
@@ -90,7 +90,7 @@ def _read(path: Path, _changed: int, axes: int, channels: int) -> dict[Split, li
         least, span = (ends.view(-1, *[1] * axes) for ends in (low, high - low))
         return (0.05 + 0.9 * (one - least) / span).clamp(0, 1)
 
-    return {split: [scaled(one) for one in signals] for split, signals in found.items()}
+    return {split: [scaled(one) for one in signals] for split, signals in splits.items()}
 
 
 def _least(signal: Tensor) -> Tensor:

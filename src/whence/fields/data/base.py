@@ -1,4 +1,4 @@
-"""What data are: true signals in fine detail, of which the model is shown a coarse version."""
+"""What data are: true signals in fine detail, of which the model gets a coarse version."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from whence.registry import Variant
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 SHRINK = 0.75
-"""From one size of a picture to the next: crops of all sizes look like crops of photographs."""
+"""From one size of an image to the next: crops of all sizes look like crops of photographs."""
 LARGEST = 1536
-"""Points of a picture's longer side that are kept; crops of anything larger would be mostly blur."""
+"""Pixels of an image's longer side that are used; crops of anything larger would be mostly blur."""
 T = TypeVar("T")
 
 
-class Data(Variant):
+class FieldData(Variant):
     """Signals over k axes, split by whole signals."""
 
     held_out_name: ClassVar[str] = "these held-out signals"
@@ -31,9 +31,9 @@ class Data(Variant):
     axes: int
     channels: int
     true: tuple[int, ...]
-    """Points of the true signal"""
+    """Pixels of the true signal"""
     inputs: tuple[int, ...]
-    """Points of what the model is shown: averages over cells of the true signal"""
+    """Pixels of the input: averages over cells of the true signal"""
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         """(rows, channels, *true), values from 0 to 1."""
@@ -49,7 +49,7 @@ class Data(Variant):
         return signals if tuple(signals.shape[2:]) == tuple(size) else resize(signals, size, "area")
 
 
-class Crops(Data):
+class Crops(FieldData):
     """Pieces of signals that are at least as large as the true ones."""
 
     def __init__(self, axes: int, channels: int, size: int, factor: int) -> None:
@@ -57,7 +57,7 @@ class Crops(Data):
         self.inputs, self.true = (size,) * axes, (size * factor,) * axes
 
     def signals(self, split: Split) -> Sequence[Tensor]:
-        """Each (channels, *points), values from 0 to 1."""
+        """Each (channels, *size), values from 0 to 1."""
         raise NotImplementedError
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
@@ -67,8 +67,8 @@ class Crops(Data):
         )
 
 
-class Pictures(Data):
-    """Crops of pictures, at every size at which they are large enough."""
+class ImageData(FieldData):
+    """Crops of images, at every size at which they are large enough."""
 
     axes, channels = 2, 3
 
@@ -79,7 +79,7 @@ class Pictures(Data):
         raise NotImplementedError
 
     def check(self) -> None:
-        """By their headers; damage inside a picture shows when it is drawn."""
+        """By their headers; damage inside an image shows when it is drawn."""
         from whence.fields.images import read_size
 
         for path in [path for split in SPLITS for path in self.files(split)]:
@@ -109,9 +109,9 @@ def below(count: int, generator: torch.Generator) -> int:
 
 
 def cropped(signal: Tensor, size: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """A piece of (channels, *points), anywhere in it."""
-    for axis, points in enumerate(size, 1):
-        signal = signal.narrow(axis, below(signal.shape[axis] - points + 1, generator), points)
+    """A piece of (channels, *size), anywhere in it."""
+    for axis, pixels in enumerate(size, 1):
+        signal = signal.narrow(axis, below(signal.shape[axis] - pixels + 1, generator), pixels)
     return signal
 
 
@@ -135,18 +135,18 @@ def _large_enough(path: Path, size: tuple[int, ...], side: int) -> None:
 
 @functools.lru_cache(maxsize=128)
 def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
-    """A picture and smaller versions of it, in bytes, as long as a crop fits."""
+    """An image and smaller versions of it, in bytes, as long as a crop fits."""
     from whence.fields import images
 
-    picture = images.read(path)
-    _large_enough(path, tuple(picture.shape[1:]), side)
-    most = min(1.0, max(LARGEST / max(picture.shape[1:]), side / min(picture.shape[1:])))
-    picture = resize(picture[None], [max(side, int(count * most)) for count in picture.shape[1:]], "area")[0]
-    found, scale = [], 1.0
+    image = images.read(path)
+    _large_enough(path, tuple(image.shape[1:]), side)
+    most = min(1.0, max(LARGEST / max(image.shape[1:]), side / min(image.shape[1:])))
+    image = resize(image[None], [max(side, int(count * most)) for count in image.shape[1:]], "area")[0]
+    sizes, scale = [], 1.0
     while True:
-        height, width = (int(count * scale) for count in picture.shape[1:])
+        height, width = (int(count * scale) for count in image.shape[1:])
         if min(height, width) < side:
-            return found
-        smaller = resize(picture[None], (height, width), "area")[0]
-        found.append((smaller * 255).round().clamp(0, 255).to(torch.uint8))
+            return sizes
+        smaller = resize(image[None], (height, width), "area")[0]
+        sizes.append((smaller * 255).round().clamp(0, 255).to(torch.uint8))
         scale *= SHRINK

@@ -12,21 +12,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.fields.data.base import Data, Split, sixths
+from whence.fields.data.base import FieldData, Split, sixths
 from whence.system import packaged_file
 
 
-class Digits(Data):
-    """1,797 grey digits of 8×8 points: four of six to train on, one to choose designs by, one to report."""
+class Digits(FieldData):
+    """1,797 grey digits of 8×8 pixels: four of six to train on, one to choose designs by, one to report."""
 
     axes, channels = 2, 1
 
     def __init__(
         self,
         *,
-        size: Annotated[
-            int, Field(ge=4, le=8, multiple_of=4, description="points per side of what the model is shown: 4 or 8")
-        ] = 8,
+        size: Annotated[int, Field(ge=4, le=8, multiple_of=4, description="pixels per side of the input: 4 or 8")] = 8,
     ) -> None:
         self.inputs, self.true = (size, size), (8, 8)
 

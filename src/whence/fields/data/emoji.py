@@ -1,4 +1,4 @@
-"""Emoji, drawn sharply: the pictures of a colour font."""
+"""Emoji, drawn sharply: the images of a colour font."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.fields.data.base import SPLITS, Data, Split, below, sixths
+from whence.fields.data.base import SPLITS, FieldData, Split, below, sixths
 
 PLACES = (
     "/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf",
@@ -22,8 +22,8 @@ PLACES = (
 SIDE = 128
 
 
-class Emoji(Data):
-    """Some 3,900 emoji of 128×128 points over white, from the font Noto Color Emoji (bitmaps).
+class Emoji(FieldData):
+    """Some 3,900 emoji of 128×128 pixels over white, from the font Noto Color Emoji (bitmaps).
 
     Of every six, by code, four to train on, one to choose designs by, one to report. Those that begin alike, as all
     skin tones of a hand, stay together.
@@ -34,9 +34,7 @@ class Emoji(Data):
     def __init__(
         self,
         *,
-        size: Annotated[
-            int, Field(ge=8, le=128, description="points per side of what the model is shown; must divide 128")
-        ] = 32,
+        size: Annotated[int, Field(ge=8, le=128, description="pixels per side of the input; must divide 128")] = 32,
         font: Annotated[str, Field(description="the font's file, if it is not where Linux keeps it")] = "",
     ) -> None:
         if SIDE % size:
@@ -46,17 +44,17 @@ class Emoji(Data):
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         files = _files(self._place())[split]
-        return torch.stack([_picture(files[below(len(files), generator)]) for _ in range(rows)])
+        return torch.stack([_image(files[below(len(files), generator)]) for _ in range(rows)])
 
     def _place(self) -> Path:
-        found = next((path for path in map(Path, [self.font] if self.font else PLACES) if path.is_file()), None)
-        if found is None:
+        path = next((path for path in map(Path, [self.font] if self.font else PLACES) if path.is_file()), None)
+        if path is None:
             raise UserError(
                 "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
                 "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf",
                 field="data",
             )
-        return found
+        return path
 
 
 @functools.cache
@@ -107,13 +105,13 @@ def _decoded(file: bytes) -> Tensor:
     """In bytes, the middle 128×128."""
     from whence.fields.images import read
 
-    picture = read(file, "emoji")
-    padded = torch.ones(3, max(SIDE, picture.shape[1]), max(SIDE, picture.shape[2]))
-    top, left = ((whole - part) // 2 for whole, part in zip(padded.shape[1:], picture.shape[1:], strict=True))
-    padded[:, top : top + picture.shape[1], left : left + picture.shape[2]] = picture
+    image = read(file, "emoji")
+    padded = torch.ones(3, max(SIDE, image.shape[1]), max(SIDE, image.shape[2]))
+    top, left = ((whole - part) // 2 for whole, part in zip(padded.shape[1:], image.shape[1:], strict=True))
+    padded[:, top : top + image.shape[1], left : left + image.shape[2]] = image
     top, left = ((whole - SIDE) // 2 for whole in padded.shape[1:])
     return (padded[:, top : top + SIDE, left : left + SIDE] * 255).round().to(torch.uint8)
 
 
-def _picture(file: bytes) -> Tensor:
+def _image(file: bytes) -> Tensor:
     return _decoded(file).float() / 255

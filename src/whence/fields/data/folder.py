@@ -1,4 +1,4 @@
-"""A user's own pictures."""
+"""A user's own images."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Annotated
 from pydantic import Field
 
 from whence.errors import UserError
-from whence.fields.data.base import Pictures, Split, sixths
+from whence.fields.data.base import ImageData, Split, sixths
 from whence.fields.images import image_files
 from whence.store.files import digest, file_digest
 
 
-class Folder(Pictures):
-    """A folder of pictures: of every six, by name, four to train on, one to choose designs by, one to report."""
+class Folder(ImageData):
+    """A folder of images: of every six, by name, four to train on, one to choose designs by, one to report."""
 
     def __init__(
         self,
         *,
         path: Annotated[str, Field(description="the folder")] = "",
-        size: Annotated[int, Field(ge=8, le=64, description="points per side of what the model is shown")] = 32,
+        size: Annotated[int, Field(ge=8, le=64, description="pixels per side of the input")] = 32,
         factor: Annotated[int, Field(ge=1, le=8, description="how much finer the true signal is")] = 4,
-        checksum: Annotated[str, Field(description="of the pictures; filled in: changed ones are other data")] = "",
+        checksum: Annotated[str, Field(description="of the images; filled in: changed ones are other data")] = "",
     ) -> None:
         super().__init__(size, factor)
         self.path, self.checksum = path, checksum
@@ -32,23 +32,23 @@ class Folder(Pictures):
         return _checksum(tuple((path, path.stat().st_mtime_ns) for path in image_files(self.path)))
 
     def files(self, split: Split) -> list[Path]:
-        return sixths(self._found, split)
+        return sixths(self._files, split)
 
     @functools.cached_property
-    def _found(self) -> list[Path]:
+    def _files(self) -> list[Path]:
         """Looked for when it is needed: a model that was trained on it needs it no more."""
-        found = image_files(self.path)
-        if len(found) < 3:
+        files = image_files(self.path)
+        if len(files) < 3:
             raise UserError(
-                f"data: {self.path!r} holds {len(found)} pictures. Allowed: 3 or more, so that some can be held out.",
+                f"data: {self.path!r} holds {len(files)} images. Allowed: 3 or more, so that some can be held out.",
                 field="data",
             )
         if self.checksum not in ("", self.checksum_now()):
             raise UserError(
-                f"data: the pictures in {self.path!r} have changed since this was asked for. Allowed: the same ones.",
+                f"data: the images in {self.path!r} have changed since this was requested. Allowed: the same ones.",
                 field="data",
             )
-        return found
+        return files
 
 
 @functools.lru_cache(maxsize=4)

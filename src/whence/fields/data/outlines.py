@@ -17,13 +17,13 @@ from whence.system import packaged_file
 
 
 class Outlines(Crops):
-    """442 outlines of leaves, 427 points each: the published 200 to train on (of which every fifth to choose by), and
+    """442 outlines of leaves, 427 pixels each: the published 200 to train on (of which every fifth to choose by), and
     242 to report."""
 
     def __init__(
         self,
         *,
-        size: Annotated[int, Field(ge=8, le=256, description="points of what the model is shown")] = 64,
+        size: Annotated[int, Field(ge=8, le=256, description="pixels of the input")] = 64,
         factor: Annotated[int, Field(ge=1, le=8, description="how much finer the true signal is")] = 4,
     ) -> None:
         if size * factor > 427:

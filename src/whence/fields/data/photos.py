@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from whence.fields.data.base import Pictures, Split
+from whence.fields.data.base import ImageData, Split
 from whence.system import packaged_file
 
 IMAGE, LEARN = ("scikit-image", "skimage/data"), ("scikit-learn", "sklearn/datasets/images")
@@ -25,13 +25,13 @@ FILES: dict[Split, tuple[tuple[tuple[str, str], str], ...]] = {
 }
 
 
-class Photos(Pictures):
+class Photos(ImageData):
     """Ten colour photographs: six to train on, two to choose designs by, two to report."""
 
     def __init__(
         self,
         *,
-        size: Annotated[int, Field(ge=8, le=64, description="points per side of what the model is shown")] = 32,
+        size: Annotated[int, Field(ge=8, le=64, description="pixels per side of the input")] = 32,
         factor: Annotated[int, Field(ge=1, le=8, description="how much finer the true signal is")] = 4,
     ) -> None:
         super().__init__(size, factor)

@@ -9,10 +9,10 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.fields.baselines import grid
-from whence.fields.data.base import Data, Split
+from whence.fields.data.base import FieldData, Split
 
 
-class Volume(Data):
+class Volume(FieldData):
     """Random blobs of many sizes in a cube; every draw is new, so nothing is ever seen twice."""
 
     axes, channels = 3, 1
@@ -20,7 +20,7 @@ class Volume(Data):
     def __init__(
         self,
         *,
-        size: Annotated[int, Field(ge=8, le=32, description="points per side of what the model is shown")] = 16,
+        size: Annotated[int, Field(ge=8, le=32, description="pixels per side of the input")] = 16,
         factor: Annotated[int, Field(ge=1, le=4, description="how much finer the true signal is")] = 2,
         blobs: Annotated[int, Field(ge=1, le=64, description="per volume")] = 12,
     ) -> None:
@@ -35,6 +35,6 @@ class Volume(Data):
         at = grid(self.true)
         values = []
         for middle, width, height in zip(middles, widths, heights, strict=True):  # one by one: they are large
-            squares = torch.cdist(at, middle).square()  # points, blobs
+            squares = torch.cdist(at, middle).square()  # pixels, blobs
             values.append((torch.exp(-squares / (2 * width.T.square())) * height).sum(-1))
         return torch.stack(values).clamp(max=1).view(rows, 1, *self.true)

@@ -1,4 +1,4 @@
-"""The default: coordinates attend to tokens, and read a small picture that each of them holds of its surroundings."""
+"""The default: coordinates attend to tokens, and read a small image that each of them holds of its surroundings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings.base import Count
-from whence.fields.hyponets.base import Attended, Nearness, heard
+from whence.fields.hyponets.base import Attended, Nearness, attend
 from whence.models.layers import Linear
 
-UNHEARD = 1e-7
+NEGLIGIBLE = 1e-7
 """A weight that changes no value, below float32's resolution of a sum of weights that is 1."""
 
 
 class CrossAttention(Attended):
     """Attention from coordinates to tokens by learned distance; each token is a local cosine expansion.
 
-    The cosines are averaged over the cell of the asked point in closed form, so that a coarse rendering is the
+    The cosines are averaged over the cell of the pixel in closed form, so that a coarse rendering is the
     average of a fine one, as far as one token reaches.
     """
 
@@ -31,19 +31,19 @@ class CrossAttention(Attended):
         lps: Count,
         channels: Count,
         spacing: float,
-        points: Count,
+        pixels: Count,
         *,
         heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
         cosines: Annotated[
             int, Field(ge=1, le=16, description="per axis and token; k of them reach (k − 1)/2 cycles per spacing")
         ] = 5,
-        width: Annotated[int, Field(ge=1, description="numbers that each head reads per point")] = 16,
+        width: Annotated[int, Field(ge=1, description="numbers that each head reads per pixel")] = 16,
         hidden: Annotated[int, Field(ge=0, description="width of the MLP behind it; 0: none")] = 64,
     ) -> None:
         super().__init__()
         self.axes, self.spacing, self.heads, self.cosines, self.channels = axes, spacing, heads, cosines, channels
         self.width = width + channels  # of each head, the first are values themselves
-        self.nearness = Nearness(axes, lps, heads, spacing, points)
+        self.nearness = Nearness(axes, lps, heads, spacing, pixels)
         self.values = Linear(d_model, heads * cosines**axes * self.width, scale=0.5)
         self.has_mlp = hidden > 0
         if hidden:
@@ -51,9 +51,9 @@ class CrossAttention(Attended):
             self.down = Linear(hidden, channels, scale=0.1)
 
     def forward(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
     ) -> Tensor:
-        read = self.read(lps, locations, at, cell, heard_at).unflatten(-1, (self.heads, self.width))
+        read = self.read(lps, locations, at, cell, query_coordinates).unflatten(-1, (self.heads, self.width))
         direct = read[..., : self.channels].sum(-2)
         if not self.has_mlp:
             return direct
@@ -61,17 +61,19 @@ class CrossAttention(Attended):
         size = (cell.log().mean() / 5).expand(*rest.shape[:-1], 1)
         return direct + self.down(F.gelu(self.up(torch.cat([rest, size], -1))))
 
-    def read(self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None) -> Tensor:
-        """What stands at the points in all tokens' expansions together: (rows, points, heads · width)."""
-        weights = self.nearness(locations, at if heard_at is None else heard_at, self.kept)
-        spacings = self.nearness.spacings(self.kept)
-        if not torch.is_grad_enabled():  # at points that lie together, most tokens are not heard at all
-            near = (weights.amax((0, 1, 2)) > UNHEARD).nonzero().flatten()
+    def read(
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
+    ) -> Tensor:
+        """All tokens' expansions together, at the coordinates: (rows, pixels, heads · width)."""
+        weights = self.nearness(locations, at if query_coordinates is None else query_coordinates, self.selected)
+        spacings = self.nearness.spacings(self.selected)
+        if not torch.is_grad_enabled():  # of pixels that lie together, most tokens have no weight at all
+            near = (weights.amax((0, 1, 2)) > NEGLIGIBLE).nonzero().flatten()
             weights, locations, lps, spacings = weights[..., near], locations[:, near], lps[:, near], spacings[near]
-        cosines = self._cosines(locations, at, cell, spacings)  # rows or 1, points, M, cosines^k
+        cosines = self._cosines(locations, at, cell, spacings)  # rows or 1, pixels, M, cosines^k
         values = self.values(lps).unflatten(-1, (self.heads, -1, self.width))  # rows, M, heads, cosines^k, width
         values = values.permute(0, 2, 1, 3, 4).flatten(2, 3)  # rows, heads, M · cosines^k, width
-        return heard((weights[..., None] * cosines[:, None]).flatten(-2), values)
+        return attend((weights[..., None] * cosines[:, None]).flatten(-2), values)
 
     def _cosines(self, locations: Tensor, at: Tensor, cell: Tensor, spacings: Tensor) -> Tensor:
         order = torch.arange(self.cosines, device=at.device)

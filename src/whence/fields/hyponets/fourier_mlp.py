@@ -1,4 +1,4 @@
-"""An MLP over Fourier features of the coordinate and what the tokens say there."""
+"""An MLP over Fourier features of the coordinate and the tokens attended to from there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FourierMLP(Attended):
         lps: Count,
         channels: Count,
         spacing: float,
-        points: Count,
+        pixels: Count,
         *,
         heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
         bands: Annotated[
@@ -35,18 +35,18 @@ class FourierMLP(Attended):
         depth: Annotated[int, Field(ge=1, description="hidden layers")] = 3,
     ) -> None:
         super().__init__()
-        self.bands = bands or points
-        self.nearness = Nearness(axes, lps, heads, spacing, points)
+        self.bands = bands or pixels
+        self.nearness = Nearness(axes, lps, heads, spacing, pixels)
         sizes = [heads * d_model + 2 * axes * self.bands + 1, *[hidden] * depth]
         self.layers = nn.ModuleList(Linear(a, b, scale=2**0.5) for a, b in itertools.pairwise(sizes))
         self.out = Linear(hidden, channels)
 
     def forward(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
     ) -> Tensor:
-        said = self.modulation(lps, locations, at if heard_at is None else heard_at)
-        where = waves(at, self.bands).expand(*said.shape[:-1], -1)
-        x = torch.cat([said, where, (cell.log().mean() / 5).expand(*said.shape[:-1], 1)], -1)
+        features = self.modulation(lps, locations, at if query_coordinates is None else query_coordinates)
+        where = waves(at, self.bands).expand(*features.shape[:-1], -1)
+        x = torch.cat([features, where, (cell.log().mean() / 5).expand(*features.shape[:-1], 1)], -1)
         for layer in self.layers:
             x = F.gelu(layer(x))
         return self.out(x)

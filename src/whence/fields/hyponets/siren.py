@@ -1,4 +1,4 @@
-"""Sines all the way: a SIREN whose waves are scaled and moved by what the tokens say."""
+"""Sines all the way: a SIREN whose waves are scaled and moved by the attended tokens."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Siren(Attended):
         lps: Count,
         channels: Count,
         spacing: float,
-        points: Count,
+        pixels: Count,
         *,
         heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
         hidden: Annotated[int, Field(ge=1, description="sines per layer")] = 96,
         depth: Annotated[int, Field(ge=1, description="layers of sines")] = 3,
     ) -> None:
         super().__init__()
-        self.fastest = math.pi * points  # radians across the field: what the input's own points can hold
-        self.nearness = Nearness(axes, lps, heads, spacing, points)
+        self.fastest = math.pi * pixels  # radians across the field: what the input's own pixels can hold
+        self.nearness = Nearness(axes, lps, heads, spacing, pixels)
         self.first = nn.Parameter(torch.empty(axes, hidden))
         self.modulate = nn.ModuleList(Linear(heads * d_model + 1, 2 * hidden, scale=0.5) for _ in range(depth))
         self.layers = nn.ModuleList(Linear(hidden, hidden, scale=2**0.5) for _ in range(depth - 1))
@@ -43,13 +43,13 @@ class Siren(Attended):
         nn.init.uniform_(self.first, -1, 1)
 
     def forward(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
     ) -> Tensor:
-        said = self.modulation(lps, locations, at if heard_at is None else heard_at)
-        said = torch.cat([said, (cell.log().mean() / 5).expand(*said.shape[:-1], 1)], -1)
+        features = self.modulation(lps, locations, at if query_coordinates is None else query_coordinates)
+        features = torch.cat([features, (cell.log().mean() / 5).expand(*features.shape[:-1], 1)], -1)
         x = (at - 0.5) @ (self.fastest * self.first)
         for depth, modulate in enumerate(self.modulate):
-            scale, move = modulate(said).chunk(2, -1)
+            scale, move = modulate(features).chunk(2, -1)
             x = torch.sin(x * (1 + scale) + move)
             x = self.layers[depth](x) if depth < len(self.layers) else x
         return self.out(x)

@@ -24,7 +24,7 @@ class WeightModulation(Hyponet):
         axes: Count,
         channels: Count,
         spacing: float,
-        points: Count,
+        pixels: Count,
         *,
         hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 128,
         rank: Annotated[int, Field(ge=1, description="patterns that the tokens compose")] = 64,
@@ -33,7 +33,7 @@ class WeightModulation(Hyponet):
         ] = None,
     ) -> None:
         super().__init__()
-        self.bands, self.rank = bands or points, rank
+        self.bands, self.rank = bands or pixels, rank
         self.enter = Linear(2 * axes * self.bands + 1, hidden, scale=2**0.5)
         self.ask = nn.Parameter(torch.empty(rank, d_model))
         self.key = Linear(d_model, d_model, bias=False)
@@ -53,11 +53,11 @@ class WeightModulation(Hyponet):
 
     def _weights(self, lps: Tensor) -> Tensor:
         """(rows, rank, hidden)"""
-        heard = (self.ask @ self.key(lps).mT / math.sqrt(lps.shape[-1])).softmax(-1)
-        return heard @ self.value(lps)
+        attention = (self.ask @ self.key(lps).mT / math.sqrt(lps.shape[-1])).softmax(-1)
+        return attention @ self.value(lps)
 
     def forward(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, heard_at: Tensor | None = None
+        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
     ) -> Tensor:
         size = (cell.log().mean() / 5).expand(*at.shape[:-1], 1)
         x = F.gelu(self.enter(torch.cat([waves(at, self.bands), size], -1)))
