@@ -18,48 +18,48 @@ import torch
 
 from record import record
 from rounds import best_of
-from whence.fields.cost import beside_a_transformer, by_tokens, crossing, model_of, rendering_peak
-from whence.fields.model import FieldSpec
+from whence.fields.config import FieldModelConfig
+from whence.fields.cost import compared_encoders, crossing, measure_encoder, model_of_tokens, rendering_peak
 
 TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
-SIDES = beside_a_transformer(FieldSpec(), "bimamba")
+SIDES = compared_encoders(FieldModelConfig())
 COLOURS = {"bimamba": "#0072B2", "Transformer": "#E69F00"}
 WIDTH, HEIGHT, LEFT, RIGHT, BELOW = 640, 400, 70, 40, 50
 
 
 def main(rounds: int) -> None:
-    memory = {name: by_tokens(fields, TOKENS) for name, fields in SIDES.items()}
-    found: dict[str, dict[int, float]] = {name: {} for name in SIDES}
+    memory = {name: measure_encoder(encoder, TOKENS).mib for name, encoder in SIDES.items()}
+    times: dict[str, dict[int, float]] = {name: {} for name in SIDES}
     for tokens in TOKENS:
-        sides = {name: model_of(fields, tokens) for name, fields in SIDES.items()}
+        sides = {name: model_of_tokens(encoder, tokens) for name, encoder in SIDES.items()}
         with torch.no_grad():
-            times = best_of({n: lambda m=m, x=x: m.encode(x) for n, (m, x) in sides.items()}, rounds, seconds=10.0)
-        for name, seconds in times.items():
-            found[name][tokens] = 1000 * seconds
-        needed = "  ".join(f"{name} {memory[name][tokens]['mib']:6.1f} MiB" for name in SIDES)
-        took = "  ".join(f"{name} {found[name][tokens]:8.1f} ms" for name in SIDES)
-        print(f"{tokens:>6} tokens  {took}  {times['Transformer'] / times['bimamba']:5.2f}×   {needed}", flush=True)
-    meet = crossing(found["bimamba"], found["Transformer"])
+            best = best_of({n: lambda m=m, x=x: m.encode(x) for n, (m, x) in sides.items()}, rounds, seconds=10.0)
+        for name, seconds in best.items():
+            times[name][tokens] = 1000 * seconds
+        needed = "  ".join(f"{name} {memory[name][tokens]:6.1f} MiB" for name in SIDES)
+        took = "  ".join(f"{name} {times[name][tokens]:8.1f} ms" for name in SIDES)
+        print(f"{tokens:>6} tokens  {took}  {best['Transformer'] / best['bimamba']:5.2f}×   {needed}", flush=True)
+    meet = crossing(times["bimamba"], times["Transformer"])
     print("the Transformer is faster throughout" if meet is None else f"bimamba is faster from {meet:,.0f} tokens on")
-    large = {o: rendering_peak(FieldSpec(), (128, 128), (4096, 4096), o) for o in ("field", "render")}
+    large = {o: rendering_peak(FieldModelConfig(), (128, 128), (4096, 4096), o) for o in ("field", "render")}
     print("128×128 → 4096×4096, beyond the model: " + ", ".join(f"{o} {mib:.0f} MiB" for o, mib in large.items()))
     record(
         "fields_encoder",
         {
-            "ms": found,
-            "mib": {name: {n: one["mib"] for n, one in counts.items()} for name, counts in memory.items()},
+            "ms": times,
+            "mib": memory,
             "faster_from": meet,
             "rendering_4096_mib": large,
         },
     )
     target = Path(__file__).parent.parent / "docs" / "fields-encoder.svg"
-    target.write_text(drawn(found, meet))
+    target.write_text(drawn(times, meet))
 
 
-def drawn(found: dict[str, dict[int, float]], meet: float | None) -> str:
+def drawn(times: dict[str, dict[int, float]], meet: float | None) -> str:
     """Both axes logarithmic; where the curves cross is marked."""
     low, high = math.log10(TOKENS[0]), math.log10(TOKENS[-1])
-    values = [math.log10(value) for curve in found.values() for value in curve.values()]
+    values = [math.log10(value) for curve in times.values() for value in curve.values()]
     bottom, top = math.floor(min(values)), math.ceil(max(values))
 
     def x(tokens: float) -> float:
@@ -76,7 +76,7 @@ def drawn(found: dict[str, dict[int, float]], meet: float | None) -> str:
     for power in range(bottom, top + 1):
         parts.append(f'<path d="M{LEFT} {y(10**power):.1f}H{WIDTH - RIGHT}" stroke="#e4e4e4"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(10**power) + 4:.1f}" text-anchor="end">{10**power:g}</text>')
-    for place, (name, curve) in enumerate(found.items()):
+    for place, (name, curve) in enumerate(times.items()):
         points = " ".join(f"{x(tokens):.1f},{y(ms):.1f}" for tokens, ms in curve.items())
         dash = ' stroke-dasharray="7 4"' if place else ""
         parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2.5"{dash}/>')
