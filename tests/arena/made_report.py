@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 
 import pytest
 import torch
 
 from tests.arena.made import TASK, fail, finish, planned, spec, tables_of
-from whence.arena import attention_page
-from whence.arena.attention import Maps
+from whence.arena import page
+from whence.arena.attention import AttentionMaps
 from whence.arena.instrument import ARENA
 from whence.experiments.export import Report
 from whence.experiments.saved import save_config
 from whence.store.runs import Store
 
 
-def some_maps(layers: int = 2, heads: int = 2, tokens: int = 8) -> Maps:
+def some_maps(layers: int = 2, heads: int = 2, tokens: int = 8) -> AttentionMaps:
     generator = torch.Generator().manual_seed(layers + heads)
     weights = torch.rand(layers, 3, heads, tokens, tokens, generator=generator).tril()
     weights = weights / weights.sum(-1, keepdim=True)
-    distance = torch.arange(layers * heads).reshape(layers, heads) + 0.5
-    return Maps(weights, distance.float(), torch.randint(4, (3, tokens), generator=generator))
+    return AttentionMaps(
+        layers=layers,
+        examples=3,
+        heads=heads,
+        tokens=tokens,
+        weights=base64.b64encode((weights * 255).round().byte().numpy().tobytes()).decode(),
+        distance=(torch.arange(layers * heads).reshape(layers, heads) + 0.5).tolist(),
+        inputs=torch.randint(4, (3, tokens), generator=generator).tolist(),
+    )
 
 
-def show_maps(maps: Mapping[str, Maps], monkeypatch: pytest.MonkeyPatch) -> None:
+def show_maps(maps: Mapping[str, AttentionMaps], monkeypatch: pytest.MonkeyPatch) -> None:
     """In every table, by encoding: the runs of these tests have no weights."""
-    monkeypatch.setattr(attention_page, "maps_of", lambda table, store: maps)
+    monkeypatch.setattr(page, "stored_maps", lambda table, store: maps)
 
 
 def made_report(store: Store, monkeypatch: pytest.MonkeyPatch) -> Report:

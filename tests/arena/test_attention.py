@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from tests.arena.made import one, planned, spec, tabulate
-from whence.arena.attention import LONGEST_MAP, attention_maps, load_model, maps_of
+from tests.arena.made import finish, one, planned, spec, tabulate
+from whence.arena.attention import (
+    ATTENTION,
+    LONGEST_MAP,
+    AttentionMaps,
+    AttentionRequest,
+    attention_maps,
+    attention_weights,
+    load_model,
+)
+from whence.arena.instrument import ARENA
+from whence.arena.page import stored_maps
 from whence.arena.run import ArenaRun
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
+from whence.experiments.comparison import measure, plan_comparison
 from whence.random import Streams
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
@@ -25,6 +37,12 @@ def trained(run: ArenaRun, store: Store) -> RunFolder:
     return store.folder(run.id)
 
 
+def values(maps: AttentionMaps) -> torch.Tensor:
+    """Weights as they are drawn."""
+    shape = (maps.layers, maps.examples, maps.heads, maps.tokens, maps.tokens)
+    return torch.frombuffer(bytearray(base64.b64decode(maps.weights)), dtype=torch.uint8).reshape(shape) / 255
+
+
 @pytest.mark.parametrize("attention", ["causal", "bidirectional", "prefix"])
 def test_maps_are_shares_of_what_may_be_seen(tiny: Tiny, store: Store, attention: str) -> None:
     run = tiny(
@@ -34,11 +52,14 @@ def test_maps_are_shares_of_what_may_be_seen(tiny: Tiny, store: Store, attention
     )
     maps = attention_maps(run, trained(run, store), examples=2)
     tokens = run.task.build().tokens(8)
-    assert maps is not None
-    assert maps.weights.shape == (2, 2, 2, tokens, tokens)
-    assert maps.inputs.shape == (2, tokens)
-    torch.testing.assert_close(maps.weights.sum(-1), torch.ones(2, 2, 2, tokens))
-    ahead = maps.weights * torch.ones(tokens, tokens).triu(1)
+    assert (maps.layers, maps.examples, maps.heads, maps.tokens) == (2, 2, 2, tokens)
+    assert [len(inputs) for inputs in maps.inputs] == [tokens, tokens]
+    captured = attention_weights(run, store.folder(run.id))
+    assert captured is not None
+    weights = captured[0]
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    assert (values(maps) - weights[:, :2]).abs().max() <= 0.5 / 255 + 1e-6, "stored in steps of 1/255"
+    ahead = weights * torch.ones(tokens, tokens).triu(1)
     if attention == "causal":
         assert not ahead.any()
     elif attention == "bidirectional":
@@ -52,9 +73,10 @@ def test_maps_are_shares_of_what_may_be_seen(tiny: Tiny, store: Store, attention
 def test_mean_distance_is_that_of_a_plain_recount(tiny: Tiny, store: Store) -> None:
     run = tiny(training=SHORT, model={"layers": 2})
     maps = attention_maps(run, trained(run, store), examples=16)  # all sequences of the set
-    assert maps is not None
-    assert maps.distance.shape == (2, 2)
-    weights = maps.weights.tolist()
+    assert [len(layer) for layer in maps.distance] == [2, 2]
+    captured = attention_weights(run, store.folder(run.id))
+    assert captured is not None
+    weights = captured[0].tolist()
     for layer in range(2):
         for head in range(2):
             total = sum(
@@ -63,11 +85,10 @@ def test_mean_distance_is_that_of_a_plain_recount(tiny: Tiny, store: Store) -> N
                 for query in range(8)
                 for key in range(8)
             )
-            assert maps.distance[layer, head].item() == pytest.approx(total / (16 * 8), rel=1e-4)
+            assert maps.distance[layer][head] == pytest.approx(total / (16 * 8), rel=1e-4)
     few = attention_maps(run, store.folder(run.id), examples=2)
-    assert few is not None
-    assert torch.equal(few.distance, maps.distance), "the mean is over the whole set, not over what is drawn"
-    assert torch.equal(few.weights, maps.weights[:, :2])
+    assert few.distance == maps.distance, "the mean is over the whole set, not over what is drawn"
+    assert torch.equal(values(few), values(maps)[:, :2])
 
 
 def test_maps_are_the_same_whenever_they_are_asked_for(tiny: Tiny, store: Store) -> None:
@@ -79,18 +100,20 @@ def test_maps_are_the_same_whenever_they_are_asked_for(tiny: Tiny, store: Store)
     drawn = torch.rand(3)
     torch.manual_seed(2)
     two = attention_maps(run, folder)
-    assert one is not None
-    assert two is not None
-    assert torch.equal(one.weights, two.weights)
+    assert one.weights
+    assert one == two
     torch.manual_seed(1)
-    assert torch.equal(torch.rand(3), drawn), "looking moved the random state of the caller"
+    assert torch.equal(torch.rand(3), drawn), "measuring moved the random state of the caller"
 
 
 def test_a_model_without_attention_and_one_too_long_have_none(tiny: Tiny, store: Store) -> None:
     run = tiny(model={"mixer": "mamba", "encoding": "none"}, training=SHORT)
-    assert attention_maps(run, trained(run, store)) is None
-    long = tiny(lengths={"train_length": LONGEST_MAP + 1, "test_lengths": 0})
-    assert attention_maps(long, store.folder(long.id)) is None, "and its weights are not even opened"
+    assert attention_maps(run, trained(run, store)) == AttentionMaps()
+    long = spec("rope", seeds=1, lengths={"train_length": LONGEST_MAP + 1, "test_lengths": 0})
+    for run in planned(long):
+        finish(store, run, 0.5)
+    (table,) = plan_comparison(ARENA, long, store)
+    assert not ARENA.measurements(table, store)
 
 
 def test_damaged_weights_are_refused_and_the_other_maps_stay(store: Store) -> None:
@@ -105,7 +128,19 @@ def test_damaged_weights_are_refused_and_the_other_maps_stay(store: Store) -> No
     with pytest.raises(CorruptFileError, match="checksum"):
         load_model(plan[0], store.folder(plan[0].id))
     store.folder(plan[1].id).weights.unlink()
-    assert set(maps_of(one(tabulate(plan, store)), store)) == {"t5"}
+    messages: list[str] = []
+    (table,) = plan_comparison(ARENA, comparison, store)
+    for measurement in ARENA.measurements(table, store):
+        measure(measurement, store, messages.append)
+    assert [message.split(":")[0] for message in messages if "not possible" in message] == [
+        "Measuring attention of rope",
+        "Measuring attention of alibi",
+    ]
+    tabulated = one(tabulate(plan, store))
+    assert set(stored_maps(tabulated, store)) == {"t5"}
+    path = ATTENTION.path(AttentionRequest(run=plan[2].id), store)
+    path.write_bytes(path.read_bytes().replace(b'"layers"', b'"layer5"'))
+    assert not stored_maps(tabulated, store)
 
 
 def test_the_loaded_model_is_the_one_that_was_scored(tiny: Tiny, store: Store) -> None:

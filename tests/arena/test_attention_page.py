@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.arena.made_report import made_report, show_maps, some_maps
-from whence.arena.attention_page import attention_section
+from whence.arena.page import attention_section
 from whence.store.runs import Store
 
 HOSTILE = """<img src=x onerror=alert(1)>&"'</script><!--<script>"""

@@ -30,8 +30,8 @@ from tests.arena.made import (
 )
 from whence import stats
 from whence.arena.config import ArenaConfig
-from whence.arena.curves import accuracy_by_length
 from whence.arena.instrument import ArenaTable, overall
+from whence.arena.page import accuracy_by_length
 from whence.arena.score import id_score, judge, mastered
 from whence.arena.tuning import setting_of
 from whence.execution.execute import execute

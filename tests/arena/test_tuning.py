@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.arena.made import planned, spec
-from whence.arena.grid import parse_grid, unfold
 from whence.arena.instrument import ARENA
+from whence.arena.tuning import parse_grid, unfold
 from whence.errors import UserError
 from whence.experiments.comparison import check_plan
 from whence.store.runs import Store

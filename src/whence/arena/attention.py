@@ -1,73 +1,112 @@
-"""Where a trained run looks: attention weights of every layer and head on its test data."""
+"""Attention weights of a trained run on its test data, measured once per comparison and stored as an artifact."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
+import base64
+from collections.abc import Iterable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from whence.arena.run import ArenaRun, answers, evaluation_batches
-from whence.experiments.table import Table
+from whence.config import Config
+from whence.experiments.instrument import Measurement
+from whence.experiments.results import RunResult
 from whence.models.capture import capture
+from whence.models.sequence import SequenceModel
 from whence.random import Streams, derive, preserve_rng_state
+from whence.store.artifacts import ArtifactKind
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
 from whence.tasks.base import Batch
 from whence.training.checkpoint import weights_of
 
 LONGEST_MAP = 96
-"""Tokens up to which a map is drawn: beyond that nobody could read it."""
+"""Tokens up to which maps are measured: longer ones are not readable."""
+EXAMPLES = 3
 
 
-@dataclass(frozen=True)
-class Maps:
-    """Attention at the training length."""
+class AttentionRequest(Config):
+    """Which run, by id, and how many sequences of its test data."""
 
-    weights: Tensor
-    """(layers, examples, heads, queries, keys)."""
-    distance: Tensor
-    """(layers, heads): how far back a token looks on average, in places, over the whole batch."""
-    inputs: Tensor
-    """(examples, tokens)."""
+    run: str
+    examples: int = EXAMPLES
 
 
-def load_model(run: ArenaRun, folder: RunFolder) -> torch.nn.Module:
+class AttentionMaps(Config):
+    """Attention at the training length. A model without attention has no layers."""
+
+    layers: int = 0
+    examples: int = 0
+    heads: int = 0
+    tokens: int = 0
+    weights: str = ""
+    """(layers, examples, heads, queries, keys) as bytes in base64: 255 is a weight of 1"""
+    distance: tuple[tuple[float, ...], ...] = ()
+    """By layer and head, the mean distance between query and key, weighted by attention, over the whole test batch"""
+    inputs: tuple[tuple[int, ...], ...] = ()
+    """By example, the tokens"""
+
+
+ATTENTION = ArtifactKind("attention", AttentionRequest, AttentionMaps)
+
+
+def attention_measurements(
+    results: Iterable[RunResult[ArenaRun]], store: Store
+) -> list[Measurement[AttentionRequest, AttentionMaps]]:
+    """Of the first finished run of each variant."""
+    return [
+        Measurement(
+            ATTENTION,
+            AttentionRequest(run=result.run.id),
+            f"Measuring attention of {result.run.model.position_label}",
+            partial(attention_maps, result.run, store.folder(result.run.id)),
+        )
+        for result in results
+        if result.run.task.build().tokens(result.run.train_length) <= LONGEST_MAP
+    ]
+
+
+def load_model(run: ArenaRun, folder: RunFolder) -> SequenceModel:
     """The finished model, after a check that its file is what the run wrote."""
     model = run.build_model("cpu")
-    model.load_state_dict(weights_of(folder))
+    try:
+        model.load_state_dict(weights_of(folder))
+    except RuntimeError as error:
+        raise CorruptFileError(
+            folder.weights, f"not the weights of this model ({str(error).splitlines()[0]})"
+        ) from None
     return model.eval()
 
 
-def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = 3) -> Maps | None:
-    """None for a model without attention, or one whose sequences are too long to look at."""
-    if run.task.build().tokens(run.train_length) > LONGEST_MAP:
-        return None
+def attention_weights(run: ArenaRun, folder: RunFolder) -> tuple[Tensor, Batch] | None:
+    """Weights (layers, sequences, heads, queries, keys) on a batch of test data; None for a model without attention."""
     streams = Streams.of(run.seed)
-    batch: Batch = next(evaluation_batches(run, streams, "test", run.train_length))
+    batch = next(evaluation_batches(run, streams, "test", run.train_length))
     with torch.no_grad(), preserve_rng_state():
         model = load_model(run, folder)
         torch.manual_seed(derive(streams.evaluation, "model"))  # positions that are drawn, as in an evaluation
         with capture(model, hidden=()) as cache:
             answers(model, batch)
     layers = [weights for weights in cache.attention.values() if isinstance(weights, Tensor)]
-    if not layers:
-        return None
-    weights = torch.stack(layers)
-    positions = batch.positions.float()
-    away = (positions[0][:, None] - positions[0][None, :]).abs()
-    distance = (weights * away).sum(-1).mean((1, 3))
-    return Maps(weights[:, :examples], distance, batch.inputs[:examples])
+    return (torch.stack(layers), batch) if layers else None
 
 
-def maps_of(table: Table[ArenaRun], store: Store) -> dict[str, Maps]:
-    """Of one seed per encoding; what cannot be read is left out."""
-    found: dict[str, Maps] = {}
-    for row in table.rows:
-        for result in row.finished[:1]:
-            with suppress(OSError, CorruptFileError, RuntimeError):  # gone, damaged, or of another version's model
-                maps = attention_maps(result.run, store.folder(result.run.id))
-                if maps is not None:
-                    found[row.name] = maps
-    return found
+def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = EXAMPLES) -> AttentionMaps:
+    captured = attention_weights(run, folder)
+    if captured is None:
+        return AttentionMaps()
+    weights, batch = captured
+    positions = batch.positions[0].float()
+    distance = (weights * (positions[:, None] - positions[None, :]).abs()).sum(-1).mean((1, 3))
+    drawn = weights[:, :examples]
+    return AttentionMaps(
+        layers=len(drawn),
+        examples=drawn.shape[1],
+        heads=drawn.shape[2],
+        tokens=drawn.shape[3],
+        weights=base64.b64encode((drawn * 255).round().byte().numpy().tobytes()).decode(),
+        distance=distance.tolist(),
+        inputs=batch.inputs[:examples].tolist(),
+    )

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import BeforeValidator, Field
 
-from whence.arena.grid import apply, parse_grid, unfold
 from whence.arena.run import ArenaRun, Lengths
-from whence.arena.tuning import Key, setting_of, tuned_values
+from whence.arena.tuning import Key, apply, parse_grid, setting_of, tuned_values, unfold
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.errors import UserError

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from whence import stats
-from whence.arena.curves import learned_positions
 from whence.arena.metrics import Part
+from whence.arena.page import position_counts
 from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, mastered, ood_score
 from whence.arena.tuning import Trial, dependent
-from whence.experiments.table import Table
+from whence.experiments.table import Row, Table
+from whence.shortcuts.by_position import baseline_by_position
 
 if TYPE_CHECKING:
     from whence.arena.instrument import ArenaTable
@@ -118,6 +119,28 @@ def _where_it_is_learned(table: Table[ArenaRun]) -> list[str]:
             )
             lines.setdefault(where, []).append(row.name)
     return [f"{_listed(encodings)}: {where}." for where, encodings in lines.items()]
+
+
+def learned_positions(row: Row[ArenaRun], length: int) -> tuple[list[int], list[int]] | None:
+    """Of the positions asked about, those above their baseline and the others; None where positions are not single, or
+    where the position alone gives the answer.
+
+    Exact tests over all seeds, Holm-corrected over the positions.
+    """
+    bins = position_counts(row, length)
+    if not bins or bins[0].width > 1:
+        return None
+    baselines = baseline_by_position(row.finished[0].run.task.build(), length)
+    places = [place for place in baselines if bins[0].total[place]]
+    if any(baselines[place] >= 1 for place in places):
+        return None
+    p_values = [
+        stats.p_above([of.correct[at] / of.total[at] for of in bins], sum(of.total[at] for of in bins), baselines[at])
+        for at in places
+    ]
+    adjusted = dict(zip(places, stats.holm(p_values), strict=True))
+    above = [place for place in places if adjusted[place] < stats.ALPHA]
+    return above, [place for place in places if place not in above]
 
 
 def _ranges(places: list[int]) -> str:

@@ -10,16 +10,16 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from whence import stats
-from whence.arena.attention_page import attention_of
+from whence.arena.attention import AttentionMaps, AttentionRequest, attention_measurements
 from whence.arena.config import ArenaConfig
-from whence.arena.figures import accuracy_over_lengths, accuracy_over_positions, learning_curves
 from whence.arena.findings import findings
+from whence.arena.page import attention_of, figures
 from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, judge, mastered, ood_score, score_of
 from whence.arena.tuning import Key, Trial, choose, setting_of, shared_fields, trials, tuned_values
 from whence.errors import UserError
-from whence.experiments.instrument import Instrument, Summary
-from whence.experiments.results import final_metrics
+from whence.experiments.instrument import Instrument, Measurement, Summary
+from whence.experiments.results import final_metrics, read_results
 from whence.experiments.saved import Presets
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
 from whence.report.figures import line_style
@@ -89,6 +89,16 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
             return False
         return bool(stats.rankable({row.name: row.cell(criterion.column).verdict}))
 
+    def measurements(
+        self, planned: PlannedTable[ArenaRun], store: Store
+    ) -> list[Measurement[AttentionRequest, AttentionMaps]]:
+        """Attention of one run of every encoding."""
+        finished = [
+            next((result for result in read_results(runs, store) if result.state == "finished"), None)
+            for runs in planned.variants.values()
+        ]
+        return attention_measurements(filter(None, finished), store)
+
     def caption(self, table: Table[ArenaRun]) -> str:
         run = table.planned.run
         beyond = ", ".join(map(str, run.test_lengths))
@@ -105,12 +115,7 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         return line_style(name)
 
     def figures(self, table: Table[ArenaRun]) -> Mapping[str, go.Figure]:
-        figures = {
-            "Learning curves": learning_curves(table),
-            "Accuracy by length": accuracy_over_lengths(table),
-            "Accuracy by position": accuracy_over_positions(table),
-        }
-        return {name: figure for name, figure in figures.items() if figure is not None}
+        return figures(table)
 
     def sections(self, tables: Sequence[Table[ArenaRun]], store: Store) -> Mapping[str, Sequence[str]]:
         return {table.title: [*_every_baseline(table), *attention_of(table, store)] for table in tables}

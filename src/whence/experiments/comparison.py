@@ -19,7 +19,7 @@ from whence.errors import UserError
 from whence.execution.engines.local import RunEnd, run_all, share
 from whence.execution.execute import Event, bytes_needed
 from whence.execution.options import ExecutionOptions
-from whence.experiments.instrument import ComparisonConfig, Instrument, OnProgress
+from whence.experiments.instrument import ComparisonConfig, Instrument, Measurement, OnProgress
 from whence.experiments.options import store_flag
 from whence.experiments.page import comparison_page
 from whence.experiments.saved import config_path, save_config
@@ -111,10 +111,19 @@ def run_comparison(
     if going:
         for planned in plan_comparison(instrument, config, store):
             for measurement in instrument.measurements(planned, store):
-                if measurement.kind.find(measurement.request, store) is None:
-                    on_progress(measurement.label)
-                    measurement.kind.save(measurement.request, measurement.compute(), store)
+                measure(measurement, store, on_progress)
     return read_comparison(instrument, config, store, ends, on_progress=on_progress)
+
+
+def measure(measurement: Measurement[Any, Any], store: Store, on_progress: OnProgress) -> None:
+    """Store it unless it is there. Files that cannot be read are reported, and nothing else depends on them."""
+    if measurement.kind.find(measurement.request, store) is not None:
+        return
+    on_progress(measurement.label)
+    try:
+        measurement.kind.save(measurement.request, measurement.compute(), store)
+    except (OSError, CorruptFileError) as damage:
+        on_progress(f"{measurement.label}: not possible, {damage}")
 
 
 def read_comparison(
