@@ -107,6 +107,6 @@ def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = EXAMPLES) -
         heads=drawn.shape[2],
         tokens=drawn.shape[3],
         weights=base64.b64encode((drawn * 255).round().byte().numpy().tobytes()).decode(),
-        distance=distance.tolist(),
-        inputs=batch.inputs[:examples].tolist(),
+        distance=tuple(map(tuple, distance.tolist())),
+        inputs=tuple(map(tuple, batch.inputs[:examples].tolist())),
     )

@@ -229,9 +229,10 @@ class ArenaJob(Trainable):
         run = self.run
         within = self._count(streams, "test", run.train_length, sequences)
         beyond = {length: self._count(streams, "test", length, sequences) for length in run.test_lengths}
-        parts = {"id": pool([within])} | ({"ood": pool(list(beyond.values()))} if beyond else {})
-        headline = {name: counts.accuracy for name, counts in parts.items()}
-        return ArenaMetrics(headline=headline, **parts, lengths={run.train_length: within, **beyond})
+        ood = pool(list(beyond.values())) if beyond else None
+        headline = {"id": within.accuracy} | ({"ood": ood.accuracy} if ood else {})
+        lengths = {run.train_length: within, **beyond}
+        return ArenaMetrics(headline=headline, id=pool([within]), ood=ood, lengths=lengths)
 
     def _count(self, streams: Streams, purpose: str, length: int, sequences: int | None = None) -> EvalCounts:
         counter = Counter(self.task, self.task.tokens(length), first=self.run.first_counted(length))
