@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from whence.app.views.arena import SWEEP
+from whence.app.views.arena import COMPARISONS
 from whence.arena.config import ArenaConfig
 from whence.arena.instrument import PRESETS as ARENA
 from whence.cli.options import Engine, parse
 from whence.config import Config
 from whence.encodings import ENCODINGS
+from whence.experiments.comparison import planned_runs
 from whence.experiments.options import command, options_of
 from whence.features.config import FeaturesConfig
 from whence.features.run import FeaturesRun
@@ -84,6 +85,6 @@ def test_the_runs_of_tuning_are_among_those_that_are_counted(store: Store) -> No
     config = ArenaConfig.read({"tasks": ["copy"], "encodings": ["rope", "t5"], "seeds": 1, "tune": "lr=0.001,0.003"})
     tuning = {run.id for run in config.tuning_runs()}
     assert len(tuning) >= 4
-    planned = SWEEP.planned(config, store)
+    planned = planned_runs(COMPARISONS.instrument, config, store)
     assert {run.id for run in planned} > tuning
     assert len(planned) == len(tuning) + 2

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from whence.app.parts import plain
+from whence.app.components import plain
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from typing import Any
 import streamlit as st
 
 from whence.app.address import choice
+from whence.app.components import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.forms import form
 from whence.app.interim import AUDITS, AuditConfig
 from whence.app.jobs import ALIVE, ActionRequest, Job, find_job, job_id, jobs, submit
-from whence.app.parts import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.app.progress import controls
 from whence.config import Config
 from whence.errors import UserError
@@ -62,8 +62,8 @@ def new(store: Store) -> None:
     named = "model" if target in models else "run"
     asked = [*WORDS, f"--{named}", target]
     left_out = NOT_ASKED if target in models else NOT_ASKED + OF_TEXT
-    filled = form(AuditConfig, "audit", asked, first=("ratios",), left_out=left_out, config=False)
-    if st.button("Audit", type="primary", disabled=filled.spec is None, icon=":material/search:"):
+    filled = form(AuditConfig, "audit", asked, first=("ratios",), left_out=left_out, config_file=False)
+    if st.button("Audit", type="primary", disabled=filled.config is None, icon=":material/search:"):
         config = AuditConfig.read({**filled.document, named: target})
         st.query_params.clear()
         st.query_params["audit"] = _audited(store, config, targets[target])

@@ -1,4 +1,4 @@
-"""Forms made from specs: a widget per field, the spec's own words as help, and its own judgement of what was typed."""
+"""Forms made from configs: a widget per field, with the field's description as help and the config's own validation."""
 
 from __future__ import annotations
 
@@ -11,30 +11,35 @@ from typing import Any, Generic, TypeVar
 
 import streamlit as st
 import yaml
+from streamlit.delta_generator import DeltaGenerator
 
-from whence.app.parts import plain, the_store
+from whence.app.components import plain, the_store
+from whence.app.jobs import Document
 from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.options import NONE, Option, command, options_of, store_flag
 from whence.experiments.saved import Presets
+from whence.registry import Registry, parse_choice
 
-S = TypeVar("S", bound=Config)
-OWN = "no preset"
+C = TypeVar("C", bound=Config)
+NO_PRESET = "no preset"
 Offered = Mapping[str, Mapping[str, str]]
+Path = tuple[str, ...]
+"""Of a field: the names of the groups around it, and its own"""
 
 
 @dataclass(frozen=True)
-class Filled(Generic[S]):
+class Filled(Generic[C]):
     """What a form holds now."""
 
-    document: dict[str, Any]
-    """What differs from the defaults."""
-    spec: S | None
-    """None, where the document is not valid; the form has said why."""
+    document: Document
+    """What differs from the defaults"""
+    config: C | None
+    """None if the document is not valid; the form shows why"""
 
 
 def form(
-    spec_class: type[S],
+    config_class: type[C],
     key: str,
     words: Sequence[str],
     *,
@@ -42,39 +47,37 @@ def form(
     left_out: Sequence[str] = (),
     presets: Presets | None = None,
     start: Mapping[str, Any] | None = None,
-    check: Callable[[Any], Any] = lambda spec: None,
-    config: bool = True,
+    check: Callable[[C], object] = lambda config: None,
+    config_file: bool = True,
     offered: Offered = MappingProxyType({}),
-    settle: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document,
-) -> Filled[S]:
-    """words: the command that takes this spec. first: the fields most people set; others are folded away by group.
+    resolve: Callable[[Document], Document] = lambda document: document,
+) -> Filled[C]:
+    """words: the command that takes this config. first: the fields most people set; others are folded away by group.
 
     start: what it begins with, where that is not the defaults. check: refuses what is valid field by field and
-    impossible together. offered: by field, what can be chosen, with a label for each; where a spec would take any text,
-    nothing else can be. settle: what the command is given for what the form holds; it refuses what a terminal may ask
-    for and a page may not, as paths. config: the command reads a file of these fields.
+    impossible together. offered: by field, what can be chosen, with a label for each; where a config would take any
+    text, nothing else can be. resolve: the document of the config for what the form holds; it refuses what is allowed
+    in a terminal but not on a page, such as paths. config_file: the command reads a file of these fields.
     """
-    usual = spec_class.read(dict(start or {}))
+    usual = config_class.read(dict(start or {}))
     if f"{key}:made" not in st.session_state:
         st.session_state[f"{key}:made"] = True
         _fill(key, usual)
     if presets:
         st.selectbox(
             "Start from",
-            [OWN, *presets.names()],
+            [NO_PRESET, *presets.names()],
             key=f"{key}:preset",
             help="A comparison that comes with whence fills in the form; everything can still be changed.",
             on_change=_take_preset,
-            args=(key, spec_class, presets, usual),
+            args=(key, config_class, presets, usual),
             persist_state="session",
         )
-        if (chosen := st.session_state.get(f"{key}:preset", OWN)) != OWN:
+        if (chosen := st.session_state.get(f"{key}:preset", NO_PRESET)) != NO_PRESET:
             st.caption(plain(presets.about(chosen)))
-    shown = [
-        option for option in options_of(spec_class()) if option.path[0] not in left_out and option.name not in left_out
-    ]
-    values: dict[tuple[str, ...], Any] = {}
-    complaints: dict[str, Any] = {}
+    shown = [option for option in options_of(config_class()) if not {option.path[0], option.name} & set(left_out)]
+    values: dict[Path, Any] = {}
+    messages: dict[str, DeltaGenerator] = {}
     in_front = [option for name in first for option in shown if option.name == name]
 
     def place(members: Sequence[Option], across: int) -> None:
@@ -82,43 +85,41 @@ def form(
             wide = isinstance(row[0].value, tuple)
             for option, cell in zip(row, [st.container()] if wide else st.columns(across), strict=False):
                 with cell:
-                    values[option.path], complaints[option.name] = _widget(option, key, offered), st.empty()
+                    values[option.path], messages[option.name] = _widget(option, key, offered), st.empty()
 
     place(in_front, across=3)
-    groups: dict[tuple[str, ...], list[Option]] = {}
+    groups: dict[Path, list[Option]] = {}
     for option in shown:
         if option not in in_front:
             groups.setdefault(option.path[:-1], []).append(option)
     for path, members in groups.items():
-        with st.expander(_title(spec_class, path)):
+        with st.expander(_title(config_class, path)):
             place(members, across=2)
-    document, spec = _judged(
-        spec_class, _document({option.path: option for option in shown}, values), settle, check, complaints
-    )
-    with st.expander("Copy as a command or as YAML" if config else "Copy as a command"):
-        st.code(command(words, spec_class, document, store_flag(the_store())), language="bash", wrap_lines=True)
-        if config:
-            told = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
-            st.code(told, language="yaml")
-    return Filled(document, spec)
+    document, config = _validated(config_class, _document(shown, values), resolve, check, messages)
+    with st.expander("Copy as a command or as YAML" if config_file else "Copy as a command"):
+        st.code(command(words, config_class, document, store_flag(the_store())), language="bash", wrap_lines=True)
+        if config_file:
+            text = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
+            st.code(text, language="yaml")
+    return Filled(document, config)
 
 
-def _judged(
-    spec_class: type[S],
-    document: dict[str, Any],
-    settle: Callable[[dict[str, Any]], dict[str, Any]],
-    check: Callable[[Any], Any],
-    complaints: Mapping[str, Any],
-) -> tuple[dict[str, Any], S | None]:
-    """Said at the field that is to blame, else below the form."""
+def _validated(
+    config_class: type[C],
+    document: Document,
+    resolve: Callable[[Document], Document],
+    check: Callable[[C], object],
+    messages: Mapping[str, DeltaGenerator],
+) -> tuple[Document, C | None]:
+    """An error is shown at the field that caused it, else below the form."""
     try:
-        document = settle(document)
-        spec = spec_class.read(document)
-        check(spec)
-        return document, spec
+        document = resolve(document)
+        config = config_class.read(document)
+        check(config)
+        return document, config
     except UserError as error:
-        blamed = [part for part in (error.field or "").split(".") if part in complaints]
-        place = complaints[blamed[-1]] if blamed else st
+        fields = [part for part in (error.field or "").split(".") if part in messages]
+        place = messages[fields[-1]] if fields else st
         place.error(plain(str(error)), icon=":material/error:")
         return document, None
 
@@ -127,12 +128,8 @@ def _rows(members: Sequence[Option], across: int) -> list[list[Option]]:
     """Lists have a line of their own, others share one."""
     rows: list[list[Option]] = []
     for option in members:
-        if (
-            isinstance(option.value, tuple)
-            or not rows
-            or isinstance(rows[-1][0].value, tuple)
-            or len(rows[-1]) == across
-        ):
+        full = not rows or isinstance(rows[-1][0].value, tuple) or len(rows[-1]) == across
+        if full or isinstance(option.value, tuple):
             rows.append([])
         rows[-1].append(option)
     return rows
@@ -140,35 +137,35 @@ def _rows(members: Sequence[Option], across: int) -> list[list[Option]]:
 
 def _widget(option: Option, key: str, offered: Offered) -> Any:
     name, label = _key(key, option), option.name.replace("_", " ")
-    keep: dict[str, Any] = {"key": name, "help": plain(option.description), "persist_state": "session"}
+    common: Any = {"key": name, "help": plain(option.description), "persist_state": "session"}
     if isinstance(option.value, bool):
-        return st.checkbox(label, **keep)
+        return st.checkbox(label, **common)
     names, labels = list(option.variants), offered.get(option.name, {})
-    chosen: dict[str, Any] = {
+    choosing: Any = {
         "accept_new_options": bool(names) or not labels,
         "format_func": lambda value: labels.get(value, value),
     }
     if isinstance(option.value, tuple):
         options = list(dict.fromkeys([*(labels or names), *st.session_state.get(name, ())]))
         placeholder = None if option.value else "as usual"
-        return st.multiselect(label, options, placeholder=placeholder, select_all=False, **chosen, **keep)
+        return st.multiselect(label, options, placeholder=placeholder, select_all=False, **choosing, **common)
     if option.choices:
-        return st.selectbox(label, [*option.choices, *([NONE] if option.optional else [])], **keep)
-    if found := list(labels) or names:
-        options = [*([NONE] if option.optional else []), *found]
+        return st.selectbox(label, [*option.choices, *([NONE] if option.optional else [])], **common)
+    if known := list(labels) or names:
+        options = [*([NONE] if option.optional else []), *known]
         options = list(dict.fromkeys([*options, str(st.session_state.get(name, options[0]))]))
-        return st.selectbox(label, options, **chosen, **keep)
+        return st.selectbox(label, options, **choosing, **common)
     if option.whole_number:
-        return st.number_input(label, step=1, **keep)  # its limits are the spec's to tell: Streamlit keeps to itself
-    return st.text_input(label, **keep)
+        return st.number_input(label, step=1, **common)  # limits are left to the config: Streamlit would clamp silently
+    return st.text_input(label, **common)
 
 
 def _key(key: str, option: Option) -> str:
     return f"{key}:{'.'.join(option.path)}"
 
 
-def _fill(key: str, spec: Config) -> None:
-    for option in options_of(spec):
+def _fill(key: str, config: Config) -> None:
+    for option in options_of(config):
         value: Any = option.value
         if isinstance(value, tuple):
             value = list(value)
@@ -177,29 +174,63 @@ def _fill(key: str, spec: Config) -> None:
         st.session_state[_key(key, option)] = value
 
 
-def _take_preset(key: str, spec_class: type[Config], presets: Presets, usual: Config) -> None:
+def _take_preset(key: str, config_class: type[Config], presets: Presets, usual: Config) -> None:
     name = st.session_state[f"{key}:preset"]
-    _fill(key, usual if name == OWN else spec_class.read(presets.read(name)))
+    _fill(key, usual if name == NO_PRESET else config_class.read(presets.read(name)))
 
 
-def _document(known: Mapping[tuple[str, ...], Option], values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    for path, option in known.items():
-        value = values[path]
+def _document(options: Sequence[Option], values: Mapping[Path, Any]) -> Document:
+    document: Any = {}
+    for option in options:
+        value = values[option.path]
         value = tuple(value) if isinstance(value, list) else value
         if (value if isinstance(value, bool | tuple) else str(value)) == option.value:
             continue
         inner = document
-        for part in path[:-1]:
+        for part in option.path[:-1]:
             inner = inner.setdefault(part, {})
         given = option.parse(value)
-        inner[path[-1]] = list(given) if isinstance(given, tuple) else given
+        inner[option.path[-1]] = list(given) if isinstance(given, tuple) else given
     return document
 
 
 @functools.cache
-def _title(spec_class: type[Config], path: tuple[str, ...]) -> str:
-    found: Any = spec_class
+def _title(config_class: type[Config], path: Path) -> str:
+    group = config_class
     for part in path:
-        found = type(found.model_fields[part].get_default())
-    return inspect.cleandoc(found.__doc__ or "").split("\n")[0].rstrip(".") if path else "More"
+        group = type(group.model_fields[part].get_default())
+    return inspect.cleandoc(group.__doc__ or "").split("\n")[0].rstrip(".") if path else "More"
+
+
+# --- data: a page offers those that come with whence, and opens no file that a form names
+
+
+def offered_data(registry: Registry[Any]) -> Offered:
+    return {"data": {name: name for name in _without_path(registry)}}
+
+
+def without_files(document: Document, registry: Registry[Any], words: str) -> Document:
+    """The document, unless its data name a file. words: the command that may."""
+    names = _without_path(registry)
+    try:
+        data = parse_choice(document.get("data", names[0]))
+    except ValueError as error:
+        raise UserError(f"data: {error}", field="data") from None
+    known = isinstance(data, dict) and data.get("name") in names
+    if not known or any(_is_text(registry, data["name"], option) and value for option, value in data.items()):
+        raise UserError(
+            f"data: the app opens no files that a form names. Allowed: {', '.join(names)}, with numbers "
+            f"as options. Files of your own can be named in a terminal: {words}",
+            field="data",
+        )
+    return document
+
+
+def _without_path(registry: Registry[Any]) -> list[str]:
+    return [name for name, choice in registry.choices.items() if "path" not in choice.model_fields]
+
+
+def _is_text(registry: Registry[Any], name: str, option: str) -> bool:
+    """Options that are text are names of files; all others are numbers or words of a list."""
+    fields = registry.choices[name].model_fields
+    return option != "name" and option in fields and fields[option].annotation is str

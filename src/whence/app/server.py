@@ -1,4 +1,4 @@
-"""The server: Streamlit on this machine's own address, told to keep to itself."""
+"""The server: Streamlit on this machine's own address. Its process is `python -m whence.app.server`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -67,7 +68,7 @@ def start(store: Store, port: int) -> subprocess.Popen[bytes]:
         for value in ([values] if isinstance(values, str) else values)
     ]
     environment = {**os.environ, STORE: str(store.root.absolute())}
-    command = [sys.executable, "-P", "-m", "whence.app.serve", "run", *options, str(main)]
+    command = [sys.executable, "-P", "-m", "whence.app.server", "run", *options, str(main)]
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
@@ -93,3 +94,25 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def serve() -> None:
+    """Run Streamlit. Ends when its parent does: `whence app` may be killed without a chance to end its server."""
+    from streamlit import net_util
+    from streamlit.web.cli import main
+
+    def no_address() -> None:
+        """Streamlit would ask the network for them when a page of another site connects, which is refused anyway."""
+
+    def end_with(parent: int) -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(0)
+
+    net_util.get_external_ip = net_util.get_internal_ip = no_address
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    main(prog_name="streamlit")
+
+
+if __name__ == "__main__":
+    serve()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
+from whence.app.components import empty, live, markup, plain, table
 from whence.app.forms import form
 from whence.app.interim import CollectConfig
-from whence.app.jobs import ALIVE, ActionRequest, jobs, submit
-from whence.app.parts import empty, live, markup, plain, table
+from whence.app.jobs import ALIVE, ActionRequest, Document, jobs, submit
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
 from whence.features.activations.sources import RUN, Collection
@@ -46,12 +45,12 @@ def collect(store: Store) -> None:
         left_out=("text",),  # any file of this machine could be named there
         start={"tokens": 60_000},
         offered={"model": models},
-        settle=lambda document: _settled(document, models),
+        resolve=lambda document: _settled(document, models),
     )
-    ready = filled.spec is not None and not problem
-    if st.button("Collect", type="primary", disabled=not ready, icon=":material/download:") and filled.spec:
-        title = f"states of {filled.spec.model} after block {filled.spec.layer}"
-        config = CollectConfig(**filled.spec.model_dump(), name=name).model_dump(mode="json")
+    ready = filled.config is not None and not problem
+    if st.button("Collect", type="primary", disabled=not ready, icon=":material/download:") and filled.config:
+        title = f"states of {filled.config.model} after block {filled.config.layer}"
+        config = CollectConfig(**filled.config.model_dump(), name=name).model_dump(mode="json")
         request = ActionRequest(instrument="features", verb="collect", config=config)
         submit(request, store, title=title, link={"collection": name})
         st.rerun()
@@ -76,7 +75,7 @@ def _models(store: Store) -> dict[str, str]:
     return {**dict(zip(PACKAGED, PACKAGED, strict=True)), **named}
 
 
-def _settled(document: dict[str, Any], models: dict[str, str]) -> dict[str, Any]:
+def _settled(document: Document, models: dict[str, str]) -> Document:
     if document.get("model", Collection().model) not in models:
         raise not_allowed("model", document["model"], list(models))
     return document

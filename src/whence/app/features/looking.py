@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from whence.app.address import choice
-from whence.app.parts import downloads, draw, empty, findings, guarded, live, markup, plain, terminal
+from whence.app.components import downloads, draw, empty, findings, guarded, live, markup, plain, terminal
 from whence.features.data.base import Data
 from whence.features.map_page import context_table, profiles, sorts
 from whence.features.page import degrees, learning, run_page, seen

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from whence.app import sweeps
 from whence.app.address import part
-from whence.app.own_files import offered, without_files
+from whence.app.comparisons import Comparisons
+from whence.app.forms import offered_data, without_files
 from whence.fields.data import DATA
 from whence.fields.instrument import FIELDS
 from whence.store.runs import Store
@@ -14,15 +14,15 @@ NEW, RESULTS = "New", "Results"
 
 def show(store: Store) -> None:
     if part("fields", "part", [NEW, RESULTS]) == RESULTS:
-        sweeps.stored(SWEEP, store)
+        COMPARISONS.results(store)
     else:
-        sweeps.new(SWEEP, store)
+        COMPARISONS.new(store)
 
 
-SWEEP = sweeps.sweep_of(
+COMPARISONS = Comparisons(
     FIELDS,
     first=("axis", "data", "seeds", "steps"),
-    offered=lambda store: offered(DATA),
-    settle=lambda document, store: without_files(document, DATA, "whence fields compare --data DIR"),
-    where={"view": "Ablations", "part": RESULTS},
+    offered=lambda store: offered_data(DATA),
+    resolve=lambda document, store: without_files(document, DATA, "whence fields compare --data DIR"),
+    link={"view": "Ablations", "part": RESULTS},
 )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from whence.app.address import addressed
-from whence.app.parts import plain
+from whence.app.components import plain
 from whence.app.server import UPLOAD_MIB
 from whence.errors import UserError
 from whence.fields import images

@@ -7,11 +7,11 @@ import streamlit as st
 from torch import Tensor
 
 from whence.app.address import addressed
+from whence.app.components import draw, empty, guarded, plain, terminal
 from whence.app.divider import compare
 from whence.app.fields.picture import chosen
 from whence.app.fields.rendered import Rendered, rendered
 from whence.app.fields.trained import Trained, field_runs
-from whence.app.parts import draw, empty, guarded, plain, terminal
 from whence.fields.baselines import resize
 from whence.fields.config import Output
 from whence.fields.decode import LARGEST

@@ -9,9 +9,9 @@ import streamlit as st
 import torch
 from torch import Tensor
 
+from whence.app.components import RecentCache
 from whence.app.fields.picture import Picture
 from whence.app.fields.trained import model_of
-from whence.app.memory import Latest
 from whence.fields.baselines import resize
 from whence.fields.config import Output
 from whence.fields.decode import enlarge, parse_size
@@ -67,8 +67,8 @@ def _made(store: Store, run: FieldsRun, what: str, given: Tensor, size: tuple[in
 
 
 @st.cache_resource(show_spinner=False)
-def _renderings() -> Latest[Any, Tensor]:
-    return Latest(KEPT)
+def _renderings() -> RecentCache[Any, Tensor]:
+    return RecentCache(KEPT)
 
 
 def _shrunk(picture: Tensor, size: tuple[int, int]) -> Tensor:

@@ -9,8 +9,7 @@ import streamlit as st
 import torch
 from torch import Tensor
 
-from whence.app.memory import Latest
-from whence.app.parts import draw, markup, plain
+from whence.app.components import RecentCache, draw, markup, plain
 from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
 from whence.fields.images import data_uri
 from whence.fields.metrics import psnr
@@ -84,7 +83,7 @@ def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
 
 
 def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Seen]:
-    known = _memory().of((run.id, _begun(run, store)), dict)
+    known = _memory().get_or_make((run.id, _begun(run, store)), dict)
     if finished and run.training.steps not in known:
         known[run.training.steps] = _seen(load_model(store, run.id)[0], run, run.training.steps)
     elif not finished:
@@ -136,5 +135,5 @@ def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
 
 
 @st.cache_resource(show_spinner=False)
-def _memory() -> Latest[tuple[str, float], dict[int, Seen]]:
-    return Latest(RUNS)
+def _memory() -> RecentCache[tuple[str, float], dict[int, Seen]]:
+    return RecentCache(RUNS)

@@ -9,14 +9,13 @@ import streamlit as st
 from torch import Tensor
 
 from whence.app.address import addressed, part, turn_to
+from whence.app.comparisons import EVERY_SECONDS
+from whence.app.components import draw, empty, findings, guarded, live, markup
 from whence.app.fields import sharpen
 from whence.app.fields.trained import Trained, field_runs, model_of
-from whence.app.forms import form
-from whence.app.jobs import Job, TrainRequest, find_job, jobs, submit
-from whence.app.own_files import offered, without_files
-from whence.app.parts import draw, empty, findings, guarded, live, markup
-from whence.app.progress import controls, is_alive, show_progress, standings
-from whence.app.sweeps import EVERY_SECONDS
+from whence.app.forms import form, offered_data, without_files
+from whence.app.jobs import Document, Job, TrainRequest, find_job, jobs, submit
+from whence.app.progress import controls, is_alive, progress_of, show_progress
 from whence.errors import UserError
 from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
 from whence.fields.data import DATA
@@ -54,10 +53,10 @@ def _new(store: Store) -> None:
         COMMAND,
         first=("data", "steps", "lps", "mixer", "hyponet", "seed"),
         check=lambda run: run.check(),
-        offered=offered(DATA),
-        settle=_settled,
+        offered=offered_data(DATA),
+        resolve=_settled,
     )
-    run = filled.spec
+    run = filled.config
     if run is not None:
         st.caption(f"{run.parameters():,} parameters. What the store has already is not run again.")
     if st.button("Start", type="primary", disabled=run is None, icon=":material/play_arrow:") and run is not None:
@@ -73,7 +72,7 @@ def _request(run: FieldsRun) -> TrainRequest:
     return TrainRequest(instrument="fields", config=config, checkpoint_interval=CHECKPOINT_SECONDS)
 
 
-def _settled(document: dict[str, Any]) -> dict[str, Any]:
+def _settled(document: Document) -> Document:
     return without_files(document, DATA, "whence fields train --data DIR")
 
 
@@ -90,11 +89,11 @@ def _results(store: Store) -> None:
         lambda key: st.selectbox("Run", list(runs), key=key, format_func=lambda run_id: runs[run_id].label),
     )
     run, job = runs[chosen].run, find_job(_request(runs[chosen].run), store)
-    alive = is_alive(standings([run], store), job)
+    alive = is_alive(progress_of([run], store), job)
     live(EVERY_SECONDS if alive else None)(_watch)(run, store, job, alive)
-    if standings([run], store)[0].state == "finished":
+    if progress_of([run], store)[0].state == "finished":
         guarded(_quality)(run, store)
-    with st.expander("What was asked for"):
+    with st.expander("Configuration"):
         st.json(run.document(), expanded=1)
 
 
@@ -113,7 +112,7 @@ def _asked_for(store: Store) -> dict[str, Trained]:
 
 def _watch(run: FieldsRun, store: Store, job: Job | None, alive: bool) -> None:
     """Made anew while it runs; the whole page, when that ends or begins."""
-    found = standings([run], store)
+    found = progress_of([run], store)
     finished = found[0].state == "finished"
     if not finished:
         show_progress(found, job)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.components.v2 import component
 
-from whence.app import sweeps
 from whence.app.address import switch
-from whence.app.navigation import ASKED
-from whence.app.parts import empty, guarded, the_store
+from whence.app.comparisons import Comparisons
+from whence.app.components import empty, guarded, header
 from whence.arena.config import ArenaConfig
 from whence.arena.instrument import ARENA
 from whence.arena.page import MAP_SCRIPT, attention_section, stored_maps
@@ -35,13 +34,11 @@ _maps = component("whence_attention", html="<div class=host></div>", css=CSS, js
 
 
 def show() -> None:
-    st.title("Arena")
-    st.caption(ASKED["arena"])
-    store = the_store()
+    store = header("arena")
     if switch({NEW: "", RESULTS: "comparison"}, "arena:view") == RESULTS:
-        sweeps.stored(SWEEP, store)
+        COMPARISONS.results(store)
     else:
-        sweeps.new(SWEEP, store)
+        COMPARISONS.new(store)
 
 
 def _more(config: ArenaConfig, table: Table[ArenaRun], store: Store) -> None:
@@ -59,4 +56,4 @@ def _attention(table: Table[ArenaRun], store: Store) -> None:
     _maps(key=f"attention:{table.title}", data={"html": str(section)})
 
 
-SWEEP = sweeps.sweep_of(ARENA, first=("tasks", "encodings", "mixer", "seeds", "steps"), more=_more)
+COMPARISONS = Comparisons(ARENA, first=("tasks", "encodings", "mixer", "seeds", "steps"), more=_more)

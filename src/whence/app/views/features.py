@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import html
-from typing import Any
+from pathlib import Path
 
 import streamlit as st
 
-from whence.app import parts, sweeps
+from whence.app import components
 from whence.app.address import switch, turn_to
+from whence.app.comparisons import Comparisons
+from whence.app.components import header, markup, plain
 from whence.app.features.collecting import collect
 from whence.app.features.looking import look
-from whence.app.navigation import ASKED
-from whence.app.parts import markup, plain, the_store
+from whence.app.jobs import Document
 from whence.errors import not_allowed
 from whence.experiments.table import Table
 from whence.features.activations.store import collections
@@ -30,19 +31,17 @@ START = {"presets": ["plain_topk", BASELINE, "001_run01_hard_mask", "001_run02_s
 
 
 def show() -> None:
-    st.title("Features")
-    st.caption(ASKED["features"])
-    store = the_store()
+    store = header("features")
     view = switch({NEW: "", RESULTS: "comparison", LOOK: "run", COLLECT: "collection"}, "features:view")
     if view == COLLECT:
         collect(store)
     elif view == RESULTS:
-        sweeps.stored(SWEEP, store)
+        COMPARISONS.results(store)
     elif view == LOOK:
         look(store)
     else:
         _presets()
-        sweeps.new(SWEEP, store)
+        COMPARISONS.new(store)
 
 
 # --- a new comparison
@@ -50,7 +49,7 @@ def show() -> None:
 
 def _presets() -> None:
     with st.expander("The presets, and what each of them is"):
-        parts.table(
+        components.table(
             ["preset", "what it is"],
             [[html.escape(name), html.escape(PRESETS.about(name))] for name in PRESETS.names()],
             label="presets",
@@ -64,10 +63,13 @@ def _offered(store: Store) -> dict[str, dict[str, str]]:
     return {"presets": {name: name for name in (ALL, *PRESETS.names())}, "data": {**made, **collected}}
 
 
-def _settled(document: dict[str, Any], store: Store) -> dict[str, Any]:
+def _settled(document: Document, store: Store) -> Document:
     """Collected states go by their name here: a path that is typed in a browser is never opened."""
-    named = document.get("data")
-    if named is None or (named.partition(":")[0] in DATA.names() and named.partition(":")[0] != STORED):
+    data = document.get("data", "")
+    if isinstance(data, dict):  # of a saved comparison
+        data = data["name"] if data.get("name") != STORED else Path(str(data.get("path"))).name
+    named = str(data)
+    if not named or (named.partition(":")[0] in DATA.names() and named.partition(":")[0] != STORED):
         return document
     paths = {path.name: path for path in collections(store)}
     if named not in paths:
@@ -87,11 +89,11 @@ def _more(config: FeaturesConfig, table: Table[FeaturesRun], store: Store) -> No
                     turn_to(f"seed {result.run.seed}", of=row.name, run=result.run.id)
 
 
-SWEEP = sweeps.sweep_of(
+COMPARISONS = Comparisons(
     FEATURES,
     first=("data", "presets", "seeds", "steps"),
     more=_more,
     start=START,
     offered=_offered,
-    settle=_settled,
+    resolve=_settled,
 )

@@ -6,9 +6,8 @@ from collections import Counter
 
 import streamlit as st
 
+from whence.app.components import PAGES, QUESTIONS, empty, link, live, markup, plain, the_store
 from whence.app.jobs import jobs
-from whence.app.navigation import ASKED, PAGES, link
-from whence.app.parts import empty, live, markup, plain, the_store
 from whence.report.html import badge
 
 LATELY = 6
@@ -20,9 +19,9 @@ def show() -> None:
     st.caption("A laboratory for positional information in sequence models.")
     live(3)(_now)()
     st.subheader("Instruments")
-    asked = list(ASKED.items())
-    for first in range(0, len(asked), 2):
-        for column, (name, question) in zip(st.columns(2), asked[first : first + 2], strict=False):
+    questions = list(QUESTIONS.items())
+    for first in range(0, len(questions), 2):
+        for column, (name, question) in zip(st.columns(2), questions[first : first + 2], strict=False):
             with column.container(border=True, height="stretch"):
                 link(name, f"**{PAGES[name][0]}**")
                 st.caption(question)
@@ -43,7 +42,7 @@ def _now() -> None:
     for column, state in zip(st.columns(max(4, len(shown))), shown, strict=False):
         column.metric(f"runs {state}", f"{by_state[state]:,}")
     if latest:
-        st.caption("Lately asked for in this app")
+        st.caption("Recent jobs of this app")
     for job in latest:
         submission = job.submission
         with st.container(horizontal=True, vertical_alignment="center"):

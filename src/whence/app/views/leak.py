@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from whence.app import audits, sweeps
+from whence.app import audits
 from whence.app.address import switch, turn_to
-from whence.app.navigation import ASKED
-from whence.app.own_files import offered, without_files
-from whence.app.parts import plain, the_store
+from whence.app.comparisons import Comparisons
+from whence.app.components import header, plain
+from whence.app.forms import offered_data, without_files
 from whence.experiments.table import Table
 from whence.leak.config import LeakConfig
 from whence.leak.data import DATA
@@ -21,18 +21,16 @@ VIEWS = {NEW_AUDIT: "model", AUDITS: "audit", NEW_MITIGATIONS: "", MITIGATIONS: 
 
 
 def show() -> None:
-    st.title("Leak")
-    st.caption(ASKED["leak"])
-    store = the_store()
+    store = header("leak")
     view = switch(VIEWS, "leak:view")
     if view == NEW_AUDIT:
         audits.new(store)
     elif view == AUDITS:
         audits.stored(store)
     elif view == NEW_MITIGATIONS:
-        sweeps.new(SWEEP, store)
+        COMPARISONS.new(store)
     else:
-        sweeps.stored(SWEEP, store)
+        COMPARISONS.results(store)
 
 
 def _models(config: LeakConfig, table: Table[LeakRun], store: Store) -> None:
@@ -44,10 +42,10 @@ def _models(config: LeakConfig, table: Table[LeakRun], store: Store) -> None:
                 turn_to(plain(f"{row.name}, seed {result.run.seed}"), model=result.run.id)
 
 
-SWEEP = sweeps.sweep_of(
+COMPARISONS = Comparisons(
     LEAK,
     first=("data", "mitigations", "backbone", "seeds", "steps"),
     more=_models,
-    offered=lambda store: offered(DATA),
-    settle=lambda document, store: without_files(document, DATA, "whence leak compare --data FILE.npy"),
+    offered=lambda store: offered_data(DATA),
+    resolve=lambda document, store: without_files(document, DATA, "whence leak compare --data FILE.npy"),
 )

@@ -12,9 +12,20 @@ from typing import Any
 import streamlit as st
 
 from whence.app.address import query
+from whence.app.components import (
+    PAGES,
+    counted,
+    draw,
+    empty,
+    guarded,
+    header,
+    live,
+    markup,
+    plain,
+    ready_to_draw,
+    terminal,
+)
 from whence.app.jobs import ALIVE, Job, ResumeRequest, jobs, submit
-from whence.app.navigation import ASKED, PAGES
-from whence.app.parts import counted, draw, empty, guarded, live, markup, plain, ready_to_draw, terminal, the_store
 from whence.app.progress import controls
 from whence.experiments.export import browser, picture_of
 from whence.formatting import as_csv, duration, labelled, scored
@@ -31,9 +42,7 @@ TOLD = "runs:told"
 
 
 def show() -> None:
-    st.title("Runs")
-    st.caption(ASKED["runs"])
-    store = the_store()
+    store = header("runs")
     rows = store.summaries()[::-1]
     if not rows:
         empty("This store holds no run yet.", "Open Arena, keep what the form says, press Start.")

@@ -1,14 +1,17 @@
-"""What pages are made of: states that are designed rather than left over, tables, badges, the store."""
+"""What pages are made of: the list of pages and links to them, guarded and live parts, tables, figures, downloads."""
 
 from __future__ import annotations
 
 import functools
 import html
+import importlib
 import logging
 import os
 import shlex
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -17,10 +20,32 @@ from whence.errors import UserError
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 
-UNSEEN = "unseen"
-"""Of a container that nobody sees, nor hears."""
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from streamlit.navigation.page import StreamlitPage
+
+PAGES = {
+    "home": ("Home", ":material/home:"),
+    "arena": ("Arena", ":material/leaderboard:"),
+    "leak": ("Leak", ":material/water_drop:"),
+    "features": ("Features", ":material/grid_on:"),
+    "fields": ("Fields", ":material/texture:"),
+    "runs": ("Runs", ":material/list:"),
+}
+"""By the name of their module in `views`: title and icon"""
+QUESTIONS = {
+    "arena": "Which positional encoding should I use, and does it hold past the training length?",
+    "leak": "Is my masked model predicting from content, or only from position? Where does it leak, and what stops it?",
+    "features": "Which learned features are about position? Sparse autoencoders that know where.",
+    "fields": "Can learnable position tokens carry a picture at any resolution?",
+    "runs": "Every training run of this store, whoever started it.",
+}
+INVISIBLE = "unseen"
+"""Key of a container that is not displayed"""
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
@@ -42,6 +67,29 @@ def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
         return None
 
     return shown
+
+
+def page(name: str) -> StreamlitPage:
+    @guarded
+    def show() -> None:
+        importlib.import_module(f"whence.app.views.{name}").show()
+
+    show.__name__ = show.__qualname__ = name
+    title, icon = PAGES[name]
+    home = name == "home"
+    return st.Page(show, title=title, icon=icon, url_path="" if home else name, default=home)
+
+
+def link(name: str, label: str, **parameters: str) -> None:
+    """To a page, and to something on it."""
+    st.page_link(page(name), label=label, icon=PAGES[name][1], query_params=parameters or None)
+
+
+def header(name: str) -> Store:
+    """Title and question of a page. Returns the store that it shows."""
+    st.title(PAGES[name][0])
+    st.caption(QUESTIONS[name])
+    return the_store()
 
 
 def live(seconds: float | None) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
@@ -73,8 +121,8 @@ def counted(count: int, what: str) -> str:
 
 def empty(title: str, *lines: str) -> None:
     """Nothing here yet, and what would change that."""
-    told = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-    st.html(f'<div class="whence empty" role="status"><strong>{html.escape(title)}</strong>{told}</div>')
+    text = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    st.html(f'<div class="whence empty" role="status"><strong>{html.escape(title)}</strong>{text}</div>')
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str) -> None:
@@ -99,7 +147,7 @@ def findings(lines: Iterable[str]) -> None:
         markup(f"<ul>{listed}</ul>")
 
 
-def draw(figure: Any, alt: str, key: str | None = None, picked: Callable[[], None] | None = None) -> None:
+def draw(figure: go.Figure, alt: str, key: str | None = None, picked: Callable[[], None] | None = None) -> None:
     """A figure in the colours of the page, light or dark. alt: what it shows, for those who do not see it.
 
     picked: called when a reader clicks on a point, which is then to be found under the key in the session.
@@ -114,8 +162,8 @@ def ready_to_draw() -> None:
     """For pages that draw only when asked: the browser loads what it draws with before somebody waits for it."""
     import plotly.graph_objects as go
 
-    with st.container(key=UNSEEN):
-        st.plotly_chart(go.Figure(), key=f"{UNSEEN}:figure")
+    with st.container(key=INVISIBLE):
+        st.plotly_chart(go.Figure(), key=f"{INVISIBLE}:figure")
 
 
 def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
@@ -131,3 +179,34 @@ def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
                 on_click="ignore",
                 icon=":material/download:",
             )
+
+
+class RecentCache(Generic[K, V]):
+    """The latest few results of something costly, for all tabs.
+
+    Streamlit's caches would also record what is drawn meanwhile; a progress bar is to be drawn once.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size, self._values, self._lock = size, OrderedDict[K, V](), threading.Lock()
+        self._computing = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: K, value: V) -> V:
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return value
+
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """The one that all share."""
+        with self._computing:
+            value = self.get(key)
+            return self.put(key, make()) if value is None else value
