@@ -165,12 +165,12 @@ def declared_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     The runs of these tests are tiny. The search would take longer than they do, and short sequences leave little room
     above its baselines. The tests of the search itself replace this fixture.
     """
-    from whence.shortcuts import saved
+    from whence.shortcuts import baselines
     from whence.shortcuts.search import search
 
-    monkeypatch.setattr(saved, "_in_memory", _BASELINES)
-    monkeypatch.setattr(saved, "_remembered", lambda name: None)
-    monkeypatch.setattr(saved, "_remember", lambda name, entries: None)
+    monkeypatch.setattr(baselines, "_in_memory", _BASELINES)
+    monkeypatch.setattr(baselines, "_read", lambda name: None)
+    monkeypatch.setattr(baselines, "_save", lambda name, scores: None)
     monkeypatch.setattr(
-        saved, "search", lambda *arguments: search(*arguments, samples=4000, classes=("majority", "declared"))
+        baselines, "search", lambda *arguments: search(*arguments, samples=4000, classes=("majority", "declared"))
     )

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 import torch
 
-from whence.shortcuts import columns, keys, places
+from whence.shortcuts import columns, keys
 from whence.shortcuts.answers import Answers, draw
 from whence.shortcuts.classes import CLASSES
-from whence.shortcuts.fit import look_up, pick_place, train
+from whence.shortcuts.fit import HIDDEN_UNITS, look_up, pick_place, train
 from whence.tasks import TASKS
 
 
@@ -130,12 +130,12 @@ def test_suffixes_are_continued(choice: str, backwards: bool, longest: int) -> N
 
 def test_neighbours_of_positions() -> None:
     answers = some("long_range_match:ask=location")
-    found = places.neighbours(0, 2)(answers)["the symbols at -1, +1 from the position"]
+    found = keys.place_neighbours(0, 2)(answers)["the symbols at -1, +1 from the position"]
     base = answers.blank + 1
     for row, tokens in enumerate(answers.tokens.tolist()):
         padded = [answers.blank, *tokens, answers.blank]
         assert found[row].tolist() == [padded[at] * base + padded[at + 2] for at in range(len(tokens))]
-    repeats = places.repeats(answers)["how often the symbol at the position occurs"]
+    repeats = keys.place_repeats(answers)["how often the symbol at the position occurs"]
     assert repeats[0].tolist() == [answers.tokens[0].tolist().count(token) for token in answers.tokens[0].tolist()]
 
 
@@ -161,9 +161,10 @@ def test_models_fit_what_they_can() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4000, 3, generator=generator)
     linear, curved = (x @ torch.tensor([1.0, -2.0, 0.5]) > 0).long(), (x[:, 0] * x[:, 1] > 0).long()
-    for targets, hidden, low, high in ((linear, False, 0.97, 1), (curved, False, 0.4, 0.6), (curved, True, 0.93, 1)):
-        predict = train(x[:2000], targets[:2000], 2, hidden=hidden)
+    cases = ((linear, 0, 0.97, 1), (curved, 0, 0.4, 0.6), (curved, HIDDEN_UNITS, 0.93, 1))
+    for targets, hidden_units, low, high in cases:
+        predict = train(x[:2000], targets[:2000], 2, hidden_units=hidden_units)
         assert low <= (predict(x[2000:]).argmax(1) == targets[2000:]).double().mean().item() <= high
     amount = (x @ torch.tensor([[1.0], [3.0], [0.0]])) * 40 + 7
-    predict = train(x[:2000], amount[:2000], 1, hidden=False)
+    predict = train(x[:2000], amount[:2000], 1)
     assert (predict(x[2000:]) - amount[2000:]).abs().mean() < 1

@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from whence.shortcuts import saved
+from whence.shortcuts import baselines
 from whence.shortcuts.answers import Answers, draw
 from whence.shortcuts.classes import CLASSES
 from whence.shortcuts.columns import Columns
@@ -41,7 +41,7 @@ def test_scikit_learn_reaches_no_more(name: str, slow: bool) -> None:
     """Summaries in the short form; every class, with as many answers as the search has, in the long one."""
     choice = TASKS.choose(name)
     task: Task = choice.build()
-    stated = saved.stated_baseline(choice, task.train_length).accuracy
+    stated = baselines.stated_baseline(choice, task.train_length).accuracy
     count = 20_000 if slow else 1500
     train = draw(task, task.train_length, count=2 * count if slow else count, seed=11)
     test = draw(task, task.train_length, count=count, seed=12)

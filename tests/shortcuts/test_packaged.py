@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from whence.shortcuts import saved
+from whence.shortcuts import baselines
 from whence.shortcuts.__main__ import packaged_entries
 from whence.shortcuts.search import SOLVED, best
 from whence.tasks import TASKS
@@ -15,10 +17,10 @@ NOISE = 0.01
 
 
 def test_every_entry_is_packaged_for_the_current_versions() -> None:
-    wanted = {saved.key(*entry) for entry in packaged_entries()}
-    missing = sorted(wanted - set(saved.packaged()))
+    wanted = {baselines.key(*entry) for entry in packaged_entries()}
+    missing = sorted(wanted - set(baselines.packaged()))
     assert not missing, f"run 'make baselines': no baseline for {missing}"
-    assert not sorted(set(saved.packaged()) - wanted), "run 'make baselines': entries that nothing asks for"
+    assert not sorted(set(baselines.packaged()) - wanted), "run 'make baselines': entries that nothing asks for"
 
 
 @pytest.mark.parametrize("name", TASKS.names())
@@ -26,8 +28,8 @@ def test_defaults_are_packaged_at_training_and_test_lengths(name: str) -> None:
     choice = TASKS.choose(name)
     task: Task = choice.build()
     for length in (task.train_length, *task.ood_lengths(task.train_length)):
-        first = saved.first_counted(choice, task.train_length if length > task.train_length else 0)
-        assert saved.key(choice, length, first) in saved.packaged()
+        first = baselines.first_counted(choice, task.train_length if length > task.train_length else 0)
+        assert baselines.key(choice, length, first) in baselines.packaged()
 
 
 KNOWN = [
@@ -54,7 +56,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("text", "length", "accuracy"), KNOWN)
 def test_baselines_reach_what_is_known(text: str, length: int, accuracy: float) -> None:
-    assert saved.stated_baseline(TASKS.choose(text), length).accuracy >= accuracy - NOISE / 2
+    assert baselines.stated_baseline(TASKS.choose(text), length).accuracy >= accuracy - NOISE / 2
 
 
 WAYS = [
@@ -72,7 +74,7 @@ WAYS = [
 def test_other_ways_are_named_by_the_skill(text: str, length: int, feature_class: str, accuracy: float) -> None:
     choice = TASKS.choose(text)
     assert feature_class in choice.build().expressed_by
-    found = [score for score in saved.scores(choice, length) if score.feature_class == feature_class]
+    found = [score for score in baselines.scores(choice, length) if score.feature_class == feature_class]
     assert found[0].expresses_skill
     assert found[0].accuracy >= accuracy
 
@@ -80,7 +82,7 @@ def test_other_ways_are_named_by_the_skill(text: str, length: int, feature_class
 @pytest.mark.parametrize("name", TASKS.names())
 def test_a_shortcut_that_solves_a_ranked_task_is_a_defect(name: str) -> None:
     task = TASKS[name]
-    baseline = saved.stated_baseline(TASKS.choose(name), task.train_length)
+    baseline = baselines.stated_baseline(TASKS.choose(name), task.train_length)
     if task.ranked:
         assert baseline.accuracy < SOLVED, f"{baseline.name}: rebuild the task, or set ranked = False"
 
@@ -88,14 +90,14 @@ def test_a_shortcut_that_solves_a_ranked_task_is_a_defect(name: str) -> None:
 @pytest.mark.parametrize("ask", ["location", "detection"])
 @pytest.mark.parametrize("length", [32, 64, 128])
 def test_the_pattern_task_needs_its_pattern(ask: str, length: int) -> None:
-    for score in saved.scores(TASKS.choose(f"shift_invariant_pattern:ask={ask}"), length):
+    for score in baselines.scores(TASKS.choose(f"shift_invariant_pattern:ask={ask}"), length):
         assert score.expresses_skill or score.accuracy <= 0.55, score
 
 
 def test_scores_are_read_as_they_were_written() -> None:
-    for name, entries in saved.packaged().items():
-        scores = [saved.from_json(entry) for entry in entries]
-        assert [saved.to_json(score) for score in scores] == entries
+    written = json.loads(baselines.PACKAGED.read_text())
+    for name, scores in baselines.packaged().items():
+        assert [score.rounded().model_dump(mode="json") for score in scores] == written[name]
         assert [score.accuracy for score in scores] == sorted((score.accuracy for score in scores), reverse=True)
         assert 0 < best(scores).accuracy <= 1, name
         for score in scores:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whence.shortcuts import by_position, saved, search
+from whence.shortcuts import baselines, search
 from whence.shortcuts.classes import CLASSES
 from whence.shortcuts.search import SAMPLES, best
 from whence.tasks import TASKS
@@ -25,7 +25,7 @@ def test_a_reduced_search_agrees_with_the_packaged_baseline(name: str) -> None:
     """The class that gave the baseline is searched again, and so are the lookup tables of all others."""
     choice = TASKS.choose(name)
     task: Task = choice.build()
-    stated = saved.stated_baseline(choice, task.train_length)
+    stated = baselines.stated_baseline(choice, task.train_length)
     classes = [
         kind
         for kind in CLASSES
@@ -43,7 +43,7 @@ def test_a_full_search_gives_the_packaged_baseline(name: str) -> None:
     choice = TASKS.choose(name)
     task: Task = choice.build()
     found = best(search.search(task, task.train_length, samples=SAMPLES))
-    assert found.accuracy == pytest.approx(saved.stated_baseline(choice, task.train_length).accuracy, abs=0.015)
+    assert found.accuracy == pytest.approx(baselines.stated_baseline(choice, task.train_length).accuracy, abs=0.015)
 
 
 def test_other_options_are_searched_once_and_remembered(
@@ -51,33 +51,33 @@ def test_other_options_are_searched_once_and_remembered(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(
-        saved, "search", lambda *arguments: search.search(*arguments, samples=100, classes=("majority", "declared"))
+        baselines, "search", lambda *arguments: search.search(*arguments, samples=100, classes=("majority", "declared"))
     )
     choice = TASKS.choose("parity")
-    found = saved.scores(choice, 7)
+    found = baselines.scores(choice, 7)
     assert capsys.readouterr().err.count("\n") == 1, "one line that says what takes so long"
     (file,) = tmp_path.rglob("*.json")
-    saved._in_memory.clear()
-    monkeypatch.setattr(saved, "search", None)
-    assert [score.name for score in saved.scores(choice, 7)] == [score.name for score in found]
+    baselines._in_memory.clear()
+    monkeypatch.setattr(baselines, "search", None)
+    assert [score.name for score in baselines.scores(choice, 7)] == [score.name for score in found]
     assert capsys.readouterr().err == ""
 
     file.write_text("damaged")
-    saved._in_memory.clear()
+    baselines._in_memory.clear()
     monkeypatch.setattr(
-        saved, "search", lambda *arguments: search.search(*arguments, samples=100, classes=("majority",))
+        baselines, "search", lambda *arguments: search.search(*arguments, samples=100, classes=("majority",))
     )
-    assert saved.scores(choice, 7)
+    assert baselines.scores(choice, 7)
     assert json.loads(file.read_text())
-    saved._in_memory.clear()
+    baselines._in_memory.clear()
 
 
 def test_baselines_of_positions() -> None:
     task = TASKS.choose("k_back_recall:k=2,symbols=4").build()
-    found = by_position.baseline_by_position(task, 10)
+    found = search.baseline_by_position(task, 10)
     assert list(found) == list(range(2, 10))
     assert all(1 / 4 <= value <= 1 for value in found.values())
     assert found[2] < 0.7, "two of the first three tokens are visible as recent ones, but not the one that is asked for"
-    again = by_position.baseline_by_position(task, 10)
+    again = search.baseline_by_position(task, 10)
     again.clear()  # a copy: what one reader does to it is not seen by the next
-    assert by_position.baseline_by_position(task, 10) == found
+    assert search.baseline_by_position(task, 10) == found

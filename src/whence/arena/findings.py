@@ -12,7 +12,7 @@ from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, mastered, ood_score
 from whence.arena.tuning import Trial, dependent
 from whence.experiments.table import Row, Table
-from whence.shortcuts.by_position import baseline_by_position
+from whence.shortcuts.search import baseline_by_position
 
 if TYPE_CHECKING:
     from whence.arena.instrument import ArenaTable

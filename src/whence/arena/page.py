@@ -16,7 +16,7 @@ from whence.experiments.results import evaluations_of, final_metrics
 from whence.experiments.table import Row, Table
 from whence.report.figures import figure_of, learning_curves, line_style
 from whence.report.html import heading, html_table, render
-from whence.shortcuts.by_position import baseline_by_position
+from whence.shortcuts.search import baseline_by_position
 from whence.store.files import digest
 from whence.store.runs import Store
 

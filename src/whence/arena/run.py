@@ -19,7 +19,7 @@ from whence.models.init import initialise
 from whence.models.layers import loss
 from whence.models.sequence import ModelConfig, SequenceModel, count_parameters
 from whence.random import Streams, generator
-from whence.shortcuts.saved import scores
+from whence.shortcuts.baselines import scores
 from whence.shortcuts.search import best
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task

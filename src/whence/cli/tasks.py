@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from whence.cli.encodings import options_of, shown
@@ -63,7 +62,7 @@ def main(arguments: list[str]) -> int:
 def _facts(choice: Choice[Task]) -> dict[str, Any]:
     import torch
 
-    from whence.shortcuts.saved import scores
+    from whence.shortcuts.baselines import scores
     from whence.shortcuts.search import SOLVED, best
     from whence.tasks import TASKS
 
@@ -83,8 +82,8 @@ def _facts(choice: Choice[Task]) -> dict[str, Any]:
         "train_length": length,
         "test_lengths": beyond,
         "example": {"inputs": inputs, "answers": task.solve(inputs)},
-        "baselines": {str(n): asdict(best(of)) for n, of in found.items()},
-        "shortcuts": [asdict(score) for score in found[length]],
+        "baselines": {str(n): best(of).model_dump() for n, of in found.items()},
+        "shortcuts": [score.model_dump() for score in found[length]],
     }
 
 

@@ -2,11 +2,9 @@
 
 answers      a sample of answers with the tokens that are visible to each
 columns      features for linear models and small perceptrons
-keys         features for lookup tables
-places       features of positions, for tasks that ask where something is
+keys         features for lookup tables, per answer and per position
 classes      the feature classes by name
 fit          the predictors
 search       every predictor on every class, and the baseline: the best of those that do not express the skill
-saved        packaged results, and results remembered on disk
-by_position  baselines per position, from lookup tables alone
+baselines    packaged results, and results saved in a cache folder
 """

@@ -1,6 +1,6 @@
 """Search the baselines that are packaged: python -m whence.shortcuts [--only NAME]
 
-Entries that exist for the current versions of the task and of the search are kept, so that an interrupted search
+Entries that exist for the current versions of the task and of the search are reused, so that an interrupted search
 resumes. Entries of other versions are removed.
 """
 
@@ -18,7 +18,8 @@ import torch
 import yaml
 
 from whence.registry import Choice
-from whence.shortcuts import saved
+from whence.shortcuts import baselines
+from whence.shortcuts.search import ShortcutScore, best
 from whence.system import cores
 from whence.tasks import TASKS
 from whence.tasks.base import Task
@@ -77,52 +78,53 @@ def _of_preset(preset: dict) -> Iterator[Entry]:
                 yield from _lengths(choice, train, lengths.get("test_lengths"))
 
 
-def _lengths(choice: Choice[Task], train: int | None = None, beyond: list[int] | None = None) -> Iterator[Entry]:
+def _lengths(choice: Choice[Task], train: int | None = None, test_lengths: list[int] | None = None) -> Iterator[Entry]:
     """As the arena scores them: beyond the training length, only later positions count where every one is asked."""
     task: Task = choice.build()
     train = train or max(task.shortest, min(task.train_length, task.longest or task.train_length))
     yield choice, train, 0
-    for length in task.ood_lengths(train) if beyond is None else beyond:
+    for length in task.ood_lengths(train) if test_lengths is None else test_lengths:
         if length > train and (task.longest is None or length <= task.longest):
-            yield choice, length, saved.first_counted(choice, train)
+            yield choice, length, baselines.first_counted(choice, train)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m whence.shortcuts", description=__doc__)
     parser.add_argument("--only", metavar="NAME", help="search the entries of this task anew")
     only = parser.parse_args(arguments).only
-    entries = {saved.key(*entry): entry for entry in packaged_entries()}
-    kept = {
-        name: found
-        for name, found in saved.packaged().items()
+    entries = {baselines.key(*entry): entry for entry in packaged_entries()}
+    current = {
+        name: scores
+        for name, scores in baselines.packaged().items()
         if name in entries and not (only and entries[name][0].name == only)
     }
-    wanted = [name for name in entries if name not in kept and only in (None, entries[name][0].name)]
+    wanted = [name for name in entries if name not in current and only in (None, entries[name][0].name)]
     with ProcessPoolExecutor(cores(), get_context("spawn"), torch.set_num_threads, (1,)) as workers:
         searches = {}
         for name in wanted:
             choice, length, first = entries[name]
-            searches[workers.submit(saved.searched, str(choice), length, first)] = name
+            searches[workers.submit(baselines.searched, str(choice), length, first)] = name
         for number, done in enumerate(as_completed(searches), 1):
             name, scores = searches[done], done.result()
-            kept[name] = [saved.to_json(score) for score in scores]
-            _write({name: kept[name] for name in entries if name in kept})
+            current[name] = scores
+            _write({name: current[name] for name in entries if name in current})
             choice, length, _ = entries[name]
-            best = saved.best(scores)
-            message = f"[{number}/{len(wanted)}] {choice} at {length}: {best.accuracy:.3f} ({best.name})"
+            baseline = best(scores)
+            message = f"[{number}/{len(wanted)}] {choice} at {length}: {baseline.accuracy:.3f} ({baseline.name})"
             print(message, file=sys.stderr, flush=True)
     return 0
 
 
-def _write(entries: dict[str, list]) -> None:
+def _write(entries: dict[str, list[ShortcutScore]]) -> None:
     """One line per score, so that a change of one is seen as such."""
-    tables = [
-        f"{json.dumps(name)}: [\n" + ",\n".join(f" {json.dumps(score, ensure_ascii=False)}" for score in scores) + "\n]"
-        for name, scores in entries.items()
-    ]
-    part = saved.PACKAGED.with_suffix(".part")
+
+    def line(score: ShortcutScore) -> str:
+        return " " + json.dumps(score.model_dump(mode="json"), ensure_ascii=False)
+
+    tables = [f"{json.dumps(name)}: [\n" + ",\n".join(map(line, scores)) + "\n]" for name, scores in entries.items()]
+    part = baselines.PACKAGED.with_suffix(".part")
     part.write_text("{\n" + ",\n".join(tables) + "\n}\n")
-    part.replace(saved.PACKAGED)
+    part.replace(baselines.PACKAGED)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from whence.shortcuts import columns, keys, places
+from whence.shortcuts import columns, keys
 from whence.shortcuts.columns import Columns
-from whence.shortcuts.keys import Keys
-from whence.shortcuts.places import PlaceKeys
+from whence.shortcuts.keys import Keys, PlaceKeys
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,10 @@ class FeatureClass:
 
 CLASSES: dict[str, FeatureClass] = {
     "majority": FeatureClass(keys=(keys.no_keys,)),
-    "position": FeatureClass({"the position": columns.position}, (keys.position_keys,), (places.relative_position,)),
+    "position": FeatureClass({"the position": columns.position}, (keys.position_keys,), (keys.place_position,)),
     "one-hots": FeatureClass({"one-hot tokens by position": columns.one_hots}),
     "counts": FeatureClass(
-        {"symbol counts": columns.symbol_counts}, (keys.count_keys,), (places.symbol,), summary=True
+        {"symbol counts": columns.symbol_counts}, (keys.count_keys,), (keys.place_symbol,), summary=True
     ),
     "bigrams": FeatureClass(
         {
@@ -44,17 +43,17 @@ CLASSES: dict[str, FeatureClass] = {
             "counts of the last symbol's neighbours": columns.beside_last(1),
         },
         (keys.beside_last_keys(1),),
-        (places.neighbours(0, 1),),
+        (keys.place_neighbours(0, 1),),
         perceptron=True,
     ),
-    "trigrams": FeatureClass({"trigram counts": columns.trigram_counts}, (), (places.neighbours(0, 1, 2),)),
+    "trigrams": FeatureClass({"trigram counts": columns.trigram_counts}, (), (keys.place_neighbours(0, 1, 2),)),
     "skip-pairs": FeatureClass(
         {
             "skip-pair counts": columns.skip_pair_counts,
             "counts of symbols two places from the last symbol": columns.beside_last(2),
         },
         (keys.beside_last_keys(2),),
-        (places.neighbours(0, 2), places.neighbours(0, 3)),
+        (keys.place_neighbours(0, 2), keys.place_neighbours(0, 3)),
         perceptron=True,
     ),
     "centroids": FeatureClass({"sums of positions per symbol": columns.centroids}, (keys.centroid_keys,), summary=True),
@@ -71,7 +70,7 @@ CLASSES: dict[str, FeatureClass] = {
     "long window": FeatureClass({"a longer window of last tokens": columns.tokens_beyond_window}, perceptron=True),
     "ends": FeatureClass({"the first two and the last two tokens": columns.both_ends}, perceptron=True),
     "window sums": FeatureClass(keys=(keys.window_sum_keys,)),
-    "repeats": FeatureClass(places=(places.repeats,)),
+    "repeats": FeatureClass(places=(keys.place_repeats,)),
     "suffix": FeatureClass(keys=(keys.suffix_keys,)),
     "declared": FeatureClass(keys=(keys.declared_keys,)),
 }

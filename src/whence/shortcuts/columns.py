@@ -47,8 +47,8 @@ def gram_counts(offsets: tuple[int, ...]) -> Columns:
         for offset in offsets:
             code = code * symbols + answers.tokens[:, offset : answers.length - span + offset]
         visible = answers.visible[:, span:]
-        found = torch.zeros(len(answers), kinds, dtype=torch.int16)
-        return found.scatter_add_(1, code.where(visible, 0), visible.short())
+        counted = torch.zeros(len(answers), kinds, dtype=torch.int16)
+        return counted.scatter_add_(1, code.where(visible, 0), visible.short())
 
     return counts
 
@@ -61,14 +61,14 @@ def beside_last(distance: int) -> Columns:
 
     def counts(answers: Answers) -> Tensor:
         symbols = answers.task.symbols
-        found = torch.zeros(len(answers), 2 * symbols, dtype=torch.int16)
+        counted = torch.zeros(len(answers), 2 * symbols, dtype=torch.int16)
         if answers.length <= distance:
-            return found
+            return counted
         front, back = answers.tokens[:, :-distance], answers.tokens[:, distance:]
         both = answers.visible[:, distance:]
         before, behind = both & (back == answers.last), both & (front == answers.last)
-        found.scatter_add_(1, front.where(before, 0), before.short())
-        return found.scatter_add_(1, (back + symbols).where(behind, 0), behind.short())
+        counted.scatter_add_(1, front.where(before, 0), before.short())
+        return counted.scatter_add_(1, (back + symbols).where(behind, 0), behind.short())
 
     return counts
 
@@ -104,9 +104,9 @@ def region(answers: Answers) -> Tensor:
 
 def region_counts(answers: Answers) -> Tensor:
     count = regions(answers)
-    found = torch.zeros(len(answers), (answers.blank + 1) * count, dtype=torch.int16)
+    counted = torch.zeros(len(answers), (answers.blank + 1) * count, dtype=torch.int16)
     code = answers.tokens * count + region(answers)
-    return found.scatter_add_(1, code, torch.ones_like(code, dtype=torch.int16))[:, : answers.blank * count]
+    return counted.scatter_add_(1, code, torch.ones_like(code, dtype=torch.int16))[:, : answers.blank * count]
 
 
 def last_symbol(answers: Answers) -> Tensor:

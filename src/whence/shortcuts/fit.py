@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 Predictor = Callable[[Tensor], Tensor]
-HIDDEN = 64
+HIDDEN_UNITS = 64
 STEPS = 160
 BATCH = 2048
 WEIGHT_DECAY = 1e-5
@@ -25,10 +25,10 @@ def look_up(keys: Tensor, targets: Tensor, new_keys: Tensor) -> Tensor:
     """
     values, value = torch.cat([keys, new_keys]).unique(return_inverse=True)
     labels, label = targets.unique(return_inverse=True)
-    seen, times = (value[: len(keys)] * len(labels) + label).unique(return_counts=True)
-    seen = seen[times.argsort(stable=True)]
-    seen = seen[(seen // len(labels)).argsort(stable=True)]  # by key, and for each key the most frequent label last
-    of, commonest = seen // len(labels), seen % len(labels)
+    pairs, times = (value[: len(keys)] * len(labels) + label).unique(return_counts=True)
+    pairs = pairs[times.argsort(stable=True)]
+    pairs = pairs[(pairs // len(labels)).argsort(stable=True)]  # by key, and for each key the most frequent label last
+    of, commonest = pairs // len(labels), pairs % len(labels)
     last = of != torch.cat([of[1:], of.new_tensor([-1])])
     guess = label.bincount().argmax().repeat(len(values))
     guess[of[last]] = commonest[last]
@@ -51,8 +51,8 @@ def pick_place(keys: Tensor, targets: Tensor, new_keys: Tensor, *, latest: bool)
     return torch.stack(picks, 1)
 
 
-def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden: bool) -> Predictor:
-    """Fit a linear model, or a perceptron with one hidden layer, on standardised columns.
+def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden_units: int = 0) -> Predictor:
+    """Fit a linear model, or with `hidden_units` a perceptron with one hidden layer, on standardised columns.
 
     columns: (answers, features) of any type. targets: integers (multinomial logistic loss), or floating-point numbers
     of shape (answers, outputs) (squared error). Both with L2 regularisation. Returns a function from columns to
@@ -62,8 +62,8 @@ def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden: bool) -> Pr
     width = columns.shape[1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        layers = [nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs)] if hidden else []
-        model = nn.Sequential(*layers) if hidden else nn.Linear(width, outputs)
+        layers = [nn.Linear(width, hidden_units), nn.ReLU(), nn.Linear(hidden_units, outputs)] if hidden_units else []
+        model = nn.Sequential(*layers) if hidden_units else nn.Linear(width, outputs)
     if isinstance(model, nn.Linear):
         nn.init.zeros_(model.weight)
     regression = targets.is_floating_point()
@@ -71,7 +71,7 @@ def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden: bool) -> Pr
     wanted = (targets - middle) / spread if regression else targets
     optimiser = torch.optim.Adam(model.parameters(), weight_decay=WEIGHT_DECAY, fused=True)
     parts = list(zip(columns.split(BATCH), wanted.split(BATCH), strict=True))  # answers come in random order
-    rate = 0.02 if hidden else 0.1
+    rate = 0.02 if hidden_units else 0.1
     for step in range(STEPS):
         optimiser.param_groups[0]["lr"] = rate * (1 - step / STEPS)
         some, answers = parts[step % len(parts)]

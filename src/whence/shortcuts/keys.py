@@ -1,6 +1,8 @@
-"""Features as integers by name, for lookup tables.
+"""Features as integers by name, for lookup tables, made of the visible tokens alone.
 
-Every function maps answers to integers of shape (answers,), made of the visible tokens alone.
+Functions of type `Keys` map answers to integers of shape (answers,). Those of type `PlaceKeys` serve tasks that ask
+where something is: they map answers to integers of shape (answers, positions), and the predictor picks the position
+whose integer marks the answer most often.
 """
 
 from __future__ import annotations
@@ -23,14 +25,15 @@ from whence.shortcuts.columns import (
 )
 
 Keys = Callable[[Answers], dict[str, Tensor]]
+PlaceKeys = Callable[[Answers], dict[str, Tensor]]
 MANY_SYMBOLS = 32
 """With more symbols there are no lookup tables per symbol."""
 TABLE = 4096
 """Largest number of combinations of tokens that a lookup table is made for."""
-
-
 RADIX = 512
 """Features that are joined lie below this; it must not depend on the sample, or two samples would not agree."""
+REACH = 2
+"""Combinations of neighbours begin at most so many places before the position, or behind it."""
 
 
 def joint(*features: Tensor) -> Tensor:
@@ -154,7 +157,7 @@ def suffix_keys(answers: Answers) -> dict[str, Tensor]:
 def _continued(answers: Answers, longest: int, backwards: bool) -> Tensor:
     """What stands behind (backwards: before) the latest earlier match of the last tokens; the blank without a match."""
     tokens, length = answers.tokens, answers.length
-    found = torch.full((len(answers),), answers.blank)
+    continuation = torch.full((len(answers),), answers.blank)
     matches = torch.ones_like(tokens, dtype=torch.bool)
     suffix = answers.recent(longest)
     for depth in range(min(longest, length - 1)):
@@ -175,9 +178,65 @@ def _continued(answers: Answers, longest: int, backwards: bool) -> Tensor:
         usable = matches & (answers.positions + (depth if backwards else 0) < answers.place[:, None])
         usable &= follows < answers.task.outputs
         where = torch.where(usable, answers.positions, -1).amax(1)
-        found = torch.where(where >= 0, follows.gather(1, where.clamp(min=0)[:, None])[:, 0], found)
-    return found
+        continuation = torch.where(where >= 0, follows.gather(1, where.clamp(min=0)[:, None])[:, 0], continuation)
+    return continuation
 
 
 def declared_keys(answers: Answers) -> dict[str, Tensor]:
     return answers.declared
+
+
+def place_symbol(answers: Answers) -> dict[str, Tensor]:
+    return {"the symbol at the position": answers.tokens}
+
+
+def place_position(answers: Answers) -> dict[str, Tensor]:
+    return {"the position": answers.positions.expand_as(answers.tokens)}
+
+
+def place_neighbours(*offsets: int) -> PlaceKeys:
+    """The symbols at these offsets together, seen from every position nearby."""
+
+    def keys(answers: Answers) -> dict[str, Tensor]:
+        names = {}
+        for start in range(-REACH, REACH + 1):
+            offsets_ = [start + offset for offset in offsets]
+            code = torch.zeros_like(answers.tokens)
+            for place in offsets_:
+                code = code * (answers.blank + 1) + _shifted(answers, place)
+            names[f"the symbols at {', '.join(f'{place:+d}' for place in offsets_)} from the position"] = code
+        return names
+
+    return keys
+
+
+def _shifted(answers: Answers, offset: int) -> Tensor:
+    """At every position, the token `offset` places further on; the blank outside the sequence."""
+    moved = torch.full_like(answers.tokens, answers.blank)
+    if abs(offset) >= answers.length:
+        return moved
+    if offset > 0:
+        moved[:, :-offset] = answers.tokens[:, offset:]
+    elif offset < 0:
+        moved[:, -offset:] = answers.tokens[:, :offset]
+    else:
+        moved = answers.tokens
+    return moved
+
+
+def place_repeats(answers: Answers) -> dict[str, Tensor]:
+    """Occurrences of the position's symbol elsewhere in the sequence."""
+    counts = torch.zeros(len(answers), answers.blank + 1, dtype=torch.long)
+    total = counts.scatter_add_(1, answers.tokens, torch.ones_like(answers.tokens)).gather(1, answers.tokens)
+    earlier = torch.empty_like(answers.tokens)
+    running = torch.zeros(len(answers), answers.blank + 1, dtype=torch.long)
+    for place in range(answers.length):
+        token = answers.tokens[:, place : place + 1]
+        earlier[:, place : place + 1] = running.gather(1, token)
+        running.scatter_add_(1, token, torch.ones_like(token))
+    both = earlier * (answers.length + 1) + total
+    return {
+        "how often the symbol at the position occurs": total,
+        "how often the symbol at the position occurred before and in all": both,
+        "the symbol at the position and its occurrences": answers.tokens * (answers.length + 1) ** 2 + both,
+    }

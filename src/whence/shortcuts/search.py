@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from whence import stats
+from whence.config import Config
 from whence.shortcuts.answers import Answers, draw
 from whence.shortcuts.classes import CLASSES, FeatureClass
 from whence.shortcuts.columns import Columns, position
-from whence.shortcuts.fit import look_up, pick_place, train
+from whence.shortcuts.fit import HIDDEN_UNITS, look_up, pick_place, train
 from whence.shortcuts.keys import Keys
 from whence.tasks.base import Task
 
@@ -30,10 +31,12 @@ SHORT = 16
 MOST_NUMBERS = 2**26
 """Features of the training answers at a time; where there are more, fewer answers are used."""
 SOLVED = 0.95
+SEQUENCES_BY_POSITION = 4096
+CLASSES_BY_POSITION = ("majority", "declared", "last tokens", "window sums", "variety")
+"""Not the first tokens: seen from one position, each of them stands at a fixed distance."""
 
 
-@dataclass(frozen=True)
-class ShortcutScore:
+class ShortcutScore(Config):
     """What one predictor reaches on held-out answers."""
 
     name: str
@@ -43,6 +46,12 @@ class ShortcutScore:
     """95 % Wilson interval. Answers of one sequence count as the independent answers that they are worth."""
     expresses_skill: bool
     """Whether using these features is the skill that the task asks for; then the score is no shortcut."""
+
+    def rounded(self) -> ShortcutScore:
+        """With as many digits as are saved."""
+        low, high = self.interval
+        update = {"accuracy": round(self.accuracy, 5), "interval": (round(low, 5), round(high, 5))}
+        return self.model_copy(update=update)
 
 
 def search(
@@ -69,7 +78,14 @@ def search(
     chance = 1 / (new.length if task.per == "place" else task.outputs)
     scores = []
     if task.goal == "classification":
-        scores.append(ShortcutScore("uniform guess", "majority", chance, (chance, chance), expresses_skill=False))
+        guess = ShortcutScore(
+            name="uniform guess",
+            feature_class="majority",
+            accuracy=chance,
+            interval=(chance, chance),
+            expresses_skill=False,
+        )
+        scores.append(guess)
     expressed = expressed_by(task)
     for name in classes:
         on_progress(name)
@@ -105,7 +121,13 @@ def _score(name: str, feature_class: str, right: Tensor, new: Answers, expresses
     squares = int((per_sequence**2).sum())
     worth = stats.effective(correct=correct, total=total, sequences=len(per_sequence), squares=squares)
     accuracy = correct / total
-    return ShortcutScore(name, feature_class, accuracy, stats.wilson(accuracy * worth, worth), expresses_skill)
+    return ShortcutScore(
+        name=name,
+        feature_class=feature_class,
+        accuracy=accuracy,
+        interval=stats.wilson(accuracy * worth, worth),
+        expresses_skill=expresses_skill,
+    )
 
 
 def _answers(features: FeatureClass, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
@@ -148,15 +170,15 @@ def _fitted(
         label, columns = f"{label} and the position", _together(columns, position)
     enough = known[: MOST_NUMBERS // width]
     matrix, unseen = columns(enough), columns(new)
-    models = {"linear model": False, "small MLP": True}
-    for model, hidden in models.items():
-        if not hidden or (perceptron and matrix.shape[1] <= MOST_COLUMNS_MLP):
-            predict = train(matrix, enough.targets, task.outputs, hidden=hidden)
+    models = {"linear model": 0, "small MLP": HIDDEN_UNITS}
+    for model, hidden_units in models.items():
+        if not hidden_units or (perceptron and matrix.shape[1] <= MOST_COLUMNS_MLP):
+            predict = train(matrix, enough.targets, task.outputs, hidden_units=hidden_units)
             yield f"{model} on {label}", task.correct(predict(unseen), new.targets)
             if task.goal == "regression":  # a mean is seldom right; the likeliest value may be
                 values, classes = enough.targets.flatten().unique(return_inverse=True)
                 if matrix.shape[1] * len(values) <= MOST_WEIGHTS:
-                    likeliest = train(matrix, classes, len(values), hidden=hidden)(unseen).argmax(1)
+                    likeliest = train(matrix, classes, len(values), hidden_units=hidden_units)(unseen).argmax(1)
                     right = task.correct(values[likeliest].reshape(new.targets.shape), new.targets)
                     yield f"{model} (values as classes) on {label}", right
 
@@ -191,3 +213,35 @@ def _places(features: FeatureClass, known: Answers, new: Answers) -> Iterator[tu
     if features in (CLASSES["majority"], CLASSES["declared"]):  # other keys belong to answers, not to positions
         for keys in features.keys:
             yield from _looked_up(keys, known, new)
+
+
+def baseline_by_position(task: Task, length: int) -> dict[int, float]:
+    """The highest accuracy of a shortcut at each position that is scored.
+
+    Lookup tables on a few cheap feature classes only, fitted at each position separately: a lower bound of what a full
+    search at each position would find. Measured once per process.
+    """
+    return dict(_baseline_by_position(task, length))
+
+
+@functools.lru_cache(maxsize=256)
+def _baseline_by_position(task: Task, length: int) -> dict[int, float]:
+    batch = task.sample(torch.Generator().manual_seed(0), SEQUENCES_BY_POSITION, length)
+    declared, half = task.shortcuts(batch), SEQUENCES_BY_POSITION // 2
+    functions = [keys for name in CLASSES_BY_POSITION if name not in expressed_by(task) for keys in CLASSES[name].keys]
+    result: dict[int, float] = {}
+    for at in batch.scored.all(0).nonzero().flatten().tolist():
+        answers = Answers(
+            task,
+            length,
+            torch.where(torch.arange(batch.inputs.shape[1]) <= at, batch.inputs, task.symbols),
+            torch.full((SEQUENCES_BY_POSITION,), at),
+            batch.targets[:, at],
+            torch.arange(SEQUENCES_BY_POSITION),
+            {name: feature[:, at] for name, feature in declared.items()},
+        )
+        known, asked = answers.targets[:half], answers.targets[half:]
+        tables = [feature for keys in functions for feature in keys(answers).values()]
+        right = [(look_up(f[:half], known, f[half:]) == asked).double().mean().item() for f in tables]
+        result[at] = max(1 / task.outputs, *right)
+    return result

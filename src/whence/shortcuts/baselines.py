@@ -1,16 +1,15 @@
-"""Results of the search: packaged for every registered task, else searched once and remembered on disk."""
+"""Shortcut baselines: packaged for every registered task, else searched once and saved in a cache folder."""
 
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from whence.registry import Choice
 from whence.shortcuts.search import SEARCH_VERSION, ShortcutScore, best, search
@@ -18,6 +17,7 @@ from whence.tasks import TASKS
 from whence.tasks.base import Task
 
 PACKAGED = Path(__file__).with_name("baselines.json")
+SCORES = TypeAdapter(list[ShortcutScore])
 _in_memory: dict[str, list[ShortcutScore]] = {}
 
 
@@ -26,8 +26,7 @@ def scores(choice: Choice[Task], length: int, first: int = 0) -> list[ShortcutSc
     first = first_counted(choice, first)
     name = key(choice, length, first)
     if name not in _in_memory:
-        entries = packaged().get(name) or _remembered(name) or _search_now(name, choice, length, first)
-        _in_memory[name] = [from_json(entry) for entry in entries]
+        _in_memory[name] = packaged().get(name) or _read(name) or _search_now(name, choice, length, first)
     return list(_in_memory[name])
 
 
@@ -43,20 +42,20 @@ def first_counted(choice: Choice[Task], first: int) -> int:
 
 def key(choice: Choice[Task], length: int, first: int = 0) -> str:
     """Names what was searched. Results under other versions of the task or of the search are not found by it."""
-    version = choice.variant.version
-    return f"{choice} v{version} search {SEARCH_VERSION} length {length} first {first}"
+    return f"{choice} v{choice.variant.version} search {SEARCH_VERSION} length {length} first {first}"
 
 
-def _search_now(name: str, choice: Choice[Task], length: int, first: int) -> list[dict[str, Any]]:
+def _search_now(name: str, choice: Choice[Task], length: int, first: int) -> list[ShortcutScore]:
     print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
-    entries = [to_json(score) for score in searched(str(choice), length, first)]
-    _remember(name, entries)
-    return entries
+    scores = searched(str(choice), length, first)
+    _save(name, scores)
+    return scores
 
 
 def searched(task: str, length: int, first: int) -> list[ShortcutScore]:
-    """The whole search, from the task as a user writes it."""
-    return best_of_each_class(search(TASKS.choose(task).build(), length, first))
+    """The whole search, from the task as a user writes it: the best of each class, with as many digits as are saved."""
+    scores = search(TASKS.choose(task).build(), length, first)
+    return [score.rounded() for score in best_of_each_class(scores)]
 
 
 def best_of_each_class(scores: list[ShortcutScore]) -> list[ShortcutScore]:
@@ -68,18 +67,8 @@ def best_of_each_class(scores: list[ShortcutScore]) -> list[ShortcutScore]:
 
 
 @functools.cache
-def packaged() -> Mapping[str, list[dict[str, Any]]]:
-    return json.loads(PACKAGED.read_text()) if PACKAGED.exists() else {}
-
-
-def to_json(score: ShortcutScore) -> dict[str, Any]:
-    low, high = score.interval
-    return asdict(score) | {"accuracy": round(score.accuracy, 5), "interval": [round(low, 5), round(high, 5)]}
-
-
-def from_json(entry: dict[str, Any]) -> ShortcutScore:
-    low, high = entry["interval"]
-    return ShortcutScore(**{**entry, "interval": (low, high)})
+def packaged() -> Mapping[str, list[ShortcutScore]]:
+    return TypeAdapter(dict[str, list[ShortcutScore]]).validate_json(PACKAGED.read_bytes()) if PACKAGED.exists() else {}
 
 
 def cache_folder() -> Path:
@@ -90,20 +79,20 @@ def _file(name: str) -> Path:
     return cache_folder() / f"{name.replace(' ', '_').replace(':', '.').replace('*', 'x')}.json"
 
 
-def _remembered(name: str) -> list[dict[str, Any]] | None:
+def _read(name: str) -> list[ShortcutScore] | None:
     try:
-        return json.loads(_file(name).read_text())
+        return SCORES.validate_json(_file(name).read_bytes())
     except (OSError, RuntimeError, ValueError):  # no home, never searched, or a file that was damaged: search again
         return None
 
 
-def _remember(name: str, entries: list[dict[str, Any]]) -> None:
+def _save(name: str, scores: list[ShortcutScore]) -> None:
     """Written whole or not at all, because other processes may read it. Without a writable folder, not at all."""
     try:
         file = _file(name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as part:
-            json.dump(entries, part)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
+            part.write(SCORES.dump_json(scores))
         os.replace(part.name, file)
     except (OSError, RuntimeError):
         return
