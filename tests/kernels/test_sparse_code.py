@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.kernels.sparse_code import ByFeature, decode, gathered, naive, op, scores, top_k
+from whence.kernels.sparse_code import ByFeature, decode, gathered, naive, scores, top_k
 
 
 def codes(n: int, size: int, width: int, k: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -242,4 +242,4 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="values has shape"):
         decode(torch.zeros(6, 2), indices, weight)
     with pytest.raises(ValueError, match="other indices"):
-        decode(torch.zeros(6, 3), indices, weight, by_feature=op.ByFeature(indices.clone(), 10))
+        decode(torch.zeros(6, 3), indices, weight, by_feature=ByFeature(indices.clone(), 10))

@@ -8,6 +8,8 @@ import re
 import pytest
 import torch
 
+from whence.arena.run import ArenaRun
+from whence.shortcuts import baselines
 from whence.shortcuts.classes import CLASSES
 from whence.tasks import TASKS
 from whence.tasks.base import Batch, Task
@@ -233,3 +235,13 @@ def test_counted_answers_lie_beyond_where_that_is_asked(choice: str) -> None:
     else:
         assert torch.equal(counted, batch.scored)
     assert torch.equal(task.counted(batch, 0), batch.scored)
+
+
+@pytest.mark.parametrize("name", TASKS.names())
+def test_the_generators_version_identifies_runs_and_baselines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results on data of another version are neither reused nor compared. Audits and collections name a run's id."""
+    run, choice = ArenaRun.read({"task": name}), TASKS.choose(name)
+    before = run.id, baselines.key(choice, 32)
+    monkeypatch.setattr(TASKS[name], "version", TASKS[name].version + 1)
+    assert ArenaRun.read({"task": name}).id != before[0]
+    assert baselines.key(choice, 32) != before[1]

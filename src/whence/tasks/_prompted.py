@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._content import commonest, commonest_left, continued, following_left
+from whence.tasks._shortcuts import commonest, commonest_left, continued, following_left
 from whence.tasks.base import Answer, Batch, Task, line
 
 Feed = Annotated[

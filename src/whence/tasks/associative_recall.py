@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from whence.tasks._content import commonest
+from whence.tasks._shortcuts import commonest
 from whence.tasks.base import Answer, Batch, Task, line
 
 

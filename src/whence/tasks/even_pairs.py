@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from whence.tasks._occurrences import count_of_last
+from whence.tasks._shortcuts import count_of_last
 from whence.tasks.base import COMPARE_ENDS, Answer, Batch, Task, line
 
 

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._occurrences import count_before
+from whence.tasks._shortcuts import count_before
 from whence.tasks.base import Answer, Batch, Task, line
 
 

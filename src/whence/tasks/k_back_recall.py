@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._occurrences import commonest_so_far
+from whence.tasks._shortcuts import commonest_so_far
 from whence.tasks.base import Answer, Batch, Task, line
 
 

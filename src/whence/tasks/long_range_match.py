@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._occurrences import count_of_last
+from whence.tasks._shortcuts import count_of_last
 from whence.tasks.base import COMPARE_ENDS, Answer, Batch, Per, Task, line
 
 
@@ -57,8 +57,8 @@ class LongRangeMatch(Task):
         others = torch.randint(1, self.symbols, (batch, length), generator=generator)
         inputs = (last + others) % self.symbols  # nowhere the last symbol
         answer = torch.randint(2, (batch,), generator=generator)
-        seen = torch.randint(1, max(2, length // 3) + 1, (batch,), generator=generator)
-        in_the_middle = (seen - answer)[:, None]
+        occurrences = torch.randint(1, max(2, length // 3) + 1, (batch,), generator=generator)
+        in_the_middle = (occurrences - answer)[:, None]
         rank = torch.rand(batch, length - 2, generator=generator).argsort(1).argsort(1)
         inputs[:, 1:-1] = torch.where(rank < in_the_middle, last, inputs[:, 1:-1])
         inputs[:, :1] = torch.where(answer[:, None] == 1, last, inputs[:, :1])

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks._content import counts_of
+from whence.tasks._shortcuts import counts_of
 from whence.tasks.base import Answer, Batch, Task, line
 
 
