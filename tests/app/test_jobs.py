@@ -186,13 +186,24 @@ def run_as_it_is(job: Job) -> None:
 CODE: list[JsonValue] = ["evil.py:build", {"name": "x", "path": "evil.py:build"}, ["evil.py:build"]]
 
 
-@pytest.mark.parametrize("model", CODE)
-def test_no_job_names_code(store: Store, model: JsonValue) -> None:
-    request = ActionRequest(instrument="leak", verb="audit", config={"model": model})
+def audit_of(model: JsonValue) -> ActionRequest:
+    return ActionRequest(instrument="leak", verb="audit", config={"model": model})
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        *map(audit_of, CODE),
+        ActionRequest(instrument="fields", verb="render", config={"run": "beef", "input": "x", "out": "/tmp/x.png"}),
+        ActionRequest(instrument="features", verb="export", config={}),
+        ActionRequest(instrument="leak", verb="rm", config={}),
+    ],
+)
+def test_no_job_names_code_or_writes_a_file_of_any_name(store: Store, request_: ActionRequest) -> None:
     with pytest.raises(UserError, match="in a terminal only"):
-        submit(request, store, title="x", exclusive=False)
+        submit(request_, store, title="x", exclusive=False)
     job = over(store)
-    request_becomes(job, request.model_dump(mode="json"))
+    request_becomes(job, request_.model_dump(mode="json"))
     with pytest.raises(UserError, match="in a terminal only"):
         job.start()
     run_as_it_is(job)
@@ -219,9 +230,3 @@ def test_a_store_from_elsewhere_cannot_make_a_job_of_anything(store: Store, fore
         job.start()
     run_as_it_is(job)
     assert job.state == "failed"
-
-
-def test_an_action_that_its_instrument_does_not_list_is_refused(store: Store) -> None:
-    job = submit(ActionRequest(instrument="leak", verb="rm", config={}), store, title="x", exclusive=False)
-    until(lambda: job.state not in ALIVE)
-    assert job.state == "refused"

@@ -1,4 +1,9 @@
-"""What is shown stands in the address of the page: links, a reload and the way back lead to it again."""
+"""What is shown is part of the page's address, so that links, a reload and the back button lead to it again.
+
+Streamlit's own binding of widgets (`bind="query-params"`, 1.67) does not serve. It writes the label of an option in
+place of the option, so that addresses would change with titles and dates. It drops defaults from the address, so that a
+link to the latest comparison would lead to another one later. It discards an unknown value without a message.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +35,8 @@ def switch(views: Mapping[str, str], key: str) -> str:
             st.query_params[parameter] = ""
 
     first, before = next(iter(views)), st.session_state.get(key)
-    led_to = next((label for label, parameter in views.items() if parameter in st.query_params), None)
-    st.session_state[key] = led_to or (before if before and not views[before] else first)
+    addressed = next((label for label, parameter in views.items() if parameter in st.query_params), None)
+    st.session_state[key] = addressed or (before if before and not views[before] else first)
     st.segmented_control("View", list(views), key=key, on_change=move, required=True, label_visibility="collapsed")
     return st.session_state[key]
 
@@ -57,15 +62,15 @@ def addressed(page: str, name: str, options: Sequence[T], usual: T, widget: Call
     wanted = query(name)
     if wanted and wanted not in known:
         st.error(plain(f"The address asks for {name} {wanted[:80]!r}, which is not here."), icon=":material/error:")
-    elif wanted and (key not in st.session_state or wanted != st.session_state.get(f"{key}:told")):
+    elif wanted and (key not in st.session_state or wanted != st.session_state.get(f"{key}:written")):
         st.session_state[key] = known[wanted]
     if st.session_state.get(key) not in options:
         st.session_state[key] = usual
-    found = widget(key=key)
-    chosen: T = usual if found is None else found
+    value = widget(key=key)
+    chosen: T = usual if value is None else value
     if str(chosen) != wanted:
         st.query_params[name] = str(chosen)
-    st.session_state[f"{key}:told"] = str(chosen)
+    st.session_state[f"{key}:written"] = str(chosen)
     return chosen
 
 
@@ -81,10 +86,10 @@ def part(page: str, name: str, parts: Sequence[str]) -> str:
 
 
 def choice(page: str, name: str, label: str, options: Mapping[str, str], help: str | None = None) -> str:
-    """One of several, the first unless somebody says otherwise. options: each with what is said of it."""
-    said = list(options.values())
-    # Streamlit tells options apart by what is said of them
-    labels = {one: text if said.count(text) == 1 else f"{text} · {one}" for one, text in options.items()}
+    """One of several, the first by default. options: each with its label."""
+    texts = list(options.values())
+    # Streamlit tells options apart by their labels
+    labels = {name: text if texts.count(text) == 1 else f"{text} · {name}" for name, text in options.items()}
     return addressed(
         page,
         name,

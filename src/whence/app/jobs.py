@@ -37,6 +37,8 @@ from whence.store.runs import ID, RunFolder, Store
 FORMAT = 1
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
 ALIVE: tuple[State, ...] = ("waiting", "running")
+ACTIONS = {("leak", "audit"), ("features", "collect")}
+"""Those that a job may run. Others can write a file of any name, which a store from elsewhere must not choose."""
 LONGEST_PROGRESS = 4000
 Document = dict[str, JsonValue]
 D = TypeVar("D", bound=Config)
@@ -231,7 +233,9 @@ def job_id(request: JobRequest) -> str:
 
 
 def check_request(request: JobRequest) -> None:
-    """No model that is code."""
+    """No model that is code, and only actions of the list above."""
+    if isinstance(request, ActionRequest) and (request.instrument, request.verb) not in ACTIONS:
+        raise UserError(f"job: '{request.instrument} {request.verb}' can be run in a terminal only.", field="job")
     if ".py:" in canonical(request.model_dump(mode="json")):
         raise UserError("job: FILE.py:FUNCTION runs code. It can be named in a terminal only.", field="job")
 

@@ -37,8 +37,8 @@ from whence.store.verify import problems_of
 
 Row = dict[str, Any]
 EVERY_SECONDS = 5.0
-TOLD = "runs:told"
-"""What the last action came to, said once the page is made anew."""
+MESSAGE = "runs:message"
+"""Of the last action, shown when the page is made again"""
 
 
 def show() -> None:
@@ -47,42 +47,42 @@ def show() -> None:
     if not rows:
         empty("This store holds no run yet.", "Open Arena, keep what the form says, press Start.")
         return
-    if told := st.session_state.pop(TOLD, ""):
-        st.success(plain(told), icon=":material/check_circle:")
-    found = _filtered(rows)
-    if not found:
-        empty("No run is like that.", "Take a filter away, or look for another word.")
+    if message := st.session_state.pop(MESSAGE, ""):
+        st.success(plain(message), icon=":material/check_circle:")
+    matches = _filtered(rows)
+    if not matches:
+        empty("No runs match these filters.", "Remove a filter, or search for another word.")
         return
-    ids = _chosen(found)
-    chosen = [row for row in found if row["id"] in ids]
+    ids = _chosen(matches)
+    chosen = [row for row in matches if row["id"] in ids]
     _actions(chosen, store)
-    _export(chosen or found, store, everything=not chosen)
+    _export(chosen or matches, store, everything=not chosen)
     if chosen:
         _side_by_side([row["id"] for row in chosen], store)
     else:
         ready_to_draw()
     running = [row["id"] for row in rows if row["state"] == "running"]
-    going_on = [job.id for job in _going_on(store)]
-    live(EVERY_SECONDS if running or going_on else None)(_watch)(running, going_on, store)
+    resuming = [job.id for job in _resuming(store)]
+    live(EVERY_SECONDS if running or resuming else None)(_watch)(running, resuming, store)
 
 
-def _watch(running: list[str], going_on: list[str], store: Store) -> None:
+def _watch(running: list[str], resuming: list[str], store: Store) -> None:
     """What was resumed here; and the page is made anew when a run or a job has ended."""
-    now = _going_on(store)
+    now = _resuming(store)
     for job in now:
         with st.container(horizontal=True, vertical_alignment="center"):
             markup(f"{badge(job.state)} {html.escape(job.submission.title)}")
             controls(job, f"runs:{job.id}")
-    if [job.id for job in now] != going_on or any(not store.folder(run_id).is_locked() for run_id in running):
+    if [job.id for job in now] != resuming or any(not store.folder(run_id).is_locked() for run_id in running):
         st.rerun()
 
 
-def _going_on(store: Store) -> list[Job]:
-    """Those that are at it, and the latest, if it came to nothing."""
-    found = [(job, job.state) for job in jobs(store, kind="resume")]
+def _resuming(store: Store) -> list[Job]:
+    """Those that are running, and the latest, if it was refused or has failed."""
+    known = [(job, job.state) for job in jobs(store, kind="resume")]
     return [
         job
-        for place, (job, state) in enumerate(found)
+        for place, (job, state) in enumerate(known)
         if state in ALIVE or (place == 0 and state in ("failed", "refused"))
     ]
 
@@ -176,13 +176,13 @@ def _actions(chosen: list[Row], store: Store) -> None:
         st.caption("Tick runs to put them side by side, to go on with them, or to delete them. A heading sorts.")
         return
     ids = [row["id"] for row in chosen]
-    resumable = [row["id"] for row in chosen if _can_go_on(row)]
+    resumable = [row["id"] for row in chosen if _can_resume(row)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
         if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
             request = ResumeRequest(runs=tuple(resumable))
             submit(request, store, title=f"resume {counted(len(resumable), 'run')}")
-            st.session_state[TOLD] = f"{counted(len(resumable), 'run')} will go on, in a process of their own."
+            st.session_state[MESSAGE] = f"{counted(len(resumable), 'run')} will go on, in a process of their own."
             st.rerun()
         verify = st.button("Verify", icon=":material/verified:", key="runs:verify", help="Checks every byte.")
         if st.button("Delete …", icon=":material/delete:", key="runs:delete"):
@@ -191,7 +191,7 @@ def _actions(chosen: list[Row], store: Store) -> None:
         _verify(ids, store)
 
 
-def _can_go_on(row: Row) -> bool:
+def _can_resume(row: Row) -> bool:
     """Numbers that were not finite would be so again."""
     failed = row["state"] == "failed" and (row.get("error") or {}).get("kind") != "non_finite"
     return failed or row["state"] == "interrupted"
@@ -202,8 +202,7 @@ def _verify(ids: list[str], store: Store) -> None:
     if len(quiet) < len(ids):
         st.info(f"{counted(len(ids) - len(quiet), 'run')} not checked: still being written.", icon=":material/pending:")
     with st.spinner("Checking every byte"):
-        found = {run_id: problems_of(store.folder(run_id)) for run_id in quiet}
-    problems = [f"{run_id}: {problem}" for run_id, those in found.items() for problem in those]
+        problems = [f"{run_id}: {problem}" for run_id in quiet for problem in problems_of(store.folder(run_id))]
     if problems:
         st.error("\n\n".join(map(plain, problems)), icon=":material/error:")
     elif quiet:
@@ -215,10 +214,10 @@ def _verify(ids: list[str], store: Store) -> None:
 def _delete(ids: list[str], store: Store) -> None:
     st.write(f"{counted(len(ids), 'run')} with weights, curves and logs. This cannot be undone.")
     st.code("\n".join(ids[:MOST]) + (f"\n… and {len(ids) - MOST} more" if len(ids) > MOST else ""), language=None)
-    keep, go = st.columns(2)
-    if keep.button("Keep them", width="stretch"):
+    cancel, confirm = st.columns(2)
+    if cancel.button("Keep them", width="stretch"):
         st.rerun()
-    if go.button(f"Delete {counted(len(ids), 'run')}", type="primary", width="stretch"):
+    if confirm.button(f"Delete {counted(len(ids), 'run')}", type="primary", width="stretch"):
         bar, busy = st.progress(0.0, text="Deleting"), []
         for done, run_id in enumerate(ids):
             try:
@@ -228,8 +227,8 @@ def _delete(ids: list[str], store: Store) -> None:
             except FileNotFoundError:
                 pass  # somebody else was faster
             bar.progress((done + 1) / len(ids), text="Deleting")
-        kept = f" Still being written, and kept: {', '.join(busy)}." if busy else ""
-        st.session_state[TOLD] = f"Deleted {counted(len(ids) - len(busy), 'run')}.{kept}"
+        left = f" Still being written, and kept: {', '.join(busy)}." if busy else ""
+        st.session_state[MESSAGE] = f"Deleted {counted(len(ids) - len(busy), 'run')}.{left}"
         st.query_params.clear()
         st.rerun()
 
@@ -245,8 +244,8 @@ def _export(rows: list[Row], store: Store, *, everything: bool) -> None:
 
     def lines() -> list[Row]:
         """Also of those that cannot be read: their state, and why."""
-        found, left_out = evaluation_rows(store, rows)
-        return [*found, *({"id": run_id, "state": "corrupt", "error": str(why)} for run_id, why in left_out.items())]
+        records, left_out = evaluation_rows(store, rows)
+        return records + [{"id": name, "state": "corrupt", "error": str(why)} for name, why in left_out.items()]
 
     fits = not everything and len(rows) <= MOST
     too_many = "" if fits else f"Tick 1 to {MOST} runs first."
@@ -288,7 +287,7 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
     st.subheader("Side by side" if len(runs) > 1 else plain(runs[0].status["title"]))
     markup(side_by_side(runs))
     _curves(runs)
-    with st.expander("What was asked for"):
+    with st.expander("Configuration"):
         for run in runs:
             st.caption(f"{run.id} · {duration(run.status['seconds'])} · {run.status['tokens']:,} tokens")
             st.json(dict(run.config), expanded=1)
