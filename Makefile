@@ -43,7 +43,7 @@ ifeq ($(EMOJI),)
 endif
 
 demo: $(VENV)/installed
-	$(BIN)/whence arena --tasks k_back_recall --encodings rope learned none --seeds 2 --steps 150
+	$(BIN)/whence arena compare --tasks k_back_recall --encodings rope learned none --seeds 2 --steps 150
 
 app: $(VENV)/installed
 	$(BIN)/whence app

@@ -1,4 +1,4 @@
-"""`whence arena` as a newcomer types it: how long it takes, and whether the machine is busy all the while.
+"""`whence arena compare` as a newcomer types it: how long it takes, and whether the machine is busy all the while.
 
 python bench/arena.py            about 12 minutes, on an otherwise idle machine
 python bench/arena.py --quick    the workers alone, 2 minutes
@@ -41,7 +41,7 @@ def defaults() -> dict[str, object]:
     with tempfile.TemporaryDirectory() as store:
         before, cpu = core_times(), resource.getrusage(resource.RUSAGE_CHILDREN)
         started = time.monotonic()
-        command = [sys.executable, "-m", "whence", "arena", "--store", store]
+        command = [sys.executable, "-m", "whence", "arena", "compare", "--store", store]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         seconds = time.monotonic() - started
         after, spent = core_times(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -49,7 +49,9 @@ def defaults() -> dict[str, object]:
     busy = [(b1 - b0) / (a1 - a0) for (b0, a0), (b1, a1) in zip(before, after, strict=True)]
     own = (spent.ru_utime + spent.ru_stime - cpu.ru_utime - cpu.ru_stime) / seconds / len(os.sched_getaffinity(0))
     minutes = seconds / 60
-    print(f"whence arena: {runs} runs in {minutes:.1f} minutes (at most {MINUTES}: {_verdict(minutes < MINUTES)})")
+    print(
+        f"whence arena compare: {runs} runs in {minutes:.1f} minutes (at most {MINUTES}: {_verdict(minutes < MINUTES)})"
+    )
     shares = ", ".join(f"{100 * share:.0f} %" for share in busy)
     print(f"cores busy: {shares} (at least {BUSY:.0%}: {_verdict(min(busy) >= BUSY)}); by whence {own:.0%}")
     return {"runs": runs, "seconds": seconds, "busy": busy, "busy_with_whence": own}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from whence.cli import run
+from whence.cli.main import run
 
 
 def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from whence.cli import VERBS
+from whence.cli.main import COMMANDS, INSTRUMENTS
 from whence.encodings import ENCODINGS
 from whence.encodings.transforms import TRANSFORMS
 from whence.mixers import MIXERS
@@ -79,7 +79,7 @@ def test_it_lists_what_is_there() -> None:
     assert sorted(mixers[1].split()) == sorted(MIXERS.names())
     assert sorted(tasks[1].split()) == sorted(TASKS.names())
     assert f"{len(ENCODINGS)} encodings, {len(TRANSFORMS)} transforms" in README
-    for verb in VERBS:
+    for verb in INSTRUMENTS | COMMANDS:
         assert f"whence {verb}" in README
 
 

@@ -33,10 +33,20 @@ def test_adding_and_deleting_one_file(project_copy: Path) -> None:
     assert names - {"slope"} == set(ENCODINGS.names()) - {"kerple"}
 
     trained = python(
-        project_copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "slope:start=0.5", "--steps", "2", "--json"
+        project_copy,
+        "-m",
+        "whence",
+        "arena",
+        "train",
+        *TINY_FLAGS,
+        "--encoding",
+        "slope:start=0.5",
+        "--steps",
+        "2",
+        "--json",
     )
     assert json.loads(trained.stdout)["state"] == "finished", trained.stderr
-    refused = python(project_copy, "-m", "whence", "train", *TINY_FLAGS, "--encoding", "kerple")
+    refused = python(project_copy, "-m", "whence", "arena", "train", *TINY_FLAGS, "--encoding", "kerple")
     assert refused.returncode == 2
     assert "'kerple' is not known" in refused.stderr
     assert "slope" in refused.stderr

@@ -1,5 +1,5 @@
 """`python -m whence` is the command line."""
 
-from whence.cli import main
+from whence.cli.main import main
 
 main()

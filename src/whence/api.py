@@ -20,7 +20,7 @@ def compare(
     minutes: float | None = None,
     **fields: Any,
 ) -> ComparisonResult[Any]:
-    """Run a comparison of one instrument, as `whence arena` and the others do, and return its tables and page.
+    """Run a comparison of one instrument, as `whence arena compare` and the others do, and return its tables and page.
 
     Runs that the store has already are not run again.
 
@@ -29,7 +29,7 @@ def compare(
         store: directory of runs; None: $WHENCE_STORE, else `whence-runs` in the working directory.
         options: workers, threads, device. None of these changes what a run is.
         minutes: with `until_decided`, add no more seeds after this long.
-        fields: the fields of the configuration, grouped as `--print-spec` shows them: `training={"steps": 600}`.
+        fields: the fields of the configuration, grouped as `--print-config` shows them: `training={"steps": 600}`.
 
     Raises:
         whence.errors.UserError: if a field is not valid, or the comparison is impossible on this machine.

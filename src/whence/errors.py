@@ -51,6 +51,8 @@ def _describe(item: Any, known_fields: Callable[[list[str]], list[str]], whole: 
     field, kind, context = ".".join(path) or whole, item["type"], item.get("ctx", {})
     if kind == "too_short":
         return field, f"{field}: {len(item['input'])} are named. Allowed: {context['min_length']} or more."
+    if kind == "missing":
+        return field, f"{field}: must be given."
     if kind == "extra_forbidden":
         allowed = known_fields(path[:-1])
         match = nearest(path[-1], allowed)

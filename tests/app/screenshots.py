@@ -26,10 +26,10 @@ TARGET = ROOT / "screenshots"
 PRESETS = ("plain_topk", "position_mean_topk", "001_run01_hard_mask", "001_run02_soft_mask")
 ENCODINGS = ("rope", "alibi", "learned", "none")
 COMMANDS = [
-    ["arena", "--tasks", "k_back_recall", "--encodings", *ENCODINGS, "--seeds", "6", "--steps", "150"],
+    ["arena", "compare", "--tasks", "k_back_recall", "--encodings", *ENCODINGS, "--seeds", "6", "--steps", "150"],
     ["leak", "compare", "--seeds", "2", "--steps", "150"],
     ["features", "collect", "--model", "minilm", "--layer", "3", "--tokens", "60000"],
-    ["features", "bench", "--activations", "minilm-3", "--seeds", "2", "--steps", "300", "--presets", *PRESETS],
+    ["features", "compare", "--activations", "minilm-3", "--seeds", "2", "--steps", "300", "--presets", *PRESETS],
     ["fields", "train", "--data", "photos", "--steps", "400"],
 ]
 LOOKS = {"light": (1280, "light"), "dark": (1280, "dark"), "narrow": (390, "light")}

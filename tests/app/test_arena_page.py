@@ -124,7 +124,7 @@ def test_what_cannot_be_is_said_at_its_field_and_cannot_be_started(visitor: Visi
     visitor.pick("encodings", "rope")
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
     visitor.page.get_by_text("Copy as a command or as YAML").click()
-    visitor.sees("whence arena --seeds 2 --encodings rope --lr 0.001")
+    visitor.sees("whence arena compare --seeds 2 --encodings rope --lr 0.001")
 
 
 TAMPERED = [

@@ -10,7 +10,7 @@ import pytest
 from whence.app.views.arena import COMPARISONS
 from whence.arena.config import ArenaConfig
 from whence.arena.instrument import PRESETS as ARENA
-from whence.cli.options import Engine, parse
+from whence.cli.options import EngineOptions, Invocation
 from whence.config import Config
 from whence.encodings import ENCODINGS
 from whence.experiments.comparison import planned_runs
@@ -29,7 +29,7 @@ SPECS: list[type[Config]] = [ArenaConfig, LeakConfig, FeaturesConfig, FeaturesRu
 def read_back(spec_class: type[Config], document: dict[str, Any]) -> Config:
     line = shlex.split(command(["x"], spec_class, document))
     assert line[:2] == ["whence", "x"]
-    return parse(spec_class, Engine, line[2:], prog="x", description="x")[0]
+    return Invocation(("x",), "x", line[2:]).parse(spec_class, EngineOptions)[0]
 
 
 @pytest.mark.parametrize("spec_class", SPECS)

@@ -50,5 +50,5 @@ def made_report(store: Store, monkeypatch: pytest.MonkeyPatch) -> Report:
             finish(store, run, 0.8 + wiggle if name == "alibi" else 0.7)
     show_maps({name: some_maps() for name in ("rope", "alibi")}, monkeypatch)
     path = save_config("arena", config, store)
-    command = f"whence arena --config {path}"
+    command = f"whence arena compare --config {path}"
     return Report(ARENA, tables_of(config, store), config.model_dump(mode="json"), command, store)

@@ -28,25 +28,25 @@ def test_every_preset_can_be_run_by_the_command_at_its_head(name: str, capsys: p
     assert comparison.seeds >= needed, "a preset that cannot decide anything"
     assert len(plan) == len({run.id for run in plan})
     about = PRESETS.about(name)
-    command = f"whence reproduce {name}" if name in CLAIMS else f"whence arena --preset {name}"
+    command = f"whence reproduce {name}" if name in CLAIMS else f"whence arena compare --preset {name}"
     assert command in about
     assert "minutes on" in about, "what it costs"
-    shown = document(["arena", "--preset", name, "--print-spec"], capsys)
+    shown = document(["arena", "compare", "--preset", name, "--print-config"], capsys)
     assert ArenaConfig.read(shown) == comparison, "the command makes other runs"
 
 
 def test_any_flag_wins_over_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--preset=claim_recall_needs_state", "--seeds", "2", "--encodings", "none", "--steps", "9"]
-    shown = document(["arena", *flags, "--print-spec"], capsys)
+    shown = document(["arena", "compare", *flags, "--print-config"], capsys)
     assert (shown["seeds"], shown["training"]["steps"], shown["lengths"]["test_lengths"]) == (2, 9, [])
     assert [c["encoding"]["name"] for c in shown["encodings"]] == ["none"]
     assert shown["sweep"] == read_config(PRESETS.path("claim_recall_needs_state"), ArenaConfig).sweep
-    shown = document(["arena", *flags, "--test-lengths", "12", "16", "--print-spec"], capsys)
+    shown = document(["arena", "compare", *flags, "--test-lengths", "12", "16", "--print-config"], capsys)
     assert shown["lengths"]["test_lengths"] == [12, 16]
 
 
 def test_a_spec_that_is_printed_means_the_same_when_read(capsys: pytest.CaptureFixture[str]) -> None:
     for flags in (["--test-lengths", "0"], ["--train-length", "12"], ["--mixer", "mamba"], ["--sweep", "k=1,2"]):
-        shown = document(["arena", "--tasks", "k_back_recall", *flags, "--print-spec"], capsys)
+        shown = document(["arena", "compare", "--tasks", "k_back_recall", *flags, "--print-config"], capsys)
         Path("again.json").write_text(json.dumps(shown))
-        assert document(["arena", "--config", "again.json", "--print-spec"], capsys) == shown
+        assert document(["arena", "compare", "--config", "again.json", "--print-config"], capsys) == shown

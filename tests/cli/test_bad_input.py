@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TINY_FLAGS
-from whence.cli import run
+from whence.cli.main import run
 
-ARENA = ["arena", "--tasks", "k_back_recall", *TINY_FLAGS, "--steps", "3", "--seeds", "1"]
+ARENA = ["arena", "compare", "--tasks", "k_back_recall", *TINY_FLAGS, "--steps", "3", "--seeds", "1"]
 
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -35,80 +35,104 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ("arguments", "parts"),
     [
         (
-            ["arena", "--encodings", "rpoe"],
+            ["arena", "compare", "--encodings", "rpoe"],
             ["encodings", "'rpoe'", "Allowed:", "alibi", "sinusoidal", "Did you mean 'rope'?"],
         ),
-        (["train", "--encoding", "alibbi"], ["model.encoding", "'alibbi'", "Allowed:", "Did you mean 'alibi'?"]),
-        (["arena", "--encodings", "randomised+rope"], ["'randomised'", "Allowed:", "Did you mean 'randomized'?"]),
         (
-            ["arena", "--encodings", "rope:scaling=yran"],
+            ["arena", "train", "--encoding", "alibbi"],
+            ["model.encoding", "'alibbi'", "Allowed:", "Did you mean 'alibi'?"],
+        ),
+        (
+            ["arena", "compare", "--encodings", "randomised+rope"],
+            ["'randomised'", "Allowed:", "Did you mean 'randomized'?"],
+        ),
+        (
+            ["arena", "compare", "--encodings", "rope:scaling=yran"],
             ["scaling", "'yran'", "Allowed: none, linear", "Did you mean 'yarn'?"],
         ),
-        (["arena", "--encodings", "rope:bsae=3"], ["bsae", "no such field", "Allowed:", "Did you mean 'base'?"]),
-        (["arena", "--encodings", "rope:base"], ["'rope:base'", "name:option=value"]),
-        (["arena", "--tasks", "k_bak_recall"], ["tasks", "'k_bak_recall'", "Did you mean 'k_back_recall'?"]),
-        (["arena", "--heads", "3"], ["heads: 3", "d_model=64", "Nearest allowed: 2 or 4"]),
         (
-            ["arena", "--d-model", "12", "--heads", "4", "--encodings", "rope"],
+            ["arena", "compare", "--encodings", "rope:bsae=3"],
+            ["bsae", "no such field", "Allowed:", "Did you mean 'base'?"],
+        ),
+        (["arena", "compare", "--encodings", "rope:base"], ["'rope:base'", "name:option=value"]),
+        (["arena", "compare", "--tasks", "k_bak_recall"], ["tasks", "'k_bak_recall'", "Did you mean 'k_back_recall'?"]),
+        (["arena", "compare", "--heads", "3"], ["heads: 3", "d_model=64", "Nearest allowed: 2 or 4"]),
+        (
+            ["arena", "compare", "--d-model", "12", "--heads", "4", "--encodings", "rope"],
             ["head_dim: 3", "Allowed: a multiple of 2", "nearest 2 or 4"],
         ),
-        (["arena", "--steps", "-5"], ["training.steps", "-5", "Allowed: greater than or equal to 1"]),
-        (["arena", "--steps", "many"], ["training.steps", "'many'", "integer"]),
-        (["arena", "--lr", "0"], ["training.lr", "greater than 0"]),
-        (["arena", "--schedule", "cosin"], ["training.schedule", "'cosin'", "Did you mean 'cosine'?"]),
-        (["arena", "--attention", "causla"], ["model.attention", "Did you mean 'causal'?"]),
-        (["arena", "--encodings", "xpos", "--attention", "bidirectional"], ["attention", "xpos", "Allowed: causal"]),
-        (["arena", "--encodings", "randomized+none"], ["positions", "no effect", "none"]),
-        (["arena", "--encodings", "randomized:span=50+rope"], ["span=50", "128"]),
-        (["arena", "--encodings", "rope", "rope"], ["encodings", "listed twice"]),
-        (["arena", "--attention", "prefix"], ["attention", "'prefix'", "Allowed: causal, bidirectional"]),
-        (["arena", "--train-length", "3"], ["train_length: 3", "4 or more"]),
-        (["arena", "--min-length", "64", "--train-length", "8"], ["min_length: 64", "at most train_length=8"]),
-        (["arena", "--encodings", "rope:layout=axial"], ["reads 2 position axes"]),
-        (["arena", "--encodings", "learned:out_of_range=error"], ["room for 32 positions", "128"]),
-        (["arena", "--clip", "inf"], ["training.clip", "finite"]),
-        (["arena", "--encodings", "rope:base=nan"], ["base", "Allowed:"]),
-        (["arena", "--encodings", "+rope"], ["'+rope'", "TRANSFORM+ENCODING"]),
-        (["arena", "--encodings", "rope+"], ["'rope+'", "TRANSFORM+ENCODING"]),
-        (["arena", "--test-lengths", "64", "64"], ["test_lengths: 64", "each length once"]),
-        (["arena", "--test-lengths", "16"], ["test_lengths: 16", "more than train_length=32"]),
-        (["arena", "--seeds", "0"], ["seeds", "greater than or equal to 1"]),
-        (["arena", "--workers", "0"], ["workers", "greater than or equal to 1"]),
-        (["arena", "--device", "tpu"], ["device", "'tpu'", "Allowed: auto, cpu, cuda, mps"]),
-        (["arena", "--step", "5"], ["--step", "no such option", "Did you mean '--steps'?"]),
-        (["arena", "extra"], ["'extra'", "not expected"]),
-        (["arena", "--sweep", "d_modle=64,128"], ["sweep", "'d_modle'", "Did you mean 'd_model'?"]),
-        (["arena", "--sweep", "d_model"], ["sweep", "'d_model'", "FIELD=VALUE"]),
-        (["arena", "--tune", "train_length=8,16"], ["tune", "'train_length'", "Allowed:", "lr"]),
-        (["arena", "--tune", "lr=1e-3,fast"], ["training.lr", "'fast'"]),
-        (["arena", "--preset", "source_encodngs"], ["preset", "'source_encodngs'", "Did you mean 'source_encodings'?"]),
-        (["arena", "--preset"], ["--preset", "a value must follow"]),
-        (["arena", "--preset", "claim_copy", "--config", "a.yaml"], ["preset", "one of them"]),
-        (["arena", "--tasks", "copy", "--mixer", "bimamba"], ["task", "earlier answers", "answers=blank"]),
-        (["presets", "claim_copi"], ["preset", "Did you mean 'claim_copy'?"]),
+        (["arena", "compare", "--steps", "-5"], ["training.steps", "-5", "Allowed: greater than or equal to 1"]),
+        (["arena", "compare", "--steps", "many"], ["training.steps", "'many'", "integer"]),
+        (["arena", "compare", "--lr", "0"], ["training.lr", "greater than 0"]),
+        (["arena", "compare", "--schedule", "cosin"], ["training.schedule", "'cosin'", "Did you mean 'cosine'?"]),
+        (["arena", "compare", "--attention", "causla"], ["model.attention", "Did you mean 'causal'?"]),
+        (
+            ["arena", "compare", "--encodings", "xpos", "--attention", "bidirectional"],
+            ["attention", "xpos", "Allowed: causal"],
+        ),
+        (["arena", "compare", "--encodings", "randomized+none"], ["positions", "no effect", "none"]),
+        (["arena", "compare", "--encodings", "randomized:span=50+rope"], ["span=50", "128"]),
+        (["arena", "compare", "--encodings", "rope", "rope"], ["encodings", "listed twice"]),
+        (["arena", "compare", "--attention", "prefix"], ["attention", "'prefix'", "Allowed: causal, bidirectional"]),
+        (["arena", "compare", "--train-length", "3"], ["train_length: 3", "4 or more"]),
+        (
+            ["arena", "compare", "--min-length", "64", "--train-length", "8"],
+            ["min_length: 64", "at most train_length=8"],
+        ),
+        (["arena", "compare", "--encodings", "rope:layout=axial"], ["reads 2 position axes"]),
+        (["arena", "compare", "--encodings", "learned:out_of_range=error"], ["room for 32 positions", "128"]),
+        (["arena", "compare", "--clip", "inf"], ["training.clip", "finite"]),
+        (["arena", "compare", "--encodings", "rope:base=nan"], ["base", "Allowed:"]),
+        (["arena", "compare", "--encodings", "+rope"], ["'+rope'", "TRANSFORM+ENCODING"]),
+        (["arena", "compare", "--encodings", "rope+"], ["'rope+'", "TRANSFORM+ENCODING"]),
+        (["arena", "compare", "--test-lengths", "64", "64"], ["test_lengths: 64", "each length once"]),
+        (["arena", "compare", "--test-lengths", "16"], ["test_lengths: 16", "more than train_length=32"]),
+        (["arena", "compare", "--seeds", "0"], ["seeds", "greater than or equal to 1"]),
+        (["arena", "compare", "--workers", "0"], ["workers", "greater than or equal to 1"]),
+        (["arena", "compare", "--device", "tpu"], ["device", "'tpu'", "Allowed: auto, cpu, cuda, mps"]),
+        (["arena", "compare", "--step", "5"], ["--step", "no such option", "Did you mean '--steps'?"]),
+        (["arena", "compare", "extra"], ["'extra'", "not expected"]),
+        (["arena", "compare", "--sweep", "d_modle=64,128"], ["sweep", "'d_modle'", "Did you mean 'd_model'?"]),
+        (["arena", "compare", "--sweep", "d_model"], ["sweep", "'d_model'", "FIELD=VALUE"]),
+        (["arena", "compare", "--tune", "train_length=8,16"], ["tune", "'train_length'", "Allowed:", "lr"]),
+        (["arena", "compare", "--tune", "lr=1e-3,fast"], ["training.lr", "'fast'"]),
+        (
+            ["arena", "compare", "--preset", "source_encodngs"],
+            ["preset", "'source_encodngs'", "Did you mean 'source_encodings'?"],
+        ),
+        (["arena", "compare", "--preset"], ["--preset", "a value must follow"]),
+        (["arena", "compare", "--preset", "claim_copy", "--config", "a.yaml"], ["preset", "one of them"]),
+        (["arena", "compare", "--tasks", "copy", "--mixer", "bimamba"], ["task", "earlier answers", "answers=blank"]),
+        (["arena", "presets", "claim_copi"], ["preset", "Did you mean 'claim_copy'?"]),
         (["reproduce", "claim_copi"], ["claim", "Did you mean 'claim_copy'?"]),
-        (["compare", "one"], ["comparison", "name two"]),
-        (["compare", "one", "two"], ["'one' is not known", "source_encodings", "none yet"]),
-        (["compare", "a", "b", "--store", "nowhere"], ["store: 'nowhere'", "not a directory"]),
+        (["report", "one", "--diff"], ["name", "compares two"]),
+        (["report", "one", "two", "--diff"], ["'one' is not known", "source_encodings", "none yet"]),
+        (["report", "a", "b", "--store", "nowhere", "--diff"], ["store: 'nowhere'", "not a directory"]),
         (["report", "nonsense"], ["'nonsense' is not known", "a config file"]),
         (["report", "claim_copy", "--out", "a.pdf"], ["out", "'a.pdf'", ".html, .png, .csv, .md, .json"]),
         (["report", "claim_copy"], ["none of the runs of claim_copy has finished"]),
-        (["arna"], ["verb", "'arna'", "Did you mean 'arena'?"]),
-        (["runs", "lst"], ["action", "'lst'", "Did you mean 'list'?"]),
+        (["arna"], ["command", "'arna'", "Did you mean 'arena'?"]),
+        (["arena", "compar"], ["verb", "'compar'", "Did you mean 'compare'?"]),
+        (["arena", "report", "--dif"], ["--dif", "Did you mean '--diff'?"]),
+        (["runs", "show"], ["run", "must be given"]),
+        (["runs", "lst"], ["verb", "'lst'", "Did you mean 'list'?"]),
         (["runs", "list", "--state", "finshed"], ["state", "Did you mean 'finished'?"]),
         (["runs", "show", "abc"], ["run", "no run 'abc'"]),
         (["runs", "show", "../../etc"], ["run", "no run"]),
         (["runs", "rm"], ["run", "name the runs"]),
-        (["train", "--task"], ["--task", "a value must follow"]),
+        (["arena", "train", "--task"], ["--task", "a value must follow"]),
         (["runs", "list", "--store", "nowhere"], ["store: 'nowhere'", "not a directory"]),
         (["runs", "verify", "--store", "nowhere"], ["store: 'nowhere'", "not a directory"]),
         (["runs", "export", "--csv", "--json"], ["csv", "--csv or --json"]),
-        (["arena", "--encodings", "rope:base=1,base=2"], ["'base' is given twice"]),
-        (["arena", "--test-sequences", "1000000000"], ["test_sequences", "less than or equal to 100000"]),
-        (["arena", "--d-model", "1000000"], ["parameters", "GiB of memory"]),
-        (["arena", "--tasks"], ["tasks: 0 are named", "1 or more"]),
-        (["arena", "--tasks", "copy", "copy"], ["tasks", "listed twice"]),
-        (["arena", "--until-decided", "--seeds", "9", "--max-seeds", "7"], ["max_seeds", "fewer than the 9"]),
+        (["arena", "compare", "--encodings", "rope:base=1,base=2"], ["'base' is given twice"]),
+        (["arena", "compare", "--test-sequences", "1000000000"], ["test_sequences", "less than or equal to 100000"]),
+        (["arena", "compare", "--d-model", "1000000"], ["parameters", "GiB of memory"]),
+        (["arena", "compare", "--tasks"], ["tasks: 0 are named", "1 or more"]),
+        (["arena", "compare", "--tasks", "copy", "copy"], ["tasks", "listed twice"]),
+        (
+            ["arena", "compare", "--until-decided", "--seeds", "9", "--max-seeds", "7"],
+            ["max_seeds", "fewer than the 9"],
+        ),
         (["tasks", "nope"], ["task: 'nope' is not known"]),
         (["report", "--out", "a.html"], ["name what to report on"]),
         (["encodings", "--jsno"], ["--jsno", "Did you mean '--json'?"]),
@@ -141,7 +165,7 @@ def test_config_mistakes_are_named(
 ) -> None:
     if name:
         Path(name).write_text(text)
-    message = refused(["arena", "--config", name or "a.yaml"], capsys).replace("\n", " ")
+    message = refused(["arena", "compare", "--config", name or "a.yaml"], capsys).replace("\n", " ")
     for part in parts:
         assert part in message
     assert not (here / "pwned").exists()
@@ -177,9 +201,9 @@ def test_an_absent_gpu(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["arena", "--encodings", "rpoe", "--json"]) == 2
+    assert run(["arena", "compare", "--encodings", "rpoe", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["field"].startswith("encodings")
     assert "Did you mean 'rope'?" in error["message"]
-    assert run(["train", "--task", "--json"]) == 2
+    assert run(["arena", "train", "--task", "--json"]) == 2
     assert "error" in json.loads(capsys.readouterr().out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from pathlib import Path
@@ -14,18 +13,18 @@ from tests.calls import document, output
 from tests.conftest import TINY_FLAGS
 from whence.arena.claims import CLAIMS
 from whence.arena.instrument import PRESETS
-from whence.cli import VERBS, run
+from whence.cli.main import COMMANDS, INSTRUMENTS, run, verbs_of
 
 pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_presets_tell_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    text = output(["presets"], capsys)
+    text = output(["arena", "presets"], capsys)
     assert all(f"{name}\n" in text for name in PRESETS.names())
-    one = output(["presets", "source_encodings"], capsys)
-    assert "whence arena --preset source_encodings" in one
+    one = output(["arena", "presets", "source_encodings"], capsys)
+    assert "whence arena compare --preset source_encodings" in one
     assert "claim_copy" not in one
-    found = document(["presets", "claim_parity", "source_encodings"], capsys)
+    found = document(["arena", "presets", "claim_parity", "source_encodings"], capsys)
     assert [preset["name"] for preset in found] == ["claim_parity", "source_encodings"]
     assert found[1]["config"]["first_seed"] == 1337
     assert "Delétang" in found[0]["about"]
@@ -42,7 +41,7 @@ def test_reproduce_lists_claims_and_runs_nothing(capsys: pytest.CaptureFixture[s
 
 
 def test_reproduce_shows_what_it_would_run_and_stops(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    shown = document(["reproduce", "claim_parity", "--print-spec"], capsys)
+    shown = document(["reproduce", "claim_parity", "--print-config"], capsys)
     assert list(shown) == ["claim_parity"]
     assert shown["claim_parity"]["tasks"] == [{"name": "parity"}]
     assert list(here.iterdir()) == []
@@ -59,7 +58,7 @@ def test_reproduce_shows_what_it_would_run_and_stops(capsys: pytest.CaptureFixtu
     ],
 )
 def test_defaults_fit_the_mixer(flags: list[str], encodings: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    shown = document(["arena", *flags, "--print-spec"], capsys)
+    shown = document(["arena", "compare", *flags, "--print-config"], capsys)
     assert [c["encoding"]["name"] for c in shown["encodings"]] == encodings
     assert len(shown["tasks"]) == 4
 
@@ -67,7 +66,7 @@ def test_defaults_fit_the_mixer(flags: list[str], encodings: list[str], capsys: 
 def test_what_a_user_names_is_never_replaced_by_what_would_fit(capsys: pytest.CaptureFixture[str]) -> None:
     """Not even if it is what the default would have been for another mixer."""
     named = ["--encodings", "sinusoidal", "learned", "rope", "alibi"]
-    assert run(["arena", "--mixer", "bimamba", *named, "--print-spec"]) == 2
+    assert run(["arena", "compare", "--mixer", "bimamba", *named, "--print-config"]) == 2
     assert "rope enters through rotate" in capsys.readouterr().err
 
 
@@ -86,35 +85,51 @@ def test_lengths_come_from_the_task_that_was_chosen(
     flags: list[str], lengths: tuple[int, list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Not from the task that would have been the default."""
-    shown = document(["train", *flags, "--print-spec"], capsys)["lengths"]
+    shown = document(["arena", "train", *flags, "--print-config"], capsys)["lengths"]
     assert (shown["train_length"], shown["test_lengths"]) == lengths
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("encodings", "tasks")])  # lists
-def test_help_teaches_by_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with contextlib.suppress(SystemExit):
-        assert run([verb, "--help"]) == 0
-    text = capsys.readouterr().out
-    examples = re.findall(rf"whence {verb}\b[^\n│]*", text)
+def commands() -> list[tuple[str, ...]]:
+    names = [*INSTRUMENTS, *COMMANDS]
+    return [(name,) if verb == name else (name, verb) for name in names for verb in verbs_of(name)]
+
+
+@pytest.mark.parametrize("words", [words for words in commands() if words != ("encodings",)], ids=" ".join)  # a list
+def test_help_teaches_by_examples(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    text = output([*words, "--help"], capsys)
+    examples = re.findall(rf"whence {' '.join(words)}\b[^\n]*", text)
     assert len(examples) >= 2, "usage, and at least one example"
+    assert len(text.splitlines()[2]) <= 120, "a line for lists"
 
 
 def examples_in_help() -> list[list[str]]:
-    from whence.cli.arena import DESCRIPTION
-
-    lines = [line.split("  (")[0] for line in DESCRIPTION.splitlines() if line.startswith("  whence arena")]
+    lines = verbs_of("arena")["compare"].description.splitlines()
+    lines = [line.split("  (")[0] for line in lines if line.startswith("  whence arena compare")]
     words = [shlex.split(re.split(r"\s{3,}", line.strip())[0]) for line in lines]
     return [arguments[1:] for arguments in words]
 
 
 @pytest.mark.parametrize("arguments", examples_in_help(), ids=" ".join)
 def test_every_example_of_arena_help_is_accepted(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert document([*arguments, "--print-spec"], capsys)["seeds"] >= 1
+    assert document([*arguments, "--print-config"], capsys)["seeds"] >= 1
 
 
 @pytest.mark.usefixtures("in_process")
 def test_a_tuned_sweep_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["arena", "--tasks", TASK, "--encodings", "rope", "t5", *TINY_FLAGS, "--steps", "12", "--seeds", "1"]
+    flags = [
+        "arena",
+        "compare",
+        "--tasks",
+        TASK,
+        "--encodings",
+        "rope",
+        "t5",
+        *TINY_FLAGS,
+        "--steps",
+        "12",
+        "--seeds",
+        "1",
+    ]
     found = document([*flags, "--sweep", "k=1,2", "--tune", "dropout=0,0.1"], capsys)
     assert len(found["runs"]) == 2 * 2 * 2 * 2 + 2 * 2, "tuning over two seeds of its own, then what it chose"
     assert [table["title"] for table in found["tables"]] == [

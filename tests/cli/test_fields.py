@@ -19,7 +19,7 @@ from tests.cli.test_bad_input import refused
 from tests.fields.test_instrument import made_up_metrics
 from tests.fields.test_run import trained
 from whence import stats
-from whence.cli import run
+from whence.cli.main import run
 from whence.experiments import table
 from whence.experiments.results import RunResult
 from whence.fields import instrument
@@ -86,7 +86,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.usefixtures("in_process")
 def test_minutes_become_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ["--store", str(tmp_path / "runs")]
-    assert run(["fields", "train", *SMALL, "--minutes", "0.02", *store, "--print-spec"]) == 0
+    assert run(["fields", "train", *SMALL, "--minutes", "0.02", *store, "--print-config"]) == 0
     steps = json.loads(capsys.readouterr().out)["training"]["steps"]
     assert 1 <= steps < 200
     for _ in range(2):

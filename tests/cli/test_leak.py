@@ -63,7 +63,7 @@ def test_the_sources_configuration(capsys: pytest.CaptureFixture[str], here: Pat
         "mask_ratio: 1.0\nprevent_position_only_learning: true\nposition_regularization_weight: 1.0\n"
         "shuffle_sequences_prob: 1.0\n"
     )
-    found = document(["leak", "compare", "--config", "source.yaml", "--print-spec"], capsys)
+    found = document(["leak", "compare", "--config", "source.yaml", "--print-config"], capsys)
     assert found["masking"]["mask_ratio"] == 1.0
     assert [c["name"] for c in found["mitigations"][1]["mitigations"]] == [
         "zero_masked_positions",
@@ -83,7 +83,7 @@ def test_the_page_of_the_docs_audits_ones_own_model(capsys: pytest.CaptureFixtur
 
 def test_a_model_of_the_arena(capsys: pytest.CaptureFixture[str]) -> None:
     flags = [*TINY_FLAGS, "--train-length", "16", "--test-lengths", "32", "--task", "k_back_recall:k=1,symbols=4"]
-    trained = document(["train", *flags, "--encoding", "learned", "--steps", "4"], capsys)
+    trained = document(["arena", "train", *flags, "--encoding", "learned", "--steps", "4"], capsys)
     found = document(["leak", "audit", "--run", trained["id"], "--ratios", "0.5"], capsys)
     assert {source["name"] for source in found["sources"]} >= {"additive encoding (learned)", "causal order"}
 

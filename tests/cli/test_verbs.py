@@ -13,10 +13,11 @@ import pytest
 
 from tests.calls import document, output
 from tests.conftest import TINY_FLAGS
-from whence.cli import VERBS, run
+from whence.cli.main import COMMANDS, INSTRUMENTS, run, verbs_of
 
 ARENA = [
     "arena",
+    "compare",
     "--tasks",
     "k_back_recall:k=1,symbols=4",
     "--encodings",
@@ -29,13 +30,23 @@ ARENA = [
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command_and_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(["--help"], capsys)
-    assert all(f"\n  {verb} " in text for verb in VERBS)
+    assert all(f"\n  {name} " in text for name in INSTRUMENTS | COMMANDS)
     assert output([], capsys) == text
-    for verb in VERBS:
-        assert run([verb, "--help"]) == 0
-        assert "--json" in capsys.readouterr().out or verb == "runs"
+    for name in INSTRUMENTS | COMMANDS:
+        verbs = verbs_of(name)
+        if name not in verbs:
+            listed = output([name], capsys)
+            assert output([name, "--help"], capsys) == listed
+            assert all(f"\n  {verb} " in listed for verb in verbs)
+        for verb in verbs:
+            assert "--json" in output([name, "--help"] if verb == name else [name, verb, "--help"], capsys)
+
+
+def test_shared_verbs_are_the_same_in_every_instrument() -> None:
+    for name in INSTRUMENTS:
+        assert {"compare", "train", "report"} <= set(verbs_of(name)), name
 
 
 def test_encodings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +167,7 @@ def test_one_run_interrupted_and_resumed(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_train(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["train", *TINY_FLAGS, "--task", "modular_sum:base=3", "--encoding", "rope", "--steps", "5"]
+    flags = ["arena", "train", *TINY_FLAGS, "--task", "modular_sum:base=3", "--encoding", "rope", "--steps", "5"]
     found = document(flags, capsys)
     assert found["state"] == "finished"
     assert found["title"] == "modular_sum:base=3 · attention · rope"
@@ -177,16 +188,18 @@ def test_a_failed_run_is_shown_as_failed_and_enters_no_average(capsys: pytest.Ca
 
 def test_specs_from_files_and_flags(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     Path("a.yaml").write_text("seeds: 2\nencodings: [rope:base=500, t5]\ntraining: {steps: 7, lr: 0.1}\n")
-    spec = document(["arena", "--config", "a.yaml", "--print-spec"], capsys)
+    spec = document(["arena", "compare", "--config", "a.yaml", "--print-config"], capsys)
     assert (spec["seeds"], spec["training"]["steps"], spec["training"]["lr"]) == (2, 7, 0.1)
     assert spec["encodings"][0]["encoding"]["base"] == 500
-    spec = document(["arena", "--config=a.yaml", "--steps", "9", "--encodings", "none", "--print-spec"], capsys)
+    spec = document(
+        ["arena", "compare", "--config=a.yaml", "--steps", "9", "--encodings", "none", "--print-config"], capsys
+    )
     assert (spec["seeds"], spec["training"]["steps"]) == (2, 9)
     assert [arm["encoding"]["name"] for arm in spec["encodings"]] == ["none"]
     Path("b.json").write_text(json.dumps(spec))  # what is printed can be read back
-    assert document(["arena", "--config", "b.json", "--print-spec"], capsys) == spec
+    assert document(["arena", "compare", "--config", "b.json", "--print-config"], capsys) == spec
     assert not (here / "whence-runs").exists()
-    run_spec = document(["train", "--print-spec"], capsys)
+    run_spec = document(["arena", "train", "--print-config"], capsys)
     assert len(run_spec["id"]) == 12
 
 
@@ -194,7 +207,7 @@ def test_the_environment_names_the_store(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
     monkeypatch.setenv("WHENCE_STORE", str(here / "elsewhere"))
-    document(["train", *TINY_FLAGS, "--steps", "2"], capsys)
+    document(["arena", "train", *TINY_FLAGS, "--steps", "2"], capsys)
     assert len(list((here / "elsewhere" / "runs").iterdir())) == 1
     assert not (here / "whence-runs").exists()
 
@@ -216,13 +229,13 @@ def test_a_run_that_another_process_is_running(capsys: pytest.CaptureFixture[str
     folder.path.mkdir(parents=True)
     Path("run.json").write_text(json.dumps({k: v for k, v in document_of.document().items() if k != "kind"}))
     with folder.lock():
-        text = output(["train", "--config", "run.json"], capsys, code=1)
+        text = output(["arena", "train", "--config", "run.json"], capsys, code=1)
     assert "another process" in text
-    assert document(["train", "--config", "run.json"], capsys)["state"] == "finished"
+    assert document(["arena", "train", "--config", "run.json"], capsys)["state"] == "finished"
 
 
 def test_one_broken_run_does_not_stop_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    document(["train", *TINY_FLAGS, "--steps", "2"], capsys)
+    document(["arena", "train", *TINY_FLAGS, "--steps", "2"], capsys)
     Path("whence-runs/runs/0123456789ab").mkdir()
     Path("whence-runs/runs/0123456789ac").write_text("a file")
     assert document(["runs", "resume"], capsys) == {"runs": {}}

@@ -89,6 +89,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
         "-m",
         "whence",
         "arena",
+        "compare",
         "--tasks",
         "k_back_recall:k=1,symbols=4",
         "--encodings",
@@ -131,7 +132,18 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
 
 
 def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "whence", "train", *TINY_FLAGS, "--steps", "1000000", "--store", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "whence",
+        "arena",
+        "train",
+        *TINY_FLAGS,
+        "--steps",
+        "1000000",
+        "--store",
+        str(tmp_path),
+    ]
     parent = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while not list(tmp_path.glob("runs/*/checkpoint-*")):
         assert parent.poll() is None

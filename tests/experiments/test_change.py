@@ -12,7 +12,7 @@ from tests.arena.made import TASK, fail, finish, finish_all, planned, spec, tabu
 from tests.calls import document
 from tests.conftest import TINY_FLAGS
 from whence.arena.instrument import ARENA
-from whence.cli import run
+from whence.cli.main import run
 from whence.experiments.change import changes, config_changes, matched
 from whence.experiments.saved import save_config, saved_configs
 from whence.store.runs import Store
@@ -108,26 +108,39 @@ def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int =
 
 @pytest.mark.usefixtures("here", "in_process")
 def test_more_training_seen_from_outside(capsys: pytest.CaptureFixture[str]) -> None:
-    arena = ["arena", "--tasks", TASK, "--encodings", "rope", "t5", *TINY_FLAGS, "--lr", "0.01", "--seeds", "2"]
+    arena = [
+        "arena",
+        "compare",
+        "--tasks",
+        TASK,
+        "--encodings",
+        "rope",
+        "t5",
+        *TINY_FLAGS,
+        "--lr",
+        "0.01",
+        "--seeds",
+        "2",
+    ]
     made = [document([*arena, "--steps", steps], capsys) for steps in ("5", "80")]
     names = [each["name"] for each in made]
     assert names == [Path(each["command"].split("--config ")[1]).stem for each in made]
-    found = document(["compare", *names], capsys)
+    found = document(["report", *names, "--diff"], capsys)
     assert found["spec"] == {"training.steps": {"before": 5, "after": 80}}
     assert (found["before"], found["after"]) == tuple(names)
     rope = next(c for c in found["cells"] if (c["variant"], c["part"]) == ("rope", "id"))
     assert rope["before"] == "at chance"
     assert rope["after"] in ("learning", "solved")
-    printed = output(["compare", names[0][:14], names[1]], capsys)
+    printed = output(["report", names[0][:14], names[1], "--diff"], capsys)
     assert "training.steps" in printed
     assert "not ranked" in printed
 
-    same = output(["compare", names[1], names[1]], capsys)
+    same = output(["report", names[1], names[1], "--diff"], capsys)
     assert "both ask for the same" in same
     assert not any(word in same for word in ("better", "worse"))
-    assert "'nothing' is not known" in output(["compare", names[0], "nothing"], capsys, code=2)
-    assert "name two" in output(["compare", *names, names[0]], capsys, code=2)
+    assert "'nothing' is not known" in output(["report", names[0], "nothing", "--diff"], capsys, code=2)
+    assert "compares two" in output(["report", *names, names[0], "--diff"], capsys, code=2)
 
     never_run = save_config("arena", spec("rope", seeds=2), Store())
     assert never_run in saved_configs("arena", Store())
-    assert "nothing to compare" in output(["compare", names[0], never_run.stem], capsys)
+    assert "nothing to compare" in output(["report", names[0], never_run.stem, "--diff"], capsys)

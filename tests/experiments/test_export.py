@@ -15,7 +15,7 @@ import pytest
 from tests.arena.made import TASK, finish_all, planned, spec
 from whence.arena.findings import findings
 from whence.arena.score import id_score, mastered
-from whence.cli import run
+from whence.cli.main import run
 from whence.cli.report import gather
 from whence.experiments import export
 from whence.experiments.export import Report
@@ -147,7 +147,7 @@ def test_reports_of_comparisons_and_of_single_runs(here: Store, capsys: pytest.C
     assert path.parent == here.reports
     text = path.read_text()
     assert all(r.id in text for r in plan)
-    assert f"whence arena --config {save_config('arena', comparison, here)}" in text
+    assert f"whence arena compare --config {save_config('arena', comparison, here)}" in text
 
     picked = [plan[0].id[:9], plan[3].id]
     found = json.loads(output(["report", *picked, picked[0], "--out", "a.md", "--json"], capsys))
@@ -198,7 +198,7 @@ def test_places_that_cannot_be_written(
 def test_a_report_of_a_preset_is_made_again_by_its_name(here: Store) -> None:
     report, name = gather(["source_encodings"], here)
     assert name == "source_encodings"
-    assert report.command == "whence arena --preset source_encodings"
+    assert report.command == "whence arena compare --preset source_encodings"
 
 
 def test_comparisons_of_different_instruments_are_not_mixed(here: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,13 +82,25 @@ def test_the_latest_comparison_comes_first(store: Store) -> None:
 @pytest.mark.usefixtures("in_process")
 def test_a_report_has_the_name_of_its_comparison(capsys: pytest.CaptureFixture[str]) -> None:
     """Also beside a damaged one."""
-    arguments = ["arena", "--tasks", TASK, *TINY_FLAGS, "--steps", "3", "--seeds", "1", "--encodings", "rope"]
+    arguments = [
+        "arena",
+        "compare",
+        "--tasks",
+        TASK,
+        *TINY_FLAGS,
+        "--steps",
+        "3",
+        "--seeds",
+        "1",
+        "--encodings",
+        "rope",
+    ]
     found = document(arguments, capsys)
     (path,) = saved_configs("arena", Store())
     assert Path(found["report"]).stem.startswith(path.stem)
     (Store().reports / "arena-0123456789abcdef.json").write_text("{")
     assert find(Path(found["report"]).stem, Store())[2] == path
-    again = document(["arena", "--config", str(path)], capsys)
+    again = document(["arena", "compare", "--config", str(path)], capsys)
     assert again["runs"] == dict.fromkeys(found["runs"], "skipped")
     assert again["command"] == found["command"]
     assert len(saved_configs("arena", Store())) == 2, "running it again makes no new comparison"

@@ -12,7 +12,7 @@ from tests.conftest import TINY_FLAGS
 from whence.arena.config import ArenaConfig
 from whence.arena.instrument import ARENA
 from whence.arena.run import ArenaRun
-from whence.cli import run
+from whence.cli.main import run
 from whence.experiments import comparison as comparisons
 from whence.experiments.comparison import more_runs, run_comparison
 from whence.store.runs import Store
@@ -109,7 +109,7 @@ def test_processes_that_die_at_once_are_not_started_forever(store: Store, monkey
     assert result.undecided == 1
 
 
-COMMAND = ["arena", "--tasks", TASK, *TINY_FLAGS, "--test-lengths", "0", "--lr", "0.01", "--until-decided"]
+COMMAND = ["arena", "compare", "--tasks", TASK, *TINY_FLAGS, "--test-lengths", "0", "--lr", "0.01", "--until-decided"]
 
 
 @pytest.mark.usefixtures("here", "in_process")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from whence.cli import run
+from whence.cli.main import run
 from whence.errors import UserError
 from whence.features.activations.collect import collect, collect_from
 from whence.features.activations.sources import Collection, of_module
@@ -162,7 +162,7 @@ def test_the_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_states_of_a_run_of_the_arena(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--store", str(tmp_path)]
-    arena = ["train", "--task", "k_back_recall", "--encoding", "learned", "--d-model", "16", "--layers", "2"]
+    arena = ["arena", "train", "--task", "k_back_recall", "--encoding", "learned", "--d-model", "16", "--layers", "2"]
     assert run([*arena, "--steps", "3", "--train-length", "12", "--threads", "1", "--json", *where]) == 0
     trained = json.loads(capsys.readouterr().out)["id"]
     asked = [

@@ -137,7 +137,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path, capsys: pytest.
 def test_a_comparison_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ["--presets", "plain_topk", "position_mean_topk", "static_slice", "--seeds", "2", "--steps", "20"]
     where = ["--data", str(SMALL["data"]), "--size", "64", "--store", str(tmp_path), "--workers", "1"]
-    found: Any = document(["features", "bench", *wanted, *where], capsys)
+    found: Any = document(["features", "compare", *wanted, *where], capsys)
     (table,) = found["tables"]
     assert [row["name"] for row in table["rows"]] == ["plain_topk", "position_mean_topk", "static_slice"]
     for row in table["rows"]:
@@ -148,11 +148,11 @@ def test_a_comparison_from_the_command_line(tmp_path: Path, capsys: pytest.Captu
         assert -1 <= float(row["cells"]["stability"]["text"]) <= 1
     assert "exploratory" in table["heading"]
     assert {name for c in table["comparisons"] for name in (c["a"], c["b"])} <= {row["name"] for row in table["rows"]}
-    told = output(["features", "bench", *wanted, *where], capsys)
+    told = output(["features", "compare", *wanted, *where], capsys)
     assert "static_slice" in told
     assert "exploratory" in told
     assert f"command  {found['command']}" in told.splitlines()
-    assert found["command"].startswith("whence features bench --config ")
+    assert found["command"].startswith("whence features compare --config ")
     page = Path(found["report"]).read_text()
     assert all(run in page for run in found["runs"])
 
@@ -170,10 +170,10 @@ def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ["train", "--data", "stored:path=nowhere"],
         ["train", "--mask", "hrd"],
         ["train", "--preset", "001_run99"],
-        ["bench", "--presets", "plain"],
-        ["bench", "--sparsity", "none"],
-        ["bench", "--sparsity", "topk:bad=5"],
-        ["bench", "--presets", "all", "typo"],
+        ["compare", "--presets", "plain"],
+        ["compare", "--sparsity", "none"],
+        ["compare", "--sparsity", "topk:bad=5"],
+        ["compare", "--presets", "all", "typo"],
         ["train", "--mask", "gaussian:sigma=0"],
         ["train", "--data", "planted:windows=99"],
         ["train", "--encoder", "grouped", "--size", "3"],

@@ -120,7 +120,7 @@ def page_of(table: Table[FeaturesRun], command: str = "again") -> str:
 
 def test_a_comparison_names_all_presets_runs_columns_and_failures() -> None:
     table = replace(compared(*STRICT, "position_mean_topk", "001_run01_hard_mask, blind"), family=3)
-    page = page_of(table, "whence features bench --config x")
+    page = page_of(table, "whence features compare --config x")
     for row in table.rows:
         assert page.count(row.name) >= 4
         assert all(result.run.id in page for result in row.results)
@@ -129,7 +129,7 @@ def test_a_comparison_names_all_presets_runs_columns_and_failures() -> None:
     assert "loss is &lt;i&gt;NaN&lt;/i&gt;" in page
     assert "exploratory" in page
     assert "Hard and soft masks" in page
-    assert "whence features bench --config x" in page
+    assert "whence features compare --config x" in page
     assert 'src="http' not in page
 
 

@@ -30,7 +30,9 @@ def test_the_page_adds_a_task(project_copy: Path) -> None:
 
     choice = re.findall(r"`--task (\S+)`", PAGE)[0]
     assert choice.startswith(name)
-    trained = python(project_copy, "-m", "whence", "train", *TINY_FLAGS, "--task", choice, "--steps", "2", "--json")
+    trained = python(
+        project_copy, "-m", "whence", "arena", "train", *TINY_FLAGS, "--task", choice, "--steps", "2", "--json"
+    )
     assert trained.returncode == 0, trained.stderr
     assert json.loads(trained.stdout)["state"] == "finished"
 

@@ -45,7 +45,7 @@ def form(
     *,
     first: Sequence[str] = (),
     left_out: Sequence[str] = (),
-    presets: Presets | None = None,
+    presets: Presets[Any] | None = None,
     start: Mapping[str, Any] | None = None,
     check: Callable[[C], object] = lambda config: None,
     config_file: bool = True,
@@ -174,7 +174,7 @@ def _fill(key: str, config: Config) -> None:
         st.session_state[_key(key, option)] = value
 
 
-def _take_preset(key: str, config_class: type[Config], presets: Presets, usual: Config) -> None:
+def _take_preset(key: str, config_class: type[Config], presets: Presets[Any], usual: Config) -> None:
     name = st.session_state[f"{key}:preset"]
     _fill(key, usual if name == NO_PRESET else config_class.read(presets.read(name)))
 

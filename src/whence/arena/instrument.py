@@ -26,7 +26,7 @@ from whence.report.figures import line_style
 from whence.store.files import canonical
 from whence.store.runs import Store
 
-PRESETS = Presets("whence.arena", "whence presets")
+PRESETS = Presets("whence.arena", ArenaConfig)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class ArenaTable(PlannedTable[ArenaRun]):
 
 class Arena(Instrument[ArenaConfig, ArenaRun]):
     name = "arena"
-    command = ("arena",)
     config = ArenaConfig
     run = ArenaRun
     presets = PRESETS

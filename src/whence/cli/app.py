@@ -9,11 +9,11 @@ import webbrowser
 
 from pydantic import Field
 
-from whence.cli.options import Stored, parse_options
+from whence.cli.options import Invocation, StoreOptions, Verb
 from whence.cli.output import print_json
 from whence.errors import UserError
 
-DESCRIPTION = """The lab in a browser: all four instruments, and the runs of a store.
+DESCRIPTION = """Open the lab in a browser: all four instruments, and the runs of a store
 
   whence app                                    opens a browser on this machine; Ctrl-C ends the app
   whence app --port 8600 --no-browser           for a tunnel, or another browser
@@ -23,15 +23,15 @@ Nothing is trained in the app's own process. What it starts goes on when a tab o
 again. It listens on 127.0.0.1 alone and asks the network for nothing."""
 
 
-class Showing(Stored):
+class AppOptions(StoreOptions):
     """Where to show what."""
 
     port: int | None = Field(default=None, ge=1, le=65535, description="none: 8501, or the next that is free")
     no_browser: bool = Field(default=False, description="only say the address")
 
 
-def main(arguments: list[str]) -> int:
-    options, _ = parse_options(Showing, arguments, prog="whence app", description=DESCRIPTION)
+def _app(invocation: Invocation) -> int:
+    options = invocation.options(AppOptions)
     if importlib.util.find_spec("streamlit") is None:
         raise UserError("app: the app needs Streamlit. Install it with: pip install 'whence[app]'", field="app")
     from whence.app.server import ADDRESS, free_port, start, wait_until_there
@@ -63,3 +63,6 @@ def main(arguments: list[str]) -> int:
             process.wait(5)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+VERBS = {"app": Verb(DESCRIPTION, _app)}

@@ -1,39 +1,58 @@
-"""`whence arena`."""
+"""`whence arena …`."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import TYPE_CHECKING
 
-from whence.cli.options import Engine
+from whence.cli import instrument
+from whence.cli.report import report_verb
 
-DESCRIPTION = """Compare positional encodings on tasks, within the training length and beyond it.
+if TYPE_CHECKING:
+    from whence.arena.run import ArenaRun
+    from whence.experiments.instrument import OnProgress
+    from whence.store.runs import Store
 
-  whence arena                                           four tasks, four encodings, three seeds: a first look
-  whence arena --tasks k_back_recall --encodings rope alibi none --seeds 7
-  whence arena --preset source_encodings                 (see 'whence presets')
-  whence arena --tasks long_range_match --encodings rope randomized+rope:base=500 --steps 1000
-  whence arena --mixer bimamba
-  whence arena --tasks k_back_recall --sweep "d_model=64,128;k=1,3,7" --workers 2
-  whence arena --tasks copy --tune lr=0.001,0.003        (for each encoding, chosen on seeds that are not reported)
-  whence arena --tasks copy --against rope --seeds 8     (compare with one encoding: fewer comparisons, fewer seeds)
-  whence arena --tasks copy --encodings rope t5 --until-decided --max-seeds 20
+COMPARE = """Compare positional encodings on tasks, in distribution and out of distribution.
+
+  whence arena compare                                           four tasks, four encodings, three seeds: a first look
+  whence arena compare --tasks k_back_recall --encodings rope alibi none --seeds 7
+  whence arena compare --preset source_encodings                 (see 'whence arena presets')
+  whence arena compare --tasks long_range_match --encodings rope randomized+rope:base=500 --steps 1000
+  whence arena compare --mixer bimamba
+  whence arena compare --tasks k_back_recall --sweep "d_model=64,128;k=1,3,7" --workers 2
+  whence arena compare --tasks copy --tune lr=0.001,0.003        (for each encoding, on seeds that are not reported)
+  whence arena compare --tasks copy --against rope --seeds 8     (compare with one encoding: needs fewer seeds)
+  whence arena compare --tasks copy --encodings rope t5 --until-decided --max-seeds 20
 
 For one seed, every encoding sees the same data and starts from the same weights. A cell is first tested against
 the best score that a shortcut without the skill would reach; what cannot be told from it is at chance and never
-ranked. Scores beyond training are given only for encodings that mastered the task within it. Ctrl-C stops cleanly,
-and the same command goes on."""
+ranked. OOD scores are given only for encodings that mastered the task in distribution. Ctrl-C stops cleanly,
+and the same command resumes."""
+
+TRAIN = """Train one model: one task, one encoding, one seed.
+
+  whence arena train --task k_back_recall:k=5 --encoding rope --steps 600
+  whence arena train --encoding alibi --positions randomized:span=512
+
+The run is stored under an id made of its configuration. Requested again, a finished run is not repeated and an
+unfinished one resumes where it stopped, bit for bit as if it had never been interrupted."""
+
+SHOW = """Write a page of one run.
+
+  whence arena show 7c1e                          a page among the reports of the store
+  whence arena show 7c1e --out run.html           the same page elsewhere"""
 
 
-class Timed(Engine):
-    """Where and how to run: none of this changes what a run is."""
+def _page(run: ArenaRun, store: Store, command: str, on_progress: OnProgress) -> bytes:
+    from whence.cli.report import report_on_runs
 
-    minutes: float | None = Field(
-        default=None, gt=0, description="add no more seeds to --until-decided after this long"
-    )
+    return report_on_runs([run], store).html()
 
 
-def main(arguments: list[str]) -> int:
-    from whence.arena.instrument import ARENA
-    from whence.cli.compare_verb import compare
-
-    return compare(ARENA, arguments, DESCRIPTION, Timed)
+VERBS = {
+    "compare": instrument.compare("arena", COMPARE),
+    "train": instrument.train("arena", TRAIN),
+    "show": instrument.show("arena", SHOW, _page),
+    "report": report_verb("arena"),
+    "presets": instrument.presets("arena"),
+}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from whence.cli.options import Stored, parse_options
+from whence.cli.options import Invocation, StoreOptions
 from whence.cli.output import print_json, print_table, stderr
 from whence.errors import UserError
+from whence.experiments.options import positional
 
 if TYPE_CHECKING:
     from whence.features.activations.store import Activations
@@ -35,9 +37,12 @@ retained, those that fire most on text to be forgotten (code) are clamped; at le
 the other text must stay right. Where no feature is eligible, that is said, and is not a score of 0."""
 
 
-class Probing(Stored):
+class Probing(StoreOptions):
     """What is read from features."""
 
+    runs: tuple[str, ...] = Field(
+        default=(), description="first digits of their ids", json_schema_extra=positional("RUN")
+    )
     sets: tuple[str, ...] = Field(default=(), description="labelled sets that come with sae-probes; none: five of them")
     order: tuple[Literal["first", "halves", "thirds"], ...] = Field(
         default=("first", "halves", "thirds"),
@@ -49,16 +54,19 @@ class Probing(Stored):
     lifted: bool = Field(default=False, description="with masks lifted")
 
 
-class Splicing(Stored):
+class Splicing(StoreOptions):
     """What is done to the model."""
 
+    runs: tuple[str, ...] = Field(
+        default=(), description="first digits of their ids", json_schema_extra=positional("RUN")
+    )
     what: Literal["both", "recovered", "unlearning"] = Field(default="both", description="which evaluation")
     sequences: int = Field(default=32, ge=1, description="held-out sequences that cross-entropies are taken on")
     lifted: bool = Field(default=False, description="cross-entropies with masks lifted")
 
 
-def probe(arguments: list[str]) -> int:
-    options, words = parse_options(Probing, arguments, prog="whence features probe RUN…", description=PROBE, words=True)
+def probe(invocation: Invocation) -> int:
+    options = invocation.options(Probing)
     from whence.features.activations.labelled import DEFAULT_SETS, labelled_states
     from whence.features.activations.sequences import Place
     from whence.features.evals.order_probing import probe_order
@@ -68,7 +76,7 @@ def probe(arguments: list[str]) -> int:
     from whence.store.runs import Store
 
     store = Store(options.store)
-    dictionaries, activations = _loaded(store, words)
+    dictionaries, activations = _loaded(store, options.runs)
     place = Place.of(activations.spec)
     found: dict[str, Any] = {}
     with stderr.status("probing …") as status:
@@ -109,16 +117,14 @@ def _print_probe(name: str, result: dict[str, Any]) -> None:
     print(floors + (f", a bag of tokens {100 * result['bag']:.1f}" if "bag" in result else "") + "\n")
 
 
-def splice(arguments: list[str]) -> int:
-    options, words = parse_options(
-        Splicing, arguments, prog="whence features splice RUN…", description=SPLICE, words=True
-    )
+def splice(invocation: Invocation) -> int:
+    options = invocation.options(Splicing)
     from whence.features.evals.recovered import held_out_text, recovered
     from whence.features.evals.splice import Halves
     from whence.features.evals.unlearning import Corpora, Unlearning, unlearning
     from whence.store.runs import Store
 
-    dictionaries, activations = _loaded(Store(options.store), words)
+    dictionaries, activations = _loaded(Store(options.store), options.runs)
     found: dict[str, dict[str, Any]] = {name: {} for name in dictionaries}
     with stderr.status("loading the model …") as status:
         halves = Halves.of(activations.spec["model"], activations.spec["layer"])
@@ -172,7 +178,7 @@ def _print_unlearning(found: dict[str, dict[str, Any]]) -> None:
     print_table("Unlearning: share of right next tokens that become wrong", columns, rows)
 
 
-def _loaded(store: Store, words: list[str]) -> tuple[dict[str, Autoencoder], Activations]:
+def _loaded(store: Store, words: Sequence[str]) -> tuple[dict[str, Autoencoder], Activations]:
     """By id, and the states that all of them were trained on."""
     from whence.features.activations.sources import RUN
     from whence.features.data.stored import Stored as StoredStates

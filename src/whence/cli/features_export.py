@@ -6,9 +6,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from whence.cli.options import Stored, parse_options
+from whence.cli.options import Invocation, StoreOptions
 from whence.cli.output import print_json
 from whence.errors import UserError
+from whence.experiments.options import positional
 
 EXPORT = """Write a trained autoencoder as SAELens keeps its own: cfg.json and sae_weights.safetensors.
 
@@ -20,26 +21,23 @@ the weights. SAELens knows no positions, so that an autoencoder which does is re
 way; 'whence features measure my-sae' reads it back."""
 
 
-class Exporting(Stored):
+class Exporting(StoreOptions):
     """Where it goes."""
 
+    run: str = Field(description="first digits of a run's id", json_schema_extra=positional("RUN"))
     out: str = Field(default="", description="the folder to write; files of an earlier export are replaced")
     hook: str = Field(default="", description="SAELens' name of the place in the model; none: left open")
 
 
-def export(arguments: list[str]) -> int:
-    options, words = parse_options(
-        Exporting, arguments, prog="whence features export RUN", description=EXPORT, words=True
-    )
-    if len(words) != 1:
-        raise UserError(f"run: {len(words)} are named. Allowed: the first digits of one id.", field="run")
+def export(invocation: Invocation) -> int:
+    options = invocation.options(Exporting)
     if not options.out:
         raise UserError("out: no folder is named. Allowed: --out DIR.", field="out")
     from whence.features.sae import saelens
     from whence.features.stored import load
     from whence.store.runs import Store
 
-    model, run = load(Store(options.store), words[0])
+    model, run = load(Store(options.store), options.run)
     config = saelens.export(model, run, Path(options.out), options.hook)
     if options.json_:
         print_json({"run": run.id, "path": options.out, **config.document()})

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from whence.cli.options import Stored, parse_options
+from whence.cli.options import Invocation, StoreOptions
 from whence.cli.output import print_json, stderr
 from whence.errors import UserError
+from whence.experiments.options import positional
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,34 +29,33 @@ and JumpReLU are read. A run keeps its own idea of position: what lies beyond th
 the nearest of them."""
 
 
-class Measuring(Stored):
+class Measuring(StoreOptions):
     """On what."""
 
+    run: str = Field(
+        description="first digits of a run's id, or a folder of SAELens", json_schema_extra=positional("RUN|DIR")
+    )
     activations: str = Field(default="", description="the name of collected states; none: those a run was trained on")
 
 
-def measure(arguments: list[str]) -> int:
-    options, words = parse_options(
-        Measuring, arguments, prog="whence features measure RUN|DIR", description=MEASURE, words=True
-    )
-    if len(words) != 1:
-        raise UserError(f"run: {len(words)} are named. Allowed: one run, or one folder of SAELens.", field="run")
+def measure(invocation: Invocation) -> int:
+    options = invocation.options(Measuring)
     from whence.features.evals import measures
     from whence.store.runs import Store
 
-    dictionary, assigned, data = _opened(Store(options.store), words[0], options.activations)
+    dictionary, assigned, data = _opened(Store(options.store), options.run, options.activations)
     if dictionary.width != data.width:
         raise UserError(
-            f"activations: states have {data.width} numbers, and {words[0]!r} is of states of {dictionary.width}. "
+            f"activations: states have {data.width} numbers, and {options.run!r} is of states of {dictionary.width}. "
             "Allowed: states of the model and the layer that it was trained on.",
             field="activations",
         )
     with stderr.status("measuring …"):
         found = measures.measure(dictionary, data.held_out(), assigned)
     if options.json_:
-        print_json({"of": words[0], "activations": options.activations, **found})
+        print_json({"of": options.run, "activations": options.activations, **found})
     else:
-        print(f"{words[0]}  {dictionary.size} features of {dictionary.width} numbers")
+        print(f"{options.run}  {dictionary.size} features of {dictionary.width} numbers")
         print_quality(found)
     return 0
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from pydantic import Field
 
-from whence.cli.options import Stored, parse_options
+from whence.cli.options import Invocation, StoreOptions
 from whence.cli.output import print_json, stderr
 from whence.errors import UserError
+from whence.experiments.options import positional
 
 SHOW = """Look at a trained autoencoder: where each feature speaks, how much of that its position explains, and in which
 text it speaks loudest.
@@ -23,16 +23,15 @@ on, with masks as trained and with masks lifted: under a mask, a feature speaks 
 On the page, features are sorted as you choose; a click on one shows its profile and its text."""
 
 
-class Showing(Stored):
+class Showing(StoreOptions):
     """Where runs are kept and results go."""
 
+    run: str = Field(description="first digits of a run's id", json_schema_extra=positional("RUN"))
     out: str = Field(default="", description="where to write the page, as FILE.html; none: the reports of the store")
 
 
-def show(arguments: list[str]) -> int:
-    options, words = parse_options(Showing, arguments, prog="whence features show RUN", description=SHOW, words=True)
-    if len(words) != 1:
-        raise UserError("run: name one run. See 'whence runs list'.", field="run")
+def show(invocation: Invocation) -> int:
+    options = invocation.options(Showing)
     if options.out and (Path(options.out).suffix != ".html" or not Path(options.out).absolute().parent.is_dir()):
         raise UserError(f"out: {options.out!r}. Allowed: FILE.html in a directory that exists.", field="out")
     from whence.features.page import run_page, seen
@@ -44,9 +43,9 @@ def show(arguments: list[str]) -> int:
 
     store = Store(options.store)
     store.must_exist()
-    again = shlex.join(["whence", "features", "show", *arguments])
+    again = invocation.command
     with stderr.status("loading …") as status:
-        model, run = load(store, words[0])
+        model, run = load(store, options.run)
         found = view(model, run.data.build(), lambda told: status.update(f"{told} …"))
         page = run_page(run, found, store.folder(run.id).metrics(), again)
     if options.out:

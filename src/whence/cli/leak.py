@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from whence.cli.options import Stored, dispatch, parse_options
-from whence.cli.output import print_json, print_table, telling
+from whence.cli import instrument
+from whence.cli.options import Invocation, OutputOptions, StoreOptions, Verb
+from whence.cli.output import print_json, print_table
+from whence.cli.progress import progress_line
+from whence.cli.report import report_verb
 from whence.errors import UserError
 from whence.formatting import number
 from whence.leak import RATIOS, shares
@@ -18,26 +20,14 @@ if TYPE_CHECKING:
     from whence.leak.audit.auditing import Audit
     from whence.leak.audit.target import AuditTarget
 
-ACTIONS = {
-    "audit": "measure position leakage of a masked model and the pathways through which position enters",
-    "compare": "train masked models with and without mitigations: what each stops, and what it costs",
-    "mitigations": "list the mitigations: what each can stop, and what it cannot",
-}
-HELP = """whence leak: measure position leakage in masked models and compare mitigations
-
-usage: whence leak ACTION [options]
-
-""" + "".join(f"  {action:<12} {text}\n" for action, text in ACTIONS.items())
-HELP += "\nEvery action: --help teaches it, --json prints one JSON document on standard output.\n"
-
-AUDIT = """Measure position leakage: do predictions of masked tokens depend on content or on absolute position?
+AUDIT = """Measure position leakage of a masked model and the pathways through which position enters
 
   whence leak audit --model minilm                 MiniLM, a BERT with learned absolute positions (a package)
   whence leak audit --model smollm2                SmolLM2-135M, a Llama (a package)
   whence leak audit --model DIR                    any transformers model in a directory; nothing is downloaded
   whence leak audit --model DIR --token-ids F.npy  the same without a tokenizer
   whence leak audit --model path.py:build          your own: build() returns (model, content)   (docs/leak.md)
-  whence leak audit --run 7c1e                     a stored run of 'whence leak compare' or 'whence arena'
+  whence leak audit --run 7c1e                     a stored run of 'whence leak compare' or of the arena
 
 The shift test translates visible content and mask together and reports the share of the prediction variance that
 changes (shift sensitivity). All measures are taken at several mask ratios, beside an untrained twin. Verdicts:
@@ -51,17 +41,27 @@ pathways separates what causal order explains from what is left. The output stat
 Exit code 2: no tokenizer, nearly all tokens have one id, nothing varies, a measure is not finite, or --length exceeds
 the positions of the model."""
 
-COMPARE = """Train masked models with and without mitigations, and report the leak and the reconstruction error of each.
+COMPARE = """Compare mitigations: train masked models with and without them, over paired seeds
 
   whence leak compare                                            a first look: four treatments, three seeds
   whence leak compare --data basic_motions --backbone bimamba --mitigations none all content_gated --seeds 6
   whence leak compare --data planted:position=0.5 --mitigations none content_gated content_gated+position_prior
   whence leak compare --data mine.npy --window 8                 your own recordings: (time, channels)
 
-The first mitigation is what the others are held against. Ctrl-C stops cleanly, and the same command goes on."""
+The first mitigation is what the others are held against. Ctrl-C stops cleanly, and the same command resumes."""
 
 
-class Auditing(Stored):
+TRAIN = """Train one masked model: one recording, one mitigation, one seed
+
+  whence leak train --mitigation content_gated --steps 400
+  whence leak train --data mine.npy --window 8"""
+
+MITIGATIONS = """List the mitigations: what each can stop, and what it cannot
+
+  whence leak mitigations"""
+
+
+class Auditing(StoreOptions):
     """What is audited, and how."""
 
     model: str | None = Field(default=None, description="minilm, smollm2, a directory, or FILE.py:FUNCTION")
@@ -83,16 +83,11 @@ class Auditing(Stored):
     seed: int = Field(default=0, ge=0, description="seed of the masks, and of the noise of models that draw any")
 
 
-def main(arguments: list[str]) -> int:
-    actions = {"audit": _audit, "compare": _compare, "mitigations": _mitigations}
-    return dispatch(arguments, HELP, actions)
-
-
 # --- audit
 
 
-def _audit(arguments: list[str]) -> int:
-    options, _ = parse_options(Auditing, arguments, prog="whence leak audit", description=AUDIT)
+def _audit(invocation: Invocation) -> int:
+    options = invocation.options(Auditing)
     if (options.model is None) == (options.run is None):
         raise UserError("model: name a model or a stored run. Allowed: --model or --run.", field="model")
     from whence.leak.audit.auditing import audit
@@ -101,10 +96,10 @@ def _audit(arguments: list[str]) -> int:
     from whence.store.runs import Store
 
     store = Store(options.store)
-    with telling("loading the model") as on_progress:
+    with progress_line("loading the model") as on_progress:
         target = _target(options, store)
         found = audit(target, options.ratios, seed=options.seed, on_progress=on_progress)
-        again = shlex.join(["whence", "leak", "audit", *arguments])
+        again = invocation.command
         store.prepare()
         report = write("audit", audit_page(found, again), store.reports)
     if options.json_:
@@ -229,21 +224,12 @@ def _short(value: float | None) -> str:
     return number(value, undefined="–")
 
 
-# --- compare
+# --- mitigations
 
 
-def _compare(arguments: list[str]) -> int:
-    from whence.cli.compare_verb import compare
-    from whence.leak.instrument import LEAK
-
-    return compare(LEAK, arguments, COMPARE)
-
-
-def _mitigations(arguments: list[str]) -> int:
-    from whence.cli.encodings import options_of, shown
-    from whence.cli.options import Output
-
-    options, _ = parse_options(Output, arguments, prog="whence leak mitigations", description=ACTIONS["mitigations"])
+def _mitigations(invocation: Invocation) -> int:
+    options = invocation.options(OutputOptions)
+    from whence.cli.catalog import options_text, registry_options
     from whence.leak.mitigations import MITIGATIONS
 
     if options.json_:
@@ -253,6 +239,18 @@ def _mitigations(arguments: list[str]) -> int:
     print_table(
         "mitigations",
         ["name", "what it does", "stops", "leaves", "options"],
-        [[m.name, m.summary(), m.stops, m.leaves, shown(options_of(MITIGATIONS, m.name))] for m in MITIGATIONS],
+        [
+            [m.name, m.summary(), m.stops, m.leaves, options_text(registry_options(MITIGATIONS, m.name))]
+            for m in MITIGATIONS
+        ],
     )
     return 0
+
+
+VERBS = {
+    "audit": Verb(AUDIT, _audit),
+    "compare": instrument.compare("leak", COMPARE),
+    "train": instrument.train("leak", TRAIN),
+    "mitigations": Verb(MITIGATIONS, _mitigations),
+    "report": report_verb("leak"),
+}

@@ -5,29 +5,32 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
 from whence.config import Config
-from whence.errors import UserError, nearest, not_allowed
-from whence.experiments.options import NONE, Option, options_of, set_fields
+from whence.errors import UserError, nearest
+from whence.experiments.options import NONE, Option, metavar, options_of, set_fields
 from whence.experiments.saved import CONFIG_FILES, Presets
+from whence.store.runs import Store
 from whence.system import Device
 
 if TYPE_CHECKING:
     from whence.execution.options import ExecutionOptions
 
 S = TypeVar("S", bound=Config)
-Chosen = TypeVar("Chosen", bound="Output")
+Chosen = TypeVar("Chosen", bound="OutputOptions")
 CONFIG, PRESET = "--config", "--preset"
 WIDEST = 110
 
 
-class Output(Config):
+class OutputOptions(Config):
     """Where results go."""
 
     GROUP: ClassVar[str] = "Output"
@@ -37,15 +40,26 @@ class Output(Config):
     )
 
 
-class Stored(Output):
+class StoreOptions(OutputOptions):
     """Where runs are kept and results go."""
 
     GROUP: ClassVar[str] = "Output"
 
-    store: str | None = Field(default=None, description="directory of runs; none: $WHENCE_STORE, else whence-runs here")
+    store: str | None = Field(
+        default=None,
+        description="directory of runs; none: $WHENCE_STORE, else whence-runs here",
+        json_schema_extra=metavar("DIR"),
+    )
+
+    def open_store(self) -> Store:
+        """A store that is named must exist; the default one may still be empty."""
+        store = Store(self.store)
+        if self.store:
+            store.must_exist()
+        return store
 
 
-class Engine(Stored):
+class EngineOptions(StoreOptions):
     """Where and how to run: none of this changes what a run is."""
 
     GROUP: ClassVar[str] = "Execution"
@@ -53,9 +67,11 @@ class Engine(Stored):
     workers: int | None = Field(default=None, ge=1, description="processes; none: one per core")
     threads: int | None = Field(default=None, ge=1, description="CPU threads per process; none: the cores, shared out")
     device: Device = Field(default="auto", description="auto takes a GPU if there is one")
-    checkpoint_interval: float = Field(default=20.0, ge=0, description="longest work that a kill can cost")
+    checkpoint_interval: float = Field(
+        default=20.0, ge=0, description="seconds between checkpoints", json_schema_extra=metavar("SECONDS")
+    )
     retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
-    print_spec: bool = Field(default=False, description="show what would be run, as JSON, and stop")
+    print_config: bool = Field(default=False, description="print the complete configuration as JSON and stop")
 
     @property
     def execution(self) -> ExecutionOptions:
@@ -64,109 +80,154 @@ class Engine(Stored):
         return ExecutionOptions(self.workers, self.threads, self.device, self.checkpoint_interval, self.retry_failed)
 
 
-Action = Callable[[list[str]], int]
+@dataclass(frozen=True)
+class Invocation:
+    """One call of a verb: the words that name it, its description, and the arguments that follow."""
+
+    words: tuple[str, ...]
+    description: str
+    arguments: list[str]
+
+    @property
+    def prog(self) -> str:
+        return " ".join(("whence", *self.words))
+
+    @property
+    def command(self) -> str:
+        """What was typed, for pages and documents."""
+        return shlex.join(["whence", *self.words, *self.arguments])
+
+    def parse(
+        self, config_class: type[S], options_class: type[Chosen], presets: Presets | None = None
+    ) -> tuple[S, Chosen]:
+        """The config from defaults, then `--config FILE` or `--preset NAME`, then flags and words; and the options.
+
+        Exits after `--help`.
+        """
+        parser = _Parser(self.prog, self.description)
+        parser.add_options(config_class, pairs=True)
+        parser.add_config_files(presets)
+        parser.add_options(options_class)
+        given = parser.parse(self.arguments)
+        path, preset = given.get(CONFIG), given.get(PRESET)
+        if presets and preset is not None:
+            if path is not None:
+                raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
+            path = str(presets.path(preset))
+        config = config_class if path is None else config_class.read(_read_file(path))
+        return config_class.read(_updated(config, given)), options_class.read(_updated(options_class, given))
+
+    def options(self, options_class: type[Chosen]) -> Chosen:
+        """For verbs without a config. Exits after `--help`."""
+        parser = _Parser(self.prog, self.description)
+        parser.add_options(options_class)
+        return options_class.read(_updated(options_class, parser.parse(self.arguments)))
 
 
-def dispatch(arguments: list[str], help: str, actions: dict[str, Action]) -> int:
-    """The first word says what to do, the others belong to that."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(help, end="")
-        return 0
-    if arguments[0] not in actions:
-        raise not_allowed("action", arguments[0], list(actions))
-    return actions[arguments[0]](arguments[1:])
+@dataclass(frozen=True)
+class Verb:
+    """The first line of the description is what lists of verbs show: imperative, without a full stop."""
+
+    description: str
+    run: Callable[[Invocation], int]
+
+    @property
+    def summary(self) -> str:
+        return self.description.split("\n")[0].rstrip(".")
 
 
-def parse(
-    config_class: type[S],
-    options_class: type[Chosen],
-    arguments: list[str],
-    *,
-    prog: str,
-    description: str,
-    presets: Presets | None = None,
-) -> tuple[S, Chosen]:
-    """The config from defaults, then `--config FILE` or `--preset NAME`, then the flags; and the options.
+class _Parser:
+    """An argument parser whose values are text, and what it takes to explain it."""
 
-    Exits after `--help`.
-    """
-    parser = _parser(prog, description)
-    _add_flags(parser, config_class, pairs=True)
-    group = parser.add_argument_group("Configuration files")
-    group.add_argument(
-        CONFIG, dest=CONFIG, metavar="FILE", help="read any of the fields above from YAML or JSON first; flags win"
-    )
-    if presets:
-        text = f"start from one that comes with whence ('{presets.command}'); flags win"
-        group.add_argument(PRESET, dest=PRESET, metavar="NAME", help=text)
-    _add_flags(parser, options_class)
-    given, words = _parse(parser, arguments)
-    _expect_none(words, prog)
-    path, preset = given.get(CONFIG), given.get(PRESET)
-    if presets and preset is not None:
-        if path is not None:
-            raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
-        path = str(presets.path(preset))
-    config = config_class() if path is None else config_class.read(_read_config(path))
-    return config_class.read(_updated(config, given)), options_class.read(_updated(options_class(), given))
+    def __init__(self, prog: str, description: str) -> None:
+        width = min(shutil.get_terminal_size().columns, WIDEST)
+        self.parser = argparse.ArgumentParser(
+            prog,
+            description=description,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
+            argument_default=argparse.SUPPRESS,
+            add_help=False,
+            allow_abbrev=False,
+            exit_on_error=False,
+        )
+        self.words: Option | None = None
 
+    def add_options(self, config_class: type[Config], *, pairs: bool = False) -> None:
+        """One flag per field, grouped by the class or the nested config that it belongs to.
 
-def parse_options(
-    options_class: type[Chosen], arguments: list[str], *, prog: str, description: str, words: bool = False
-) -> tuple[Chosen, list[str]]:
-    """For verbs without a config: the options, and the plain words among the arguments where the verb takes any."""
-    parser = _parser(prog, description)
-    _add_flags(parser, options_class)
-    given, found = _parse(parser, arguments)
-    if not words:
-        _expect_none(found, prog)
-    return options_class.read(_updated(options_class(), given)), found
+        pairs: `--flag` and `--no-flag`, since a file may have set either.
+        """
+        for (title, about), options in _groups(config_class).items():
+            group = self.parser.add_argument_group(title, about)
+            for option in options:
+                kind: dict[str, Any] = {"metavar": option.metavar}
+                if option.positional:
+                    self.words = option
+                    continue
+                if isinstance(option.value, bool):
+                    kind = {"action": argparse.BooleanOptionalAction if pairs else "store_true"}
+                elif isinstance(option.value, tuple):
+                    kind["nargs"] = "*"
+                group.add_argument(option.flag, dest=option.flag, help=_help(option), **kind)
 
+    def add_config_files(self, presets: Presets | None) -> None:
+        group = self.parser.add_argument_group("Configuration files")
+        text = "read any of the fields above from YAML or JSON first; flags win"
+        group.add_argument(CONFIG, dest=CONFIG, metavar="FILE", help=text)
+        if presets:
+            text = f"start from one that comes with whence ('{presets.command}'); flags win"
+            group.add_argument(PRESET, dest=PRESET, metavar="NAME", help=text)
 
-def _parser(prog: str, description: str) -> argparse.ArgumentParser:
-    width = min(shutil.get_terminal_size().columns, WIDEST)
-    return argparse.ArgumentParser(
-        prog,
-        usage=f"{prog} [options]",
-        description=description,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
+    def parse(self, arguments: list[str]) -> dict[str, Any]:
+        """What was given, by flag; plain words under the flag of the field that takes them."""
+        if "-h" in arguments or "--help" in arguments:
+            self._print_help()
+            raise SystemExit(0)
+        try:
+            namespace, words = self.parser.parse_known_args(arguments)
+        except argparse.ArgumentError as error:
+            flag, problem = error.argument_name, error.message
+            text = "a value must follow" if problem and problem.startswith("expected") else problem
+            raise UserError(f"{flag}: {text}. See '{self.parser.prog} --help'.", field=flag) from None
+        given = vars(namespace)
+        for word in words:
+            if word.startswith("-"):
+                match = nearest(word, self.parser._option_string_actions)
+                hint = f" Did you mean {match!r}?" if match else ""
+                raise UserError(f"{word}: no such option. See '{self.parser.prog} --help'.{hint}", field=word)
+        if words and self.words and isinstance(self.words.value, tuple):
+            given[self.words.flag] = words
+        elif words and self.words:
+            given[self.words.flag], *words = words
+        if words and not (self.words and isinstance(self.words.value, tuple)):
+            raise UserError(f"{words[0]!r}: not expected here. See '{self.parser.prog} --help'.", field=words[0])
+        return given
 
-
-def _add_flags(parser: argparse.ArgumentParser, config_class: type[Config], *, pairs: bool = False) -> None:
-    """One flag per field, grouped by the class or the nested config that it belongs to.
-
-    pairs: `--flag` and `--no-flag`, since a file may have set either.
-    """
-    for (title, about), options in _groups(config_class).items():
-        group = parser.add_argument_group(title, about)
-        for option in options:
-            kind: dict[str, Any] = {"metavar": option.metavar}
-            if isinstance(option.value, bool):
-                kind = {"action": argparse.BooleanOptionalAction if pairs else "store_true"}
-            elif isinstance(option.value, tuple):
-                kind["nargs"] = "*"
-            group.add_argument(option.flag, dest=option.flag, help=_help(option), **kind)
+    def _print_help(self) -> None:
+        usage = [self.parser.prog]
+        if self.words:
+            listed = isinstance(self.words.value, tuple)
+            usage.append(f"[{self.words.metavar} …]" if listed else self.words.metavar)
+            group = self.parser.add_argument_group("Arguments")
+            group.add_argument("words", nargs="*", metavar=self.words.metavar, help=_help(self.words))
+            groups = self.parser._action_groups
+            groups.insert(2, groups.pop())  # before the flags; the first two are argparse's own, and empty
+        self.parser.usage = " ".join([*usage, "[options]"])
+        print(self.parser.format_help(), end="")
 
 
 def _groups(config_class: type[Config]) -> dict[tuple[str, str | None], list[Option]]:
     """By title and description: fields of the class itself, of those it is made from, of nested configs."""
-    config = config_class()
-    owners = {
-        name: owner for owner in reversed(config_class.__mro__) for name in vars(owner).get("__annotations__", {})
-    }
-    flat = {owner: (vars(owner).get("GROUP", "Options"), None) for owner in config_class.__mro__}
+    classes = config_class.__mro__
+    owners = {name: owner for owner in reversed(classes) for name in vars(owner).get("__annotations__", {})}
+    flat = {owner: (vars(owner).get("GROUP", "Options"), None) for owner in classes}
     groups: dict[tuple[str, str | None], list[Option]] = {title: [] for title in flat.values()}
-    for option in options_of(config):
+    for option in options_of(config_class):
         if len(option.path) == 1:
             groups[flat[owners[option.path[0]]]].append(option)
         else:
-            nested = getattr(config, option.path[0])
-            title = option.path[0].replace("_", " ").capitalize()
-            groups.setdefault((title, inspect.getdoc(nested)), []).append(option)
+            about = inspect.getdoc(config_class.model_fields[option.path[0]].get_default())
+            groups.setdefault((option.path[0].replace("_", " ").capitalize(), about), []).append(option)
     return {title: options for title, options in groups.items() if options}
 
 
@@ -175,35 +236,12 @@ def _help(option: Option) -> str:
     if any(name not in text for name in names) and len(listed := ", ".join(names)) < WIDEST:
         text += f". One of: {listed}"
     value = " ".join(option.value) or NONE if isinstance(option.value, tuple) else option.value
-    if value not in (False, ""):
+    if value not in (False, "") and not option.positional:
         text += f" (default: {'on' if value is True else value})"
     return text.replace("%", "%%")
 
 
-def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """What was given, by flag, and the words that belong to no flag."""
-    try:
-        given, words = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        if "expected" in str(error):
-            raise UserError(
-                f"{error.argument_name}: a value must follow. See '{parser.prog} --help'.", field=error.argument_name
-            ) from None
-        raise UserError(f"{error.argument_name}: {error.message}.", field=error.argument_name) from None
-    for unknown in words:
-        if unknown.startswith("-"):
-            match = nearest(unknown, parser._option_string_actions)
-            hint = f" Did you mean {match!r}?" if match else ""
-            raise UserError(f"{unknown}: no such option. See '{parser.prog} --help'.{hint}", field=unknown)
-    return vars(given), words
-
-
-def _expect_none(words: list[str], prog: str) -> None:
-    if words:
-        raise UserError(f"{words[0]!r}: not expected here. See '{prog} --help'.", field=words[0])
-
-
-def _updated(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
+def _updated(config: Config | type[Config], given: Mapping[str, Any]) -> dict[str, Any]:
     """What the config has set, with what was given in its place."""
     document = set_fields(config)
     for option in options_of(config):
@@ -215,7 +253,7 @@ def _updated(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _read_config(name: str) -> dict[str, Any]:
+def _read_file(name: str) -> dict[str, Any]:
     path = Path(name)
     if path.suffix not in CONFIG_FILES:
         raise UserError(f"config: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.", field="config")

@@ -1,26 +1,25 @@
-"""Results on standard output, everything else on standard error."""
+"""What verbs print: results on standard output, everything else on standard error; and exit codes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+if TYPE_CHECKING:
+    from whence.experiments.comparison import ComparisonResult
+    from whence.experiments.instrument import Instrument
+    from whence.experiments.table import Cell
+    from whence.experiments.table import Table as ComparisonTable
+
 stderr = Console(stderr=True)
-
-
-@contextmanager
-def telling(first: str) -> Iterator[Callable[[str], None]]:
-    """What is being done: in one place of a terminal, elsewhere line by line, once what was asked for is possible."""
-    if not stderr.is_terminal:
-        yield lambda words: stderr.print(words, markup=False, highlight=False, soft_wrap=True)
-        return
-    with stderr.status(f"{first} …") as status:
-        yield lambda words: status.update(f"{words} …")
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+"""Exit codes beside 0: a run failed or a file is corrupt; a user's mistake; Ctrl-C"""
 
 
 def print_json(document: Any) -> None:
@@ -46,3 +45,61 @@ def print_lines(title: str, columns: list[str], rows: list[list[str]]) -> None:
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [columns, *rows]]
     print("\n".join([title, *map(str.rstrip, lines)]))
+
+
+def print_note(text: str) -> None:
+    """On standard error, as it is."""
+    stderr.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_result(instrument: Instrument[Any, Any], result: ComparisonResult[Any]) -> None:
+    """A comparison: its tables, what they come to, its page and its command."""
+    for table in result.tables:
+        print_comparison(table)
+    if summary := instrument.summary(result.tables):
+        print_table(f"{summary.title}. {summary.note}", summary.columns, summary.rows)
+        print()
+    if result.config.until_decided:
+        print(_budget_note(result))
+    if result.report:
+        print(f"report   {result.report}")
+    if not result.interrupted:
+        print(f"command  {result.command}")
+
+
+def print_comparison(table: ComparisonTable[Any]) -> None:
+    columns = [column for column in table.columns if not column.detail]
+    rows = [[row.name, row.dots, *(_text(row.cell(column.key)) for column in columns)] for row in table.rows]
+    empty = {i for i in range(len(columns)) if not any(row[i + 2] for row in rows)}
+    print_table(
+        table.title,
+        ["", "seeds", *(column.title for i, column in enumerate(columns) if i not in empty)],
+        [[*row[:2], *(cell for i, cell in enumerate(row[2:]) if i not in empty)] for row in rows],
+        caption=table.caption or None,
+    )
+    for line in (*table.findings, f"{table.heading}."):
+        print(f"  {line}")
+    print()
+
+
+def _text(cell: Cell) -> str:
+    return " ".join(filter(None, (cell.text, cell.verdict)))
+
+
+def _budget_note(result: ComparisonResult[Any]) -> str:
+    if not any(table.comparisons for table in result.tables):
+        return "Nothing to decide: no table has two variants that may be ranked."
+    if not result.undecided:
+        return "Decided: every comparison of variants that may be ranked."
+    if result.interrupted:
+        return "Interrupted before everything was decided."
+    budget = result.config.max_seeds
+    return f"The budget of {budget} seeds, or of minutes, is spent: {result.undecided} comparisons are open."
+
+
+def exit_code(ends: Mapping[str, str]) -> int:
+    """From how runs ended. After an interruption, print how to resume."""
+    if "interrupted" in ends.values():
+        print_note(f"Interrupted; nothing is lost. To resume:  {shlex.join(['whence', *sys.argv[1:]])}")
+    codes = {"failed": FAILED, "crashed": FAILED, "busy": FAILED, "interrupted": INTERRUPTED}
+    return max((codes.get(end, 0) for end in ends.values()), default=0)

@@ -1,62 +1,94 @@
-"""`whence report`."""
+"""`whence report …`: files of stored runs and comparisons, and what changed between two of them."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from whence.cli.options import Stored, parse_options
-from whence.cli.output import print_json, print_lines, stderr
+from whence.cli.options import Invocation, StoreOptions, Verb
+from whence.cli.output import FAILED, print_json, print_lines, print_note, print_table, stderr
 from whence.errors import UserError
+from whence.experiments.options import metavar, positional, store_flag
 
 if TYPE_CHECKING:
+    from whence.experiments.change import Change
     from whence.experiments.export import Report
     from whence.experiments.table import Table
     from whence.store.runs import Store
+    from whence.training.config import RunConfig
 
-DESCRIPTION = """Make a report of stored runs or of whole comparisons.
+REPORT = """Write a report of stored runs or of whole comparisons, or compare two comparisons
 
-  whence report                                      what there is to report on
+  whence report                                      list the stored comparisons
   whence report arena-3f2a1b --out report.html       a comparison, by the beginning of its name
   whence report source_encodings --out encodings.png a preset that has been run
   whence report 7c1e 88ab 90d2 --out runs.md         single runs, by the first digits of their ids
+  whence report arena-3f2a1b arena-77b0c2 --diff     what changed from the first to the second, paired by seed
+  whence report source_encodings mine.yaml --diff    presets and config files that have been run
 
-The ending of --out says what it will be: .html one self-contained page · .png a picture of that page (needs Chromium)
-· .csv one line per run and length · .md the tables and findings for a text · .json everything."""
+The suffix of --out determines the format: .html one self-contained page · .png a picture of that page (needs Chromium)
+· .csv one line per run and length · .md the tables and findings as text · .json everything.
+
+With --diff, tables of the same task and encodings of the same name are compared over the seeds that both have. A cell
+at chance is not ranked: only its verdicts before and after are shown."""
 
 
-class Reporting(Stored):
-    """Where from, and where to."""
+class ReportOptions(StoreOptions):
+    """What to report on, and where to."""
 
-    out: str | None = Field(default=None, description="file to write; none: a page among the reports of the store")
+    names: tuple[str, ...] = Field(
+        default=(),
+        description="comparisons, presets, config files or runs; none: list the comparisons",
+        json_schema_extra=positional("NAME"),
+    )
+    out: str | None = Field(
+        default=None,
+        description="file to write; none: a page among the reports of the store",
+        json_schema_extra=metavar("FILE"),
+    )
+    diff: bool = Field(default=False, description="compare two comparisons instead")
 
 
-def main(arguments: list[str]) -> int:
-    options, words = parse_options(Reporting, arguments, prog="whence report RUN…", description=DESCRIPTION, words=True)
+def report_verb(instrument: str | None = None) -> Verb:
+    """Of all instruments, or of one."""
+
+    def run(invocation: Invocation) -> int:
+        options = invocation.options(ReportOptions)
+        store = options.open_store()
+        if options.diff:
+            return _diff(options, store)
+        if options.names:
+            return _write(options, store)
+        if options.out:
+            raise UserError(f"name: name what to report on. '{invocation.prog}' lists what there is.", field="name")
+        return _list(store, options.json_, instrument)
+
+    own = REPORT if instrument is None else REPORT.replace("whence report", f"whence {instrument} report")
+    return Verb(own, run)
+
+
+VERBS = {"report": report_verb()}
+
+
+def _write(options: ReportOptions, store: Store) -> int:
     from whence.experiments.export import WRITERS
     from whence.report.shell import write
-    from whence.store.runs import Store
 
-    store = Store(options.store)
-    if options.store:
-        store.must_exist()
-    if not words and options.out:
-        raise UserError("run: name what to report on. 'whence report' lists what there is.", field="run")
-    if not words:
-        return _list(store, options.json_)
     ending = Path(options.out).suffix if options.out else ".html"
     if ending not in WRITERS:
         raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.", field="out")
     with stderr.status("reading runs"):
-        report, name = gather(words, store)
+        report, name = gather(options.names, store)
     rows = [row for table in report.tables for row in table.rows]
     if not any(row.finished for row in rows):
-        raise UserError(f"run: none of the runs of {' '.join(words)} has finished in {store.root}.", field="run")
+        raise UserError(
+            f"run: none of the runs of {' '.join(options.names)} has finished in {store.root}.", field="run"
+        )
     path = Path(options.out) if options.out else None
     if path and not path.parent.is_dir():
         raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
@@ -72,32 +104,34 @@ def main(arguments: list[str]) -> int:
     print_json(document) if options.json_ else print(path)
     damaged = [f"{run}: {why}" for row in rows for run, why in row.damaged.items()]
     for line in damaged:
-        stderr.print(f"damaged: {line}", markup=False, highlight=False, soft_wrap=True)
-    return 1 if damaged else 0
+        print_note(f"damaged: {line}")
+    return FAILED if damaged else 0
 
 
-def gather(words: list[str], store: Store) -> tuple[Report, str]:
-    """What is named, as one report, and a name for it: comparisons of one instrument, or single runs of the arena."""
-    names, ids = list(dict.fromkeys(words)), store.ids()
-    runs = [word for word in names if any(run_id.startswith(word) for run_id in ids)]
-    parts = {"arena": _single_runs(runs, store)} if runs else {}
-    for word in names:
-        if word not in runs:
-            name, report = _comparison(word, store)
-            parts[name] = report
+def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
+    """What is named, as one report, and a name for it: comparisons and runs of one instrument."""
+    names, ids = list(dict.fromkeys(names)), store.ids()
+    runs = [name for name in names if any(run_id.startswith(name) for run_id in ids)]
+    parts: dict[str, Report] = {}
+    if runs:
+        report = report_on_runs([_run(name, store) for name in runs], store)
+        parts[report.instrument.name] = report
+    for name in names:
+        if name not in runs:
+            stem, report = _comparison(name, store)
+            parts[stem] = report
     if len(parts) == 1:
         name, report = next(iter(parts.items()))
         return report, name
     first, *others = parts.values()
     if any(other.instrument is not first.instrument for other in others):
-        raise UserError("run: they are of different instruments. Allowed: those of one.", field="run")
+        raise UserError("name: they are of different instruments. Allowed: those of one.", field="name")
     return _joined(parts), first.instrument.name
 
 
 def _comparison(text: str, store: Store) -> tuple[str, Report]:
     from whence.experiments.comparison import tables_of
     from whence.experiments.export import Report
-    from whence.experiments.options import store_flag
 
     chosen, config, path = find(text, store)
     is_preset = chosen.presets is not None and text in chosen.presets.names()
@@ -127,9 +161,10 @@ def find(text: str, store: Store) -> tuple[Any, Any, Path]:
 
     if Path(text).suffix in CONFIG_FILES and Path(text).is_file():
         return _of_file(Path(text))
-    kinds = {name: each.presets for name, each in instruments().items()}
-    kind, path = find_config(text, store, kinds)
-    return instrument(kind), read_config(path, instrument(kind).config), path
+    presets = {name: each.presets for name, each in instruments().items()}
+    known = {name: own if own and own.config is instrument(name).config else None for name, own in presets.items()}
+    name, path = find_config(text, store, known)
+    return instrument(name), read_config(path, instrument(name).config), path
 
 
 def _of_file(path: Path) -> tuple[Any, Any, Path]:
@@ -146,46 +181,117 @@ def _of_file(path: Path) -> tuple[Any, Any, Path]:
     raise problems[0]
 
 
-def _single_runs(words: list[str], store: Store) -> Report:
+def _run(text: str, store: Store) -> RunConfig[Any]:
+    from whence.training.config import load_run_config
+
+    return load_run_config(store.find(text).spec_document())
+
+
+def report_on_runs(runs: Sequence[RunConfig[Any]], store: Store) -> Report:
     from whence.arena.instrument import ARENA, tables_of_runs
     from whence.arena.run import ArenaRun
     from whence.experiments.export import Report
-    from whence.experiments.options import store_flag
     from whence.experiments.table import tabulate
-    from whence.training.config import load_run_config
 
-    runs: dict[str, ArenaRun] = {}
-    for word in words:
-        run = load_run_config(store.find(word).spec_document())
-        if not isinstance(run, ArenaRun):
-            raise UserError(f"run: {word!r} is not a run of the arena.", field="run")
-        runs[run.id] = run
-    tables = tabulate(ARENA, list(tables_of_runs(list(runs.values()))), store, tested=False)
-    command = shlex.join(["whence", "report", *runs, *store_flag(store)])
-    return Report(ARENA, tables, [run.document() for run in runs.values()], command, store)
+    own = {run.id: run for run in runs if isinstance(run, ArenaRun)}
+    if len(own) < len({run.id for run in runs}):
+        raise UserError("run: not all of them are runs of the arena.", field="run")
+    tables = tabulate(ARENA, list(tables_of_runs(list(own.values()))), store, tested=False)
+    command = shlex.join(["whence", "report", *own, *store_flag(store)])
+    return Report(ARENA, tables, [run.document() for run in own.values()], command, store)
 
 
-def _list(store: Store, as_json: bool) -> int:
+def _list(store: Store, as_json: bool, only: str | None) -> int:
     from whence.experiments.saved import read_config, saved_configs
     from whence.instruments import instruments
 
     found = []
     for name, each in instruments().items():
-        for path in saved_configs(name, store):
+        for path in saved_configs(name, store) if only in (None, name) else ():
             try:
                 config = read_config(path, each.config)
             except UserError as error:  # of another version, or damaged: the others can still be listed
-                stderr.print(f"left out: {error}", markup=False, highlight=False, soft_wrap=True)
+                print_note(f"left out: {error}")
                 continue
             found.append((path.stem, name, each.title(config), config.model_dump(mode="json")))
     if as_json:
         print_json([dict(zip(("name", "instrument", "title", "config"), each, strict=True)) for each in found])
         return 0
     if not found:
-        print(f"no comparisons in {store.root}; 'whence arena' makes some")
+        print(f"no comparisons in {store.root}; 'whence {only or 'arena'} compare' makes some")
         return 0
     rows = [[name, kind, title] for name, kind, title, _ in found]
     print_lines(
         f"comparisons in {store.root}, the latest of each instrument first", ["name", "instrument", "title"], rows
     )
     return 0
+
+
+# --- diff
+
+
+def _diff(options: ReportOptions, store: Store) -> int:
+    if len(options.names) != 2:
+        raise UserError("name: --diff compares two. See 'whence report' for those in the store.", field="name")
+    if options.out:
+        raise UserError("out: --diff prints. Allowed: one of them.", field="out")
+    from whence.experiments.change import changes, config_changes
+    from whence.experiments.comparison import tables_of
+
+    (instrument, before, one), (other, after, two) = (find(name, store) for name in options.names)
+    if instrument is not other:
+        raise UserError("name: they are of different instruments. Allowed: two of one.", field="name")
+    fields = config_changes(before, after)
+    tables = tables_of(instrument, before, store), tables_of(instrument, after, store)
+    cells = changes(instrument, tables[0], tables[1], store)
+    if options.json_:
+        print_json(
+            {
+                "before": one.stem,
+                "after": two.stem,
+                "config": {name: {"before": old, "after": new} for name, (old, new) in fields.items()},
+                "cells": [change.to_json() for change in cells],
+            }
+        )
+        return 0
+    if fields:
+        rows = [[name, _written(old), _written(new)] for name, (old, new) in fields.items()]
+        print_table("what was changed", ["field", one.stem, two.stem], rows)
+    else:
+        print("both have the same configuration")
+    print()
+    if not cells:
+        print("no finished cell is in both: nothing to compare")
+        return 0
+    columns = ["table", "variant", "", "before", "after", "difference", "seeds", "verdict"]
+    print_table("what changed with it", columns, [_cells(change) for change in cells])
+    _print_tests(cells)
+    return 0
+
+
+def _print_tests(cells: Sequence[Change]) -> None:
+    from whence.stats import seeds_needed
+
+    paired = next((change.paired for change in cells if change.paired), None)
+    if paired:
+        needed = seeds_needed(paired.family)
+        print(f"{paired.family} comparisons share the error: a verdict needs at least {needed} paired seeds")
+    else:
+        print("nothing is tested: a test needs cells above the baseline, all planned runs, and all seeds shown before")
+
+
+def _cells(change: Change) -> list[str]:
+    from whence.stats import short
+
+    where = change.part.upper() if change.part in ("id", "ood") else change.part
+    names, pair = [change.table, change.variant, where, change.before, change.after], change.paired
+    if pair is None:
+        return [*names, "", "", "not ranked"]
+    span = f" {pair.metric.interval(*pair.interval)}" if pair.interval else ""
+    size = pair.metric.display(pair.difference) + span
+    verdict = f"{short(pair)}, " + (f"p = {pair.p:.3f}" if pair.p is not None else f"e = {pair.e:.3g}")
+    return [*names, size, str(pair.n), verdict]
+
+
+def _written(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else "none" if value is None else str(value)

@@ -6,56 +6,53 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from whence.cli.options import Engine, parse_options
-from whence.cli.output import print_json, print_table, stderr
+from whence.cli.options import EngineOptions, Invocation, Verb
+from whence.cli.output import exit_code, print_json, print_table, stderr
+from whence.cli.progress import RunProgress
 from whence.errors import not_allowed
+from whence.experiments.options import positional
 
 if TYPE_CHECKING:
     from whence.arena.claims import Claim, Judgement
 
-DESCRIPTION = """Check published claims about positional encodings: run the preset of each, and judge it by the table.
+DESCRIPTION = """Check published claims about positional encodings: run the preset of each, and judge it by the table
 
   whence reproduce                        what there is to check, and what the stored runs say so far (runs nothing)
   whence reproduce claim_even_pairs       run what is missing, then judge
-  whence reproduce --all                  all of them (see 'whence presets' for what each costs)
+  whence reproduce --all                  all of them (see 'whence arena presets' for what each costs)
 
 A claim is reproduced, not reproduced, or not decidable at this size, with the reason."""
 
 
-class Reproducing(Engine):
-    """Where and how to run: none of this changes what a run is."""
+class ReproduceOptions(EngineOptions):
+    """Which claims to check."""
 
+    claims: tuple[str, ...] = Field(
+        default=(), description="those to check; none: show what is known", json_schema_extra=positional("CLAIM")
+    )
     all: bool = Field(default=False, description="run the presets of all claims")
 
 
-def main(arguments: list[str]) -> int:
-    options, words = parse_options(
-        Reproducing, arguments, prog="whence reproduce CLAIM…", description=DESCRIPTION, words=True
-    )
+def _reproduce(invocation: Invocation) -> int:
+    options = invocation.options(ReproduceOptions)
     from whence.arena.claims import CLAIMS, judge
-    from whence.arena.config import ArenaConfig
     from whence.arena.instrument import ARENA, PRESETS
-    from whence.cli.live import Watcher
-    from whence.cli.sweep import exit_code
     from whence.experiments.comparison import check_plan, run_comparison, tables_of
-    from whence.experiments.saved import read_config
     from whence.store.runs import Store
 
-    for word in words:
-        if word not in CLAIMS:
-            raise not_allowed("claim", word, list(CLAIMS))
-    if options.print_spec:
-        print_json(
-            {name: read_config(PRESETS.path(name), ArenaConfig).model_dump(mode="json") for name in words or CLAIMS}
-        )
+    for name in options.claims:
+        if name not in CLAIMS:
+            raise not_allowed("claim", name, list(CLAIMS))
+    if options.print_config:
+        print_json({name: PRESETS.load(name).model_dump(mode="json") for name in options.claims or CLAIMS})
         return 0
     store, code = Store(options.store), 0
     found: dict[str, Judgement] = {}
     for name, claim in CLAIMS.items():
-        spec = read_config(PRESETS.path(name), ArenaConfig)
-        if name in words or options.all:
+        spec = PRESETS.load(name)
+        if name in options.claims or options.all:
             stderr.print(f"{name}: {len(check_plan(ARENA, spec, store))} runs", highlight=False)
-            result = run_comparison(ARENA, spec, store, options.execution, watch=Watcher)
+            result = run_comparison(ARENA, spec, store, options.execution, watch=RunProgress)
             code = max(code, exit_code(result.ends))
             if result.interrupted:
                 return code
@@ -80,3 +77,6 @@ def _document(claim: Claim, judgement: Judgement) -> dict[str, str]:
         "outcome": judgement.outcome,
         "reason": judgement.reason,
     }
+
+
+VERBS = {"reproduce": Verb(DESCRIPTION, _reproduce)}

@@ -1,4 +1,4 @@
-"""`whence runs …`."""
+"""`whence runs …`: what has been run, stored as one directory each."""
 
 from __future__ import annotations
 
@@ -9,70 +9,67 @@ from typing import Any
 
 from pydantic import Field
 
-from whence.cli.options import Engine, Stored, dispatch, parse_options
-from whence.cli.output import print_json, print_lines, print_table, stderr
+from whence.cli.options import EngineOptions, Invocation, StoreOptions, Verb
+from whence.cli.output import FAILED, exit_code, print_json, print_lines, print_note, print_table, stderr
+from whence.cli.progress import RunProgress
 from whence.errors import UserError, not_allowed
+from whence.experiments.options import metavar, positional
 from whence.formatting import as_csv, duration, scored
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, RunLockedError, Store, evaluation_rows
 
-ACTIONS = {
-    "list": "all runs, oldest first",
-    "show": "one run: its spec, state, curve and files (ID: the first digits are enough)",
-    "export": "every evaluation of every run, as CSV or JSON",
-    "resume": "go on with interrupted runs, all or those named",
-    "verify": "check every byte of every file against its checksum",
-    "rm": "delete runs for good",
-}
-HELP = """whence runs: what has been run, kept as one directory each
-
-usage: whence runs ACTION [ID …] [options]
-
-""" + "".join(f"  {action:<8} {text}\n" for action, text in ACTIONS.items())
+STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
 
-class Listing(Stored):
+class FilterOptions(StoreOptions):
     """Which runs, and where."""
 
     state: str | None = Field(
-        default=None, description="only runs in this state: finished, running, interrupted, failed, corrupt"
+        default=None, description="only runs in this state", json_schema_extra=metavar("{" + ",".join(STATES) + "}")
     )
     label: str = Field(default="", description="only runs whose title (task, encoding) contains this text")
 
 
-class Exporting(Listing):
+class ExportOptions(FilterOptions):
     """Which runs, and in what form."""
 
     csv: bool = Field(default=False, description="comma-separated values (the default)")
 
 
-class Removing(Stored):
+class ShowOptions(StoreOptions):
+    """Which run."""
+
+    run: str = Field(description="first digits of its id", json_schema_extra=positional("RUN"))
+
+
+class VerifyOptions(StoreOptions):
+    """Which runs."""
+
+    runs: tuple[str, ...] = Field(
+        default=(), description="first digits of their ids; none: everything", json_schema_extra=positional("RUN")
+    )
+
+
+class ResumeOptions(EngineOptions):
+    """Which runs."""
+
+    runs: tuple[str, ...] = Field(
+        default=(), description="first digits of their ids; none: all interrupted", json_schema_extra=positional("RUN")
+    )
+
+
+class RemoveOptions(StoreOptions):
     """What may be deleted."""
 
+    runs: tuple[str, ...] = Field(
+        default=(), description="first digits of their ids", json_schema_extra=positional("RUN")
+    )
     yes: bool = Field(default=False, description="do not ask")
 
 
-def main(arguments: list[str]) -> int:
-    actions = {"list": _list, "show": _show, "export": _export, "resume": _resume, "verify": _verify, "rm": _rm}
-    return dispatch(arguments, HELP, actions)
-
-
-def _store(options: Stored) -> Store:
-    store = Store(options.store)
-    if options.store:
-        store.must_exist()
-    return store
-
-
-def _options(kind: Any, action: str, arguments: list[str], *, words: bool = False) -> Any:
-    prog = f"whence runs {action}" + (" ID…" if words else "")
-    return parse_options(kind, arguments, prog=prog, description=ACTIONS[action], words=words)
-
-
-def _chosen(store: Store, options: Listing) -> list[dict[str, Any]]:
-    states = ("finished", "running", "interrupted", "failed", "corrupt")
-    if options.state is not None and options.state not in states:
-        raise not_allowed("state", options.state, states)
+def _chosen(store: Store, options: FilterOptions) -> list[dict[str, Any]]:
+    if options.state is not None and options.state not in STATES:
+        raise not_allowed("state", options.state, STATES)
     return [
         row
         for row in store.summaries()
@@ -80,15 +77,15 @@ def _chosen(store: Store, options: Listing) -> list[dict[str, Any]]:
     ]
 
 
-def _list(arguments: list[str]) -> int:
-    options, _ = _options(Listing, "list", arguments)
-    store = _store(options)
+def _list(invocation: Invocation) -> int:
+    options = invocation.options(FilterOptions)
+    store = options.open_store()
     rows = _chosen(store, options)
     if options.json_:
         print_json([{key: value for key, value in row.items() if key != "stamp"} for row in rows])
         return 0
     if not rows:
-        print(f"no runs in {store.root}; 'whence arena' makes some")
+        print(f"no runs in {store.root}; 'whence arena compare' makes some")
         return 0
     print_lines(
         f"{len(rows)} runs in {store.root}",
@@ -113,11 +110,9 @@ def _row(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _show(arguments: list[str]) -> int:
-    options, words = _options(Stored, "show", arguments, words=True)
-    if len(words) != 1:
-        raise UserError("run: name one run. See 'whence runs list'.", field="run")
-    folder = _store(options).find(words[0])
+def _show(invocation: Invocation) -> int:
+    options = invocation.options(ShowOptions)
+    folder = options.open_store().find(options.run)
     try:
         status, spec, records = folder.status(), folder.spec_document(), folder.metrics()
     except (CorruptFileError, FileNotFoundError) as damage:
@@ -146,25 +141,27 @@ def _show(arguments: list[str]) -> int:
     return 0
 
 
-def _export(arguments: list[str]) -> int:
-    options, _ = _options(Exporting, "export", arguments)
-    store = _store(options)
+def _export(invocation: Invocation) -> int:
+    options = invocation.options(ExportOptions)
+    store = options.open_store()
     if options.json_ and options.csv:
         raise UserError("csv: one form at a time. Allowed: --csv or --json.", field="csv")
     rows, left_out = evaluation_rows(store, _chosen(store, options))
     for run_id, damage in left_out.items():
         _left_out(run_id, damage)
     print_json(rows) if options.json_ else sys.stdout.write(as_csv(rows))
-    return 1 if left_out else 0
+    return FAILED if left_out else 0
 
 
-def _resume(arguments: list[str]) -> int:
-    options, words = _options(Engine, "resume", arguments, words=True)
-    store = _store(options)
-    from whence.cli.sweep import execute_runs, exit_code
+def _resume(invocation: Invocation) -> int:
+    options = invocation.options(ResumeOptions)
+    store = options.open_store()
+    from whence.experiments.comparison import execute_runs
     from whence.training.config import load_run_config
 
-    ids = [store.find(word).id for word in words] or [r["id"] for r in store.summaries() if r["state"] == "interrupted"]
+    ids = [store.find(word).id for word in options.runs] or [
+        r["id"] for r in store.summaries() if r["state"] == "interrupted"
+    ]
     specs = []
     for run_id in ids:
         try:
@@ -174,26 +171,26 @@ def _resume(arguments: list[str]) -> int:
             specs.append(spec)
         except (OSError, CorruptFileError, UserError) as problem:
             _left_out(run_id, problem)
-    if options.print_spec:
+    if options.print_config:
         print_json([spec.document() for spec in specs])
         return 0
     if not specs:
         print_json({"runs": {}}) if options.json_ else print(f"nothing to resume in {store.root}")
         return 0
-    _, ends = execute_runs(specs, options)
+    ends = execute_runs(specs, store, options.execution, RunProgress)
     if options.json_:
         print_json({"runs": ends})
     return exit_code(ends)
 
 
-def _verify(arguments: list[str]) -> int:
-    options, words = _options(Stored, "verify", arguments, words=True)
-    store = _store(options)
+def _verify(invocation: Invocation) -> int:
+    options = invocation.options(VerifyOptions)
+    store = options.open_store()
     from rich.progress import track
 
     from whence.store.verify import problems_of, verify_store
 
-    folders = [store.find(word) for word in words]
+    folders = [store.find(word) for word in options.runs]
     checks = ((f.id, problems_of(f)) for f in folders) if folders else verify_store(store)
     total = len(folders) or len(store.ids())
     checked = dict(
@@ -209,13 +206,13 @@ def _verify(arguments: list[str]) -> int:
         others = len(checked) - total
         also = f" and {others} other files" if others else ""
         print(f"{total} run{'s' * (total != 1)}{also} checked, {len(problems)} with problems")
-    return 1 if problems else 0
+    return FAILED if problems else 0
 
 
-def _rm(arguments: list[str]) -> int:
-    options, words = _options(Removing, "rm", arguments, words=True)
-    store = _store(options)
-    folders = [store.folder(run_id) for run_id in dict.fromkeys(store.find(word).id for word in words)]
+def _rm(invocation: Invocation) -> int:
+    options = invocation.options(RemoveOptions)
+    store = options.open_store()
+    folders = [store.folder(run_id) for run_id in dict.fromkeys(store.find(word).id for word in options.runs)]
     if not folders:
         raise UserError("run: name the runs to delete. See 'whence runs list'.", field="run")
     if not options.yes and not _agreed(folders):
@@ -235,7 +232,7 @@ def _rm(arguments: list[str]) -> int:
 
 
 def _left_out(run_id: str, problem: Exception) -> None:
-    stderr.print(f"{run_id}: left out: {problem}", markup=False, highlight=False, soft_wrap=True)
+    print_note(f"{run_id}: left out: {problem}")
 
 
 def _agreed(folders: list[RunFolder]) -> bool:
@@ -243,3 +240,49 @@ def _agreed(folders: list[RunFolder]) -> bool:
         return False
     stderr.print(f"Delete {len(folders)} runs for good? [y/N] ", end="")
     return input().strip().lower() in ("y", "yes")
+
+
+VERBS = {
+    "list": Verb(
+        """List all runs, oldest first
+
+  whence runs list
+  whence runs list --state failed
+  whence runs list --label alibi""",
+        _list,
+    ),
+    "show": Verb(
+        """Show one run: its configuration, state, evaluations and files
+
+  whence runs show 7c1e""",
+        _show,
+    ),
+    "export": Verb(
+        """Export every evaluation of every run, as CSV or JSON
+
+  whence runs export > runs.csv
+  whence runs export --label rope --json""",
+        _export,
+    ),
+    "resume": Verb(
+        """Resume interrupted runs, all or those named
+
+  whence runs resume
+  whence runs resume 7c1e 88ab""",
+        _resume,
+    ),
+    "verify": Verb(
+        """Check every byte of every file against its checksum
+
+  whence runs verify
+  whence runs verify 7c1e""",
+        _verify,
+    ),
+    "rm": Verb(
+        """Delete runs for good
+
+  whence runs rm 7c1e 88ab
+  whence runs rm 7c1e --yes""",
+        _rm,
+    ),
+}

@@ -113,13 +113,16 @@ class Instrument(Protocol[C, R]):
     """One instrument's comparisons. Methods with a body are defaults that an instrument may override."""
 
     name: str
-    command: tuple[str, ...]
-    """The words of the command line that start a comparison"""
     config: type[C]
     run: type[R]
     """What it trains, one at a time: `whence INSTRUMENT train`"""
-    presets: Presets | None = None
+    presets: Presets[Any] | None = None
     actions: Sequence[Action[Any, Any]] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The words of the command line that start a comparison."""
+        return (self.name, "compare")
 
     def title(self, config: C) -> str:
         """One line, for lists of comparisons."""

@@ -8,13 +8,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from whence.config import Config
 from whence.registry import registries_in
 from whence.store.runs import Store
 
 NONE = "none"
+
+
+def metavar(text: str) -> dict[str, JsonValue]:
+    """For `Field(json_schema_extra=metavar("FILE"))`: what help shows in the place of a value."""
+    return {"metavar": text}
+
+
+def positional(text: str) -> dict[str, JsonValue]:
+    """For a field that the command line takes as plain words, not as a flag. One per config."""
+    return {"metavar": text, "positional": True}
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,8 @@ class Option:
     description: str
     value: bool | str | tuple[str, ...]
     """As a user would write it: what the config has set, else the default"""
+    metavar: str
+    positional: bool = False
     variants: tuple[str, ...] = ()
     """The names that a field of a registry, or a list of such, may begin with"""
 
@@ -51,41 +65,40 @@ class Option:
     def whole_number(self) -> bool:
         return self.annotation is int
 
-    @property
-    def metavar(self) -> str:
-        kind = _without_none(self.annotation)
-        if get_origin(kind) is tuple:
-            kind = get_args(kind)[0]
-        if get_origin(kind) is Literal:
-            return "{" + ",".join(map(str, get_args(kind))) + "}"
-        return {int: "INT", float: "NUMBER", str: "TEXT"}.get(kind, "NAME[:OPTION=VALUE,…]")
-
     def parse(self, value: bool | str | Sequence[str]) -> Any:
         """What the config is to validate, from what a user has written."""
         text = tuple(value) if isinstance(value, list) else value
         return None if self.optional and text in (NONE, (NONE,), (), "") else text
 
 
-def options_of(config: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Option]:
-    """All of them, those of nested configs in place of their field."""
-    for name, info in type(config).model_fields.items():
+def options_of(config: BaseModel | type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Option]:
+    """All of them, those of nested configs in place of their field. Of a class: with the defaults as values."""
+    for name, info in _fields(config).items():
         value = _set_or_default(config, name)
         if _is_group(value):
             yield from options_of(value, (*path, name))
         else:
-            text, names = _written(value, info.annotation), _variants(info.rebuild_annotation())
-            yield Option((*path, name), info.annotation, info.description or "", text, names)
+            extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+            yield Option(
+                (*path, name),
+                info.annotation,
+                info.description or "",
+                _written(value, info.annotation),
+                str(extra.get("metavar") or _metavar(info.annotation)),
+                bool(extra.get("positional")),
+                _variants(info.rebuild_annotation()),
+            )
 
 
-def set_fields(config: BaseModel) -> dict[str, Any]:
+def set_fields(config: BaseModel | type[BaseModel]) -> dict[str, Any]:
     """What has been set, by a file or by the default of a group. What a task or a mixer fills in is left out: it must
     follow the task and the mixer that flags choose."""
     document: dict[str, Any] = {}
-    for name in type(config).model_fields:
+    for name in _fields(config):
         value = _set_or_default(config, name)
         if _is_group(value):
             document[name] = set_fields(value)
-        elif name in config.model_fields_set:
+        elif isinstance(config, BaseModel) and name in config.model_fields_set:
             document[name] = value
     return document
 
@@ -94,20 +107,23 @@ def command(
     words: Sequence[str], config_class: type[Config], document: Mapping[str, Any], others: Sequence[str] = ()
 ) -> str:
     """The command line for a document that holds what was set. others: options beside it."""
-    line = ["whence", *words]
-    for option in options_of(config_class()):
+    plain: list[str] = []
+    flags: list[str] = []
+    for option in options_of(config_class):
         value: Any = document
         for part in option.path:
             value = value.get(part, _UNSET) if isinstance(value, Mapping) else _UNSET
         if value is _UNSET:
             continue
         if isinstance(value, bool):
-            line += [] if value == option.value else [option.flag if value else option.flag.replace("--", "--no-", 1)]
-        elif isinstance(value, list | tuple):
-            line += [option.flag, *map(_text, value)]
+            flags += [] if value == option.value else [option.flag if value else option.flag.replace("--", "--no-", 1)]
+            continue
+        texts = [*map(_text, value)] if isinstance(value, list | tuple) else [_text(value)]
+        if option.positional:
+            plain += texts
         else:
-            line += [option.flag, _text(value)]
-    return shlex.join([*line, *others])
+            flags += [option.flag, *texts]
+    return shlex.join(["whence", *words, *plain, *flags, *others])
 
 
 _UNSET = object()
@@ -118,8 +134,14 @@ def store_flag(store: Store) -> list[str]:
     return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]
 
 
-def _set_or_default(config: BaseModel, name: str) -> Any:
-    return getattr(config, name) if name in config.model_fields_set else type(config).model_fields[name].get_default()
+def _fields(config: BaseModel | type[BaseModel]) -> dict[str, FieldInfo]:
+    return (type(config) if isinstance(config, BaseModel) else config).model_fields
+
+
+def _set_or_default(config: BaseModel | type[BaseModel], name: str) -> Any:
+    if isinstance(config, BaseModel) and name in config.model_fields_set:
+        return getattr(config, name)
+    return _fields(config)[name].get_default()
 
 
 def _is_group(value: Any) -> bool:
@@ -130,13 +152,23 @@ def _is_group(value: Any) -> bool:
 def _written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
     if isinstance(value, bool):
         return value
+    required = value is PydanticUndefined
     if tuple in (get_origin(annotation), *map(get_origin, get_args(annotation))):
-        return tuple(map(_text, value or ()))  # none and an empty list look the same here
-    return _text(value)
+        return tuple(map(_text, () if required else value or ()))  # none and an empty list look the same here
+    return "" if required else _text(value)
 
 
 def _text(value: Any) -> str:
     return NONE if value is None else str(value)
+
+
+def _metavar(annotation: Any) -> str:
+    kind = _without_none(annotation)
+    if get_origin(kind) is tuple:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, get_args(kind))) + "}"
+    return {int: "INT", float: "NUMBER", str: "TEXT"}.get(kind, "NAME[:OPTION=VALUE,…]")
 
 
 def _without_none(annotation: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import yaml
 
@@ -21,12 +21,17 @@ CONFIG_FILES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True)
-class Presets:
-    """Those of one package: YAML files in its folder `presets`, whose first comment describes them."""
+class Presets(Generic[S]):
+    """Those of one instrument: YAML files in the folder `presets` of its package, described by their first comment."""
 
     package: str
-    command: str
-    """The command that lists them"""
+    config: type[S]
+    """What they configure: comparisons, or single runs"""
+
+    @property
+    def command(self) -> str:
+        """The command that lists them."""
+        return f"whence {self.package.split('.')[-1]} presets"
 
     def names(self) -> list[str]:
         return sorted(Path(str(file)).stem for file in self._folder().iterdir() if file.name.endswith(".yaml"))
@@ -42,7 +47,11 @@ class Presets:
         return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines if line.startswith("#"))
 
     def read(self, name: str) -> dict[str, Any]:
+        """The fields that it sets."""
         return yaml.safe_load(self.path(name).read_text())
+
+    def load(self, name: str) -> S:
+        return read_config(self.path(name), self.config)
 
     def _folder(self) -> Any:
         return resources.files(self.package) / "presets"
@@ -75,7 +84,7 @@ def read_config(path: Path, config: type[S]) -> S:
         ) from None
 
 
-def find_config(text: str, store: Store, kinds: Mapping[str, Presets | None]) -> tuple[str, Path]:
+def find_config(text: str, store: Store, kinds: Mapping[str, Presets[Any] | None]) -> tuple[str, Path]:
     """The instrument and the file of a comparison: a preset, or the beginning of the name under which it is saved."""
     for kind, presets in kinds.items():
         if presets and text in presets.names():

@@ -19,7 +19,7 @@ from whence.features.sae.parts import DATA, SPARSITY
 from whence.features.sae.sparsity.base import Sparsity
 from whence.registry import Choice
 
-PRESETS = Presets("whence.features", "whence features presets")
+PRESETS = Presets("whence.features", FeaturesRun)
 ALL, OWN = "all", "own"
 BASELINE = "position_mean_topk"
 """What every positional mechanism has to beat."""

@@ -14,7 +14,7 @@ from whence.config import Config
 from whence.experiments.instrument import Instrument, Measurement
 from whence.experiments.results import read_results
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
-from whence.features.config import ALL, FeaturesConfig, controlled_pairs
+from whence.features.config import ALL, PRESETS, FeaturesConfig, controlled_pairs
 from whence.features.evals.measures import stability
 from whence.features.figures import score_figures, strictness_section, style
 from whence.features.run import FeaturesRun
@@ -78,9 +78,9 @@ MEASURES: dict[str, Measure] = {
 
 class Features(Instrument[FeaturesConfig, FeaturesRun]):
     name = "features"
-    command = ("features", "bench")
     config = FeaturesConfig
     run = FeaturesRun
+    presets = PRESETS
 
     def title(self, config: FeaturesConfig) -> str:
         presets = "all presets" if config.presets == (ALL,) else stats.count(len(config.presets), "preset")

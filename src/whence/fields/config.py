@@ -11,6 +11,7 @@ from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.position_tokens import Placement
 from whence.experiments.instrument import ComparisonConfig
+from whence.experiments.options import positional
 from whence.fields.data import DATA, DataChoice
 from whence.fields.hyponets import HYPONETS, HyponetChoice
 from whence.mixers import MIXERS, MixerChoice
@@ -117,7 +118,11 @@ class FieldsConfig(ComparisonConfig):
 class RenderConfig(Config):
     """Which image to render through which run, and how."""
 
-    run: str = Field(default="", description="first digits of a run's id (see 'whence runs list')")
+    run: str = Field(
+        default="",
+        description="first digits of a run's id (see 'whence runs list')",
+        json_schema_extra=positional("RUN"),
+    )
     input: str = Field(default="", description="an image file")
     size: str = Field(default="1024", description="the longer side, or WIDTHxHEIGHT")
     out: str = Field(default="", description="where to write it: .png, .jpg, .webp, .tif, .bmp")
@@ -129,4 +134,8 @@ class RenderConfig(Config):
 class AnalyzeConfig(Config):
     """Which run to analyze."""
 
-    run: str = Field(default="", description="first digits of a run's id (see 'whence runs list')")
+    run: str = Field(
+        default="",
+        description="first digits of a run's id (see 'whence runs list')",
+        json_schema_extra=positional("RUN"),
+    )

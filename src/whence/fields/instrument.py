@@ -159,7 +159,6 @@ def _run(config: FieldsConfig, model: FieldModelConfig, seed: int) -> FieldsRun:
 
 class Fields(Instrument[FieldsConfig, FieldsRun]):
     name = "fields"
-    command = ("fields", "compare")
     config = FieldsConfig
     run = FieldsRun
     actions = (RENDER, ANALYZE)

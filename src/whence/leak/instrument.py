@@ -52,7 +52,6 @@ READ_OFF = 0.5
 
 class LeakComparison(Instrument[LeakConfig, LeakRun]):
     name = "leak"
-    command = ("leak", "compare")
     config = LeakConfig
     run = LeakRun
 

@@ -1,11 +1,13 @@
-"""A sweep as it runs: a table with bars on a terminal, plain lines when piped. All on standard error."""
+"""Work as it proceeds, on standard error: a table of runs, or one line, on a terminal; plain lines when piped."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,10 +15,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whence.cli.output import stderr
-from whence.execution.execute import Event
+from whence.cli.output import print_note, stderr
 from whence.formatting import duration, scored
 from whence.training.config import RunConfig
+
+if TYPE_CHECKING:
+    from whence.execution.execute import Event
 
 ENDED = {
     "finished": "done",
@@ -29,7 +33,17 @@ PLAIN_EVERY_SECONDS = 10
 SHOWN_AT_ONCE = 12
 
 
-class Watcher:
+@contextmanager
+def progress_line(first: str = "") -> Iterator[Callable[[str], None]]:
+    """What is being done, as a callback: in one place of a terminal, elsewhere line by line."""
+    if not stderr.is_terminal:
+        yield print_note
+        return
+    with stderr.status(f"{first} …") as status:
+        yield lambda text: status.update(f"{text} …")
+
+
+class RunProgress:
     """A context manager that gives an engine what receives its events."""
 
     def __init__(self, specs: Sequence[RunConfig], workers: int, threads: int) -> None:

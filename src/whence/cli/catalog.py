@@ -1,21 +1,28 @@
-"""`whence tasks`."""
+"""`whence encodings` and `whence tasks`: what there is to choose from."""
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from whence.cli.encodings import options_of, shown
-from whence.cli.options import Output, parse_options
+from pydantic import Field, ValidationError
+
+from whence.cli.options import Invocation, OutputOptions, Verb
 from whence.cli.output import print_json, print_table, stderr
-from whence.errors import UserError
+from whence.errors import UserError, from_validation
+from whence.experiments.options import positional
 from whence.formatting import percent
 
 if TYPE_CHECKING:
-    from whence.registry import Choice
+    from whence.registry import Choice, Registry
     from whence.tasks.base import Task
 
-DESCRIPTION = """List the tasks, or describe some: the skill they ask for, and what predictors without it reach.
+ABOUT_ENCODINGS = """List the positional encodings: where each enters a model, its options, its length extrapolation
+
+Write one as NAME:OPTION=VALUE,OPTION=VALUE wherever an encoding is asked for, and put a transform of positions
+in front with a plus sign:  rope:scaling=yarn,factor=4   randomized:span=512+alibi"""
+
+ABOUT_TASKS = """List the tasks, or describe some: the skill they test, and the accuracy of predictors without it
 
   whence tasks                       all tasks, one line each
   whence tasks k_back_recall:k=5     one task: example, options, lengths, shortcut baselines and the shortcuts found
@@ -26,15 +33,69 @@ packaged for default options; for others it is searched once (about 10 s per len
 Write a task as NAME:OPTION=VALUE:  k_back_recall:k=5"""
 
 
-def main(arguments: list[str]) -> int:
-    options, words = parse_options(Output, arguments, prog="whence tasks NAME…", description=DESCRIPTION, words=True)
-    from pydantic import ValidationError
+class TaskOptions(OutputOptions):
+    """Which tasks to describe."""
 
-    from whence.errors import from_validation
+    names: tuple[str, ...] = Field(
+        default=(), description="those to describe; none: list all", json_schema_extra=positional("NAME[:OPTION=VALUE]")
+    )
+
+
+def _encodings(invocation: Invocation) -> int:
+    options = invocation.options(OutputOptions)
+    from whence.encodings import ENCODINGS
+    from whence.encodings.transforms import TRANSFORMS
+
+    encodings = [
+        {
+            "name": encoding.name,
+            "class": encoding.__name__,
+            "summary": encoding.summary(),
+            "enters": list(encoding.hooks()),
+            "options": registry_options(ENCODINGS, encoding.name),
+            "extrapolation": encoding.extrapolation,
+            "causal_only": encoding.causal_only,
+            "admits_transforms": encoding.admits_transforms,
+            "reference": encoding.reference,
+        }
+        for encoding in ENCODINGS
+    ]
+    transforms = [
+        {
+            "name": transform.name,
+            "class": transform.__name__,
+            "summary": transform.summary(),
+            "options": registry_options(TRANSFORMS, transform.name),
+            "reference": transform.reference,
+        }
+        for transform in TRANSFORMS
+    ]
+    if options.json_:
+        print_json({"encodings": encodings, "transforms": transforms})
+        return 0
+    print_table(
+        "Encodings",
+        ["name", "enters", "options", "past the training length", "reference"],
+        [
+            [e["name"], ", ".join(e["enters"]) or "—", options_text(e["options"]), e["extrapolation"], e["reference"]]
+            for e in encodings
+        ],
+    )
+    print()
+    print_table(
+        "Transforms of positions (TRANSFORM+ENCODING)",
+        ["name", "what it does", "options", "reference"],
+        [[t["name"], t["summary"], options_text(t["options"]), t["reference"]] for t in transforms],
+    )
+    return 0
+
+
+def _tasks(invocation: Invocation) -> int:
+    options = invocation.options(TaskOptions)
     from whence.tasks import TASKS
 
     try:
-        chosen = [TASKS.choose(word) for word in words] or [TASKS.choose(name) for name in TASKS.names()]
+        chosen = [TASKS.choose(name) for name in options.names] or [TASKS.choose(name) for name in TASKS.names()]
     except ValidationError as error:
         raise from_validation(error, lambda path: TASKS.names(), "task") from None
     try:
@@ -44,7 +105,7 @@ def main(arguments: list[str]) -> int:
         raise UserError(f"task: {error}", field="task") from None
     if options.json_:
         print_json({"tasks": tasks})
-    elif words:
+    elif options.names:
         for task in tasks:
             _print_one(task)
     else:
@@ -52,7 +113,7 @@ def main(arguments: list[str]) -> int:
             "Tasks",
             ["name", "what is asked", "answer", "trained to", "options", "shortcut baseline (%)"],
             [
-                [t["name"], t["summary"], t["answers"], str(t["train_length"]), shown(t["options"]), _highest(t)]
+                [t["name"], t["summary"], t["answers"], str(t["train_length"]), options_text(t["options"]), _highest(t)]
                 for t in tasks
             ],
         )
@@ -78,7 +139,9 @@ def _facts(choice: Choice[Task]) -> dict[str, Any]:
         "skill": task.skill,
         "ranked": task.ranked and best(found[length]).accuracy < SOLVED,
         "answers": f"per {task.per}" + (", regression" if task.goal == "regression" else ""),
-        "options": {key: {**option, "default": asked[key]} for key, option in options_of(TASKS, choice.name).items()},
+        "options": {
+            key: {**option, "default": asked[key]} for key, option in registry_options(TASKS, choice.name).items()
+        },
         "train_length": length,
         "test_lengths": beyond,
         "example": {"inputs": inputs, "answers": task.solve(inputs)},
@@ -97,7 +160,7 @@ def _print_one(task: dict[str, Any]) -> None:
     beyond = ", ".join(map(str, task["test_lengths"])) or "none"
     print(f"{task['name']}: {task['about']}\n")
     print(f"skill      {task['skill']}")
-    print(f"options    {shown(task['options'])}")
+    print(f"options    {options_text(task['options'])}")
     print(f"lengths    training: {task['train_length']}; test: {beyond}")
     print(f"example    inputs  {' '.join(map(str, task['example']['inputs']))}")
     print(f"           answers {' '.join(answers)}")
@@ -112,3 +175,21 @@ def _print_one(task: dict[str, Any]) -> None:
         mark = "  (expresses the skill; not a shortcut)" if found["expresses_skill"] else ""
         print(f"           {percent(found['accuracy']):>5}  {found['feature_class']}: {found['name']}{mark}")
     print()
+
+
+def registry_options(registry: Registry[Any], name: str) -> dict[str, Any]:
+    schema = registry.choices[name].model_json_schema()
+    return {key: value for key, value in schema["properties"].items() if key != "name"}
+
+
+def options_text(options: dict[str, Any]) -> str:
+    """`name=default`, with the other choices behind it where there are only a few."""
+
+    def value(option: dict[str, Any]) -> str:
+        default = option.get("default")
+        return "|".join([str(default), *(choice for choice in option.get("enum", []) if choice != default)])
+
+    return " ".join(f"{name}={value(option)}" for name, option in options.items()) or "—"
+
+
+VERBS = {"encodings": Verb(ABOUT_ENCODINGS, _encodings), "tasks": Verb(ABOUT_TASKS, _tasks)}
