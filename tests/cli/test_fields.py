@@ -106,7 +106,7 @@ def test_the_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["fields", "paint"], ["action", "render"]),
+        (["fields", "paint"], ["verb", "render"]),
         (["fields", "train", "--data", "nowhere"], ["data", "photos"]),
         (["fields", "train", "--patch", "5"], ["patch", "does not divide"]),
         (["fields", "train", "--minutes", "0"], ["minutes"]),

@@ -105,7 +105,7 @@ def test_mitigations_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["leak", "audti"], ["action", "Did you mean 'audit'?"]),
+        (["leak", "audti"], ["verb", "Did you mean 'audit'?"]),
         (["leak", "audit"], ["name a model or a stored run"]),
         (["leak", "audit", "--model", "minilm", "--run", "ab"], ["name a model or a stored run"]),
         (["leak", "audit", "--model", "nowhere"], ["'nowhere' is not known", "minilm, smollm2"]),
