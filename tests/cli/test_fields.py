@@ -60,7 +60,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         arguments = ["--input", str(tmp_path / "in.png"), "--size", "45", "--output", output, "--out", str(out), *store]
         assert run(["fields", "render", run_id[:5], *arguments, "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
-        assert document["to"] == "45x30"
+        assert (document["request"]["width"], document["request"]["height"]) == (45, 30)
         assert read(out).shape == (3, 30, 45)
         written = out.stat().st_mtime_ns
         assert run(["fields", "render", run_id, *arguments, "--json"]) == 0
