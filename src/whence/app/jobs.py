@@ -37,7 +37,7 @@ from whence.store.runs import ID, RunFolder, Store
 FORMAT = 1
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
 ALIVE: tuple[State, ...] = ("waiting", "running")
-ACTIONS = {("leak", "audit"), ("features", "collect")}
+ACTIONS = {("leak", "audit"), ("features", "collect"), ("fields", "analyze")}
 """Those that a job may run. Others can write a file of any name, which a store from elsewhere must not choose."""
 LONGEST_PROGRESS = 4000
 Document = dict[str, JsonValue]
