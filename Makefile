@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots baselines test test-slow test-cpus validate publish lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots baselines docs test test-fast test-slow test-cpus validate publish lint format bench bench-features interop clean
 .DEFAULT_GOAL := test
+FAST := tests/test_imports.py tests/test_registry.py tests/test_stats.py tests/cli/test_bad_input.py tests/cli/test_comparisons.py \
+	tests/cli/test_reference.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
+	tests/experiments/test_saved.py tests/experiments/test_comparison.py
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "whence needs Python 3.11 (PYTHON=…)"; exit 1; }
@@ -56,8 +59,18 @@ screenshots: $(VENV)/installed browser
 baselines: $(VENV)/installed
 	$(BIN)/python -m whence.shortcuts
 
-test: $(VENV)/installed browser font
+# docs/cli.md, from the help of every verb.
+docs: $(VENV)/installed
+	$(BIN)/python -m whence.cli.reference > docs/cli.md
+
+test: lint browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# For every edit: no browser, no models from packages, no long training.
+test-fast: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAST)
 
 test-slow: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow
