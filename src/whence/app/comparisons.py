@@ -57,7 +57,7 @@ class Comparisons(Generic[C, R]):
     """The fields most people set"""
     more: Callable[[C, Table[R], Store], None] = lambda config, table, store: None
     """Draws what this page has beside a table and its figures"""
-    start: Mapping[str, Any] | None = None
+    start: Mapping[str, object] | None = None
     """What the form begins with, where that is not the defaults"""
     link: Mapping[str, str] = field(default_factory=dict)
     """Parameters of the address of results, beside the comparison's name"""

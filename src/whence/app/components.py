@@ -153,7 +153,7 @@ def draw(figure: go.Figure, alt: str, key: str | None = None, picked: Callable[[
     picked: called when a reader clicks on a point, which is then to be found under the key in the session.
     """
     figure.update_layout(template=None, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
-    picking: dict[str, Any] = {"on_select": picked, "selection_mode": "points"} if picked else {}
+    picking: Any = {"on_select": picked, "selection_mode": "points"} if picked else {}
     config = {"displaylogo": False, "responsive": True}
     st.plotly_chart(figure, theme="streamlit", alt=alt, key=key, config=config, **picking)
 

@@ -46,7 +46,7 @@ def form(
     first: Sequence[str] = (),
     left_out: Sequence[str] = (),
     presets: Presets[Any] | None = None,
-    start: Mapping[str, Any] | None = None,
+    start: Mapping[str, object] | None = None,
     check: Callable[[C], object] = lambda config: None,
     config_file: bool = True,
     offered: Offered = MappingProxyType({}),
