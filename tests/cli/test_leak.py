@@ -37,7 +37,7 @@ def test_mitigations_compared_and_a_run_audited(capsys: pytest.CaptureFixture[st
     arguments = [*SMALL, "--mitigations", "none", "zero_masked_positions", "all", "content_gated", "--seeds", "2"]
     found = document(arguments, capsys)
     (table,) = found["tables"]
-    rows = {row["name"]: row for row in table["rows"]}
+    rows = {row.name: row for row in table["rows"]}
     verdicts = {name: row["cells"]["verdict"]["verdict"].split(", ") for name, row in rows.items()}
     assert list(rows) == ["none", "zero_masked_positions", "all", "content_gated"]
     assert rows["content_gated"]["seeds"] == [0, 1]
@@ -85,7 +85,7 @@ def test_a_model_of_the_arena(capsys: pytest.CaptureFixture[str]) -> None:
     flags = [*TINY_FLAGS, "--train-length", "16", "--test-lengths", "32", "--task", "k_back_recall:k=1,symbols=4"]
     trained = document(["arena", "train", *flags, "--encoding", "learned", "--steps", "4"], capsys)
     found = document(["leak", "audit", "--run", trained["id"], "--ratios", "0.5"], capsys)
-    assert {source["name"] for source in found["sources"]} >= {"additive encoding (learned)", "causal order"}
+    assert {source["name"] for source in found["pathways"]} >= {"additive encoding (learned)", "causal order"}
 
 
 def test_mitigations_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from tests.leak.known_models import FEATURES, WithTable, content
-from whence.leak.audit.auditing import sample_of
-from whence.leak.audit.look import deciding
+from whence.leak.audit.auditing import measure_predictions, sample_of
 from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.targets.module import audit_target
-from whence.leak.audit.verdict import Leak, leaks
+from whence.leak.audit.verdict import leak_of
+from whence.leak.metrics import Leak
 from whence.random import preserve_rng_state
 
 DRAWS = 24
@@ -82,7 +82,7 @@ def verdict(target: AuditTarget, ratios: Sequence[float], seed: int) -> Leak:
         torch.manual_seed(seed)
         targets = target.targets()
         samples = {ratio: partial(sample_of, target, targets, ratio, seed) for ratio in ratios}
-        return leaks({f"{ratio:g}": deciding(target, sampled, ratio, seed)[1] for ratio, sampled in samples.items()})
+        return leak_of({r: measure_predictions(target, sample, r, seed)[1] for r, sample in samples.items()})
 
 
 def at_power(shares: Sequence[float], rates: Sequence[float], power: float) -> float | None:

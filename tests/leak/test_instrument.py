@@ -11,31 +11,38 @@ from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
 from whence.leak.config import LeakConfig
-from whence.leak.instrument import LEAK, SHOWN, cost
+from whence.leak.instrument import LEAK, cost
+from whence.leak.metrics import MASK_RATIOS, LeakMetrics, PositionProbe, RatioMetrics, ShiftTest
 from whence.leak.run import LeakRun
 from whence.store.runs import Store
 
 
 def measures(
     *, error: float = 0.6, shift: float = 0.0, variance: float = 0.0, r: float | None = None, **more: Any
-) -> dict[str, Any]:
-    """At every mask ratio. r: correlation with position; best: R² of the probe."""
-    return {
-        "error": error,
-        "spread": variance,
-        "identical": variance == 0,
-        "correlation": r,
-        "correlation_chance": 0.2,
-        "similarity": 0.9,
-        "eta2": None,
-        "probe": {"r2": 0.1, "best": more.get("best", 0.1)},
-        "shift": {"of_prediction": shift},
-        "inside": more.get("inside"),
-    }
+) -> RatioMetrics:
+    """At every mask ratio. r: correlation with position; best: R² of the probe; without_prior: with other numbers."""
+    without_prior = more.get("without_prior")
+    return RatioMetrics(
+        error=error,
+        position_variance=variance,
+        position_variance_limit=0.0,
+        identical=variance == 0,
+        correlation=r,
+        correlation_chance=0.2,
+        correlation_target=None,
+        similarity=0.9,
+        similarity_centered=None,
+        eta2=None,
+        eta2_target=None,
+        probe=PositionProbe(r2=0.1, mae=1.0, best=more.get("best", 0.1), shape="line", control=0.0, p=0.5),
+        shift=ShiftTest(sensitivity=shift, over_target=shift, limit=0.0, placements={}, prediction_std=1.0),
+        without_prior=measures(**without_prior) if without_prior is not None else None,
+    )
 
 
-def finished(seed: int, found: dict[str, Any]) -> RunResult[LeakRun]:
-    return RunResult(LeakRun(seed=seed), "finished", metrics={"ratios": dict.fromkeys(SHOWN, found)})
+def finished(seed: int, metrics: RatioMetrics) -> RunResult[LeakRun]:
+    document = LeakMetrics(headline={}, ratios=dict.fromkeys(MASK_RATIOS, metrics)).model_dump(mode="json")
+    return RunResult(LeakRun(seed=seed), "finished", metrics=document)
 
 
 def row(name: str, **numbers: Any) -> Row[LeakRun]:
@@ -67,7 +74,7 @@ CLEAN = row("none")
         (LEAKY, row("a", error=1.0), "clean, reconstructs nothing", "the model is destroyed"),
         (
             LEAKY,
-            row("a", shift=0.5, variance=0.5, r=0.7, inside={"shift": {"of_prediction": 0.0}, "spread": 0.0}),
+            row("a", shift=0.5, variance=0.5, r=0.7, without_prior={}),
             "clean, explicit prior",
             "what position predicts is in the explicit prior",
         ),
@@ -92,10 +99,10 @@ def test_a_model_that_reconstructed_nothing_before_is_not_destroyed() -> None:
 
 def test_costs_are_factors_over_paired_seeds() -> None:
     made = table(row("none", error=0.5), row("a", error=0.6))
-    found = cost(made, made.rows[1], "0.5")
+    found = cost(made, made.rows[1], 0.5)
     assert found is not None
     assert found[0] == pytest.approx(1.2)
-    assert cost(made, made.rows[0], "0.5") == (1.0, (1.0, 1.0))
+    assert cost(made, made.rows[0], 0.5) == (1.0, (1.0, 1.0))
 
 
 def test_without_a_reference_each_is_described_by_itself() -> None:

@@ -8,16 +8,16 @@ import torch
 from tests.leak.known_models import KNOWN, Known, WithTable
 from tests.leak.known_models_later import LATER
 from tests.leak.power import PARTLY, WHOLLY, RowNoise, at_power, planted, verdict
-from whence.leak.audit.auditing import audit
+from whence.leak.audit.auditing import measure_audit
 
 SEEDS = range(5)
 
 
 def check(known: Known, seed: int) -> None:
     torch.set_num_threads(1)
-    verdict = audit(known.build(seed), (0.5, 0.9, 1.0)).verdict
+    verdict = measure_audit(known.build(seed), (0.5, 0.9, 1.0)).verdict
     assert verdict.outcome in known.outcome.split(" or "), verdict.sentences
-    assert set(verdict.entrances) == known.pathways, verdict.sentences
+    assert set(verdict.pathways) == known.pathways, verdict.sentences
     assert not known.note or known.note in verdict.notes, verdict.sentences
 
 

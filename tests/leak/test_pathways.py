@@ -8,7 +8,7 @@ import transformers
 from torch import Tensor, nn
 
 from tests.leak.test_model import job_of
-from whence.leak.audit.shift import shift_effect
+from whence.leak.audit.shift import shift_test
 from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.targets.module import audit_target
 from whence.leak.audit.targets.pretrained import _target
@@ -25,7 +25,7 @@ def found(target: AuditTarget) -> dict[str, Pathway]:
 
 
 def moved(target: AuditTarget) -> float:
-    return shift_effect(target, 0.5, 1.0)["of_prediction"]
+    return shift_test(target, 0.5, 1.0).sensitivity
 
 
 def transformer(kind: str) -> AuditTarget:
@@ -56,13 +56,13 @@ def transformer(kind: str) -> AuditTarget:
 @pytest.mark.filterwarnings("ignore")
 def test_models_of_transformers(kind: str, names: set[str]) -> None:
     target = transformer(kind)
-    entrances = found(target)
-    assert set(entrances) == names
+    pathways = found(target)
+    assert set(pathways) == names
     masked = target.draw_mask(0.5)
     before = target.predictions(target.content, masked)
     open_, weights = moved(target), [p.detach().clone() for p in target.model.parameters()]
     assert open_ > 1e-3
-    with ablated(list(entrances.values())):
+    with ablated(list(pathways.values())):
         assert moved(target) < 1e-4 * open_, "with all shut, nothing tells where a token is"
     assert torch.equal(before, target.predictions(target.content, masked)), "open again, bit for bit"
     assert all(torch.equal(old, new) for old, new in zip(weights, target.model.parameters(), strict=True))
@@ -82,10 +82,10 @@ def test_models_of_transformers(kind: str, names: set[str]) -> None:
 )
 def test_models_of_whence(model: dict[str, str], names: set[str]) -> None:
     target = job_of(**model).audit_target(8)
-    entrances = found(target)
-    assert set(entrances) == names
+    pathways = found(target)
+    assert set(pathways) == names
     assert moved(target) > 1e-5
-    with ablated(list(entrances.values())):
+    with ablated(list(pathways.values())):
         assert moved(target) < 1e-9
 
 
@@ -108,10 +108,10 @@ class Recurrent(nn.Module):
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_loops_of_torch(kind: type[nn.RNNBase], batch_first: bool) -> None:
     target = audit_target(Recurrent(kind, batch_first), torch.randn(8, 24, 3))
-    entrances = found(target)
-    assert set(entrances) == {"recurrent state"}
+    pathways = found(target)
+    assert set(pathways) == {"recurrent state"}
     assert moved(target) > 1e-4
-    with ablated(list(entrances.values())):
+    with ablated(list(pathways.values())):
         assert moved(target) < 1e-9
 
 
@@ -128,11 +128,11 @@ def test_mask_tokens_that_differ() -> None:
         target = job.audit_target(8)
         assert "mask token" not in found(target)
         job.model.shown = Numbered()
-        entrances = found(target)
-        assert set(entrances) == {"mask token"}
+        pathways = found(target)
+        assert set(pathways) == {"mask token"}
         whole = moved(target)
         assert whole > 0.01
-        with ablated(list(entrances.values())):
+        with ablated(list(pathways.values())):
             shares.append(moved(target) / whole)
     assert max(shares) < 1.001
     assert min(shares) < 0.8
@@ -169,19 +169,19 @@ class Encoder(nn.Module):
 
 def test_causal_order_in_torchs_own_layers() -> None:
     target = audit_target(Encoder(), torch.randn(8, 24, 3))
-    entrances = found(target)
-    assert set(entrances) == {"causal order"}
+    pathways = found(target)
+    assert set(pathways) == {"causal order"}
     assert moved(target) > 1e-4
-    with ablated(list(entrances.values())):
+    with ablated(list(pathways.values())):
         assert moved(target) < 1e-9
 
 
 def test_lifting_the_order_keeps_a_bias() -> None:
     """A mask that carries distances, too: without the order they are still there, on both sides."""
     target = audit_target(Encoder(bias=0.3), torch.randn(8, 24, 3))
-    entrances = found(target)
-    assert set(entrances) == {"causal order"}
-    with ablated(list(entrances.values())):
+    pathways = found(target)
+    assert set(pathways) == {"causal order"}
+    with ablated(list(pathways.values())):
         assert moved(target) > 1e-5, "the bias sees the edges"
 
 
@@ -201,8 +201,8 @@ class Convolved(nn.Module):
 @pytest.mark.parametrize("padding", [2, "same"])
 def test_padded_convolutions(padding: int | str) -> None:
     target = audit_target(Convolved(padding), torch.randn(8, 24, 3))
-    entrances = found(target)
-    assert set(entrances) == {"convolution edge"}
+    pathways = found(target)
+    assert set(pathways) == {"convolution edge"}
     assert moved(target) > 1e-4
-    with ablated(list(entrances.values())):
+    with ablated(list(pathways.values())):
         assert moved(target) < 1e-9

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from tests.leak.planted import Planted, offset_r2, plant
-from whence.leak.audit.auditing import audit
-from whence.leak.audit.verdict import entrances
+from whence.leak.audit.auditing import measure_audit
+from whence.leak.audit.verdict import named_pathways
 
 
 def test_verdicts_and_sources(slow: bool) -> None:
@@ -17,7 +17,7 @@ def test_verdicts_and_sources(slow: bool) -> None:
     missed: list[str] = []
     for seed in range(count):
         planted: Planted = plant(seed)
-        found = audit(planted.target, (0.5, 0.9, 1.0))
+        found = measure_audit(planted.target, (0.5, 0.9, 1.0))
         called = found.verdict.leak != "clean"
         right += called == (planted.source is not None)
         if planted.source is None:
@@ -25,7 +25,7 @@ def test_verdicts_and_sources(slow: bool) -> None:
                 missed.append(f"{planted.target.name}: called {found.verdict.leak}")
             continue
         leaky += 1
-        first = entrances(found.sources)[:1]
+        first = named_pathways(found.pathways)[:1]
         if first and first[0].startswith(planted.source):
             named += 1
         else:
@@ -40,7 +40,7 @@ def test_verdicts_and_sources(slow: bool) -> None:
 def test_a_faint_leak_is_still_one() -> None:
     """Predictions that hardly differ, and by position alone where they do."""
     planted = plant(62)
-    assert entrances(audit(planted.target, (0.5,)).sources) == ["recurrent state"]
+    assert named_pathways(measure_audit(planted.target, (0.5,)).pathways) == ["recurrent state"]
 
 
 def test_the_oracle_itself_can_tell() -> None:

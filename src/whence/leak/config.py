@@ -1,16 +1,17 @@
-"""A comparison of mitigations: data, a model, mitigations × seeds, unfolded into runs."""
+"""The configuration of comparisons of mitigations, and of audits. That of a single run is `whence.leak.run.LeakRun`."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 import pydantic
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import ComparisonConfig
 from whence.leak.data import DATA
+from whence.leak.metrics import MASK_RATIOS, check_ratios
 from whence.leak.mitigations import MITIGATIONS
 from whence.leak.model import MaskedSpec
 from whence.leak.run import AnyData, LeakRun, MaskedTraining, Masking, Mitigations
@@ -22,7 +23,7 @@ SOURCE_KEYS = (
     "shuffle_sequences_prob",
 )
 FIRST = ("none", "zero_masked_positions", "all", "content_gated")
-COMPARED = ("0.5", "0.9")
+COMPARED = (0.5, 0.9)
 """Mask ratios at which errors are compared."""
 
 
@@ -104,3 +105,40 @@ class LeakConfig(ComparisonConfig):
             ]
             for treatment in self.mitigations
         }
+
+
+class AuditConfig(Config):
+    """Which model to audit, and how."""
+
+    model: str | None = Field(default=None, description="minilm, smollm2, a directory, or FILE.py:FUNCTION")
+    run: str | None = Field(default=None, description="a stored run, by the first digits of its id")
+    text: str | None = Field(default=None, description="text file that a language model reads; none: Python's manual")
+    token_ids: str | None = Field(
+        default=None, description=".npy file of token ids (rows, tokens) in place of text; needs no tokenizer"
+    )
+    mask_token_id: int | None = Field(
+        default=None, ge=0, description="with token_ids: id of the mask token; none: the mean of all token embeddings"
+    )
+    rows: int | None = Field(default=None, ge=5, le=1000, description="number of examples of text; none: 24")
+    length: int | None = Field(
+        default=None, ge=12, le=4096, description="tokens per example of text; none: 64, or as many as the model takes"
+    )
+    ratios: Annotated[tuple[float, ...], AfterValidator(check_ratios)] = Field(
+        default=MASK_RATIOS, description="mask ratios, above 0 and up to 1"
+    )
+    seed: int = Field(default=0, ge=0, description="seed of the masks, and of the noise of models that draw any")
+    force: bool = Field(default=False, description="measure again what the store holds already")
+
+    def check(self) -> None:
+        """Raise `UserError` for fields that are valid alone and impossible together."""
+        if (self.model is None) == (self.run is None):
+            raise UserError("model: name a model or a stored run. Allowed: --model or --run.", field="model")
+        if self.token_ids is None and self.mask_token_id is not None:
+            raise UserError(
+                "mask_token_id: requires --token-ids; text is masked by its tokenizer.", field="mask_token_id"
+            )
+        unused = [name for name in ("text", "rows", "length") if getattr(self, name) is not None]
+        if self.token_ids is not None and unused:
+            raise UserError(
+                f"{unused[0]}: applies to text, but --token-ids is given. Pass one of them.", field=unused[0]
+            )

@@ -1,23 +1,23 @@
-"""The page of an audit."""
+"""The page of an audit, made from what is stored."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
 
 import plotly.graph_objects as go
 
 from whence.formatting import number
-from whence.leak.audit.auditing import Audit
-from whence.leak.instrument import at
+from whence.leak.audit.artifact import AuditArtifact, audit_command
+from whence.leak.metrics import Audit, LayerMeasures, RatioMetrics
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.html import badges, bullets, html_table
 from whence.report.shell import plot, regenerate, shell
 
 
-def audit_page(audit: Audit, again: str) -> bytes:
+def audit_page(artifact: AuditArtifact) -> bytes:
     """Verdict first, then what it rests on."""
+    audit = artifact.result
     title = f"whence leak: {audit.name}"
     parts = [
         f"<h1>{html.escape(title)}</h1>",
@@ -30,104 +30,110 @@ def audit_page(audit: Audit, again: str) -> bytes:
     drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
     for place, (name, figure) in enumerate(drawn):
         parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{place}', place == 0)}")
-        if place == 0 and audit.sources:
-            parts += ["<h2>Pathways</h2>", sources_table(audit)]
+        if place == 0 and audit.pathways:
+            parts += ["<h2>Pathways</h2>", pathways_table(audit)]
     parts += ["<h2>Measures</h2>", measures_table(audit)]
-    return shell(title, [*parts, *regenerate(again, {k: v for k, v in audit.to_json().items() if k != "pictures"})])
+    document = audit.model_dump(mode="json", exclude={"means"})
+    return shell(title, [*parts, *regenerate(audit_command(artifact.request), document)])
 
 
-MEASURES: list[tuple[str, tuple[str, ...]]] = [
-    ("normalized error (1 = predicting the mean)", ("error",)),
-    ("position correlation, mean |r|", ("correlation",)),
-    ("… by chance", ("correlation_chance",)),
-    ("… of the targets", ("correlation_target",)),
-    ("η², share of variance by position", ("eta2",)),
-    ("… of the targets", ("eta2_target",)),
-    ("pairwise similarity", ("similarity",)),
-    ("… centered", ("similarity_centred",)),
-    ("variance between positions, over the target variance", ("spread",)),
-    ("… detection limit", ("spread_limit",)),
-    ("probe: R² of position", ("probe", "r2")),
-    ("… mean error in positions", ("probe", "mae")),
-    ("… best shape, R²", ("probe", "best")),
-    ("… relabelled positions, R²", ("probe", "control")),
-    ("… p by shuffling", ("probe", "p")),
-    ("mask pattern alone, R²", ("pattern_r2",)),
-    ("shift sensitivity, share of the prediction variance", ("shift", "of_prediction")),
-    ("… detection limit", ("shift", "limit")),
-    ("content permuted: change over prediction variance", ("content", "changed")),
-    ("… factor of the error", ("content", "error")),
-    ("content replaced: change over prediction variance", ("content", "replaced")),
-    ("gradient share of position", ("gradient",)),
+MEASURES: list[tuple[str, Callable[[RatioMetrics], float | None]]] = [
+    ("normalized error (1 = predicting the mean)", lambda m: m.error),
+    ("position correlation, mean |r|", lambda m: m.correlation),
+    ("… by chance", lambda m: m.correlation_chance),
+    ("… of the targets", lambda m: m.correlation_target),
+    ("η², share of variance by position", lambda m: m.eta2),
+    ("… of the targets", lambda m: m.eta2_target),
+    ("pairwise similarity", lambda m: m.similarity),
+    ("… centered", lambda m: m.similarity_centered),
+    ("variance between positions, over the target variance", lambda m: m.position_variance),
+    ("… detection limit", lambda m: m.position_variance_limit),
+    ("probe: R² of position", lambda m: m.probe and m.probe.r2),
+    ("… mean error in positions", lambda m: m.probe and m.probe.mae),
+    ("… best shape, R²", lambda m: m.probe and m.probe.best),
+    ("… relabelled positions, R²", lambda m: m.probe and m.probe.control),
+    ("… p by shuffling", lambda m: m.probe and m.probe.p),
+    ("mask pattern alone, R²", lambda m: m.pattern_r2),
+    ("shift sensitivity, share of the prediction variance", lambda m: m.shift.sensitivity),
+    ("… detection limit", lambda m: m.shift.limit),
+    ("content permuted: change over prediction variance", lambda m: m.content and m.content.permuted),
+    ("… factor of the error", lambda m: m.content and m.content.error_factor),
+    ("content replaced: change over prediction variance", lambda m: m.content and m.content.replaced),
+    ("gradient share of position", lambda m: m.gradient),
 ]
 
 
 def measures_table(audit: Audit) -> str:
-    columns = ["mask ratio"]
-    sources: list[Mapping[str, Any]] = []
-    for ratio, found in audit.ratios.items():
-        columns.append(f"{float(ratio):g}")
-        sources.append(found)
+    columns: dict[str, RatioMetrics] = {}
+    heads = ["mask ratio"]
+    for ratio, metrics in audit.ratios.items():
+        columns[f"{ratio:g}"] = metrics
+        heads.append(f"{ratio:g}")
         if ratio in audit.untrained:
-            columns.append("untrained")
-            sources.append(audit.untrained[ratio])
-    rows = [[name, *(number(at(found, path)) for found in sources)] for name, path in MEASURES]
+            columns[f"{ratio:g} untrained"] = audit.untrained[ratio]
+            heads.append("untrained")
+    rows = [[name, *(number(measure(metrics)) for metrics in columns.values())] for name, measure in MEASURES]
     thresholds = "; ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items())
     note = f"Thresholds of the verdict: {thresholds}. The measures are defined in docs/leak.md."
-    return f"{html_table(columns, rows, label='measures')}<p class=note>{html.escape(note)}</p>"
+    return f"{html_table(heads, rows, label='measures')}<p class=note>{html.escape(note)}</p>"
 
 
-def sources_table(audit: Audit) -> str:
-    rows = [
-        [s["name"], s["where"], s["note"], *(number(s[key]) for key in ("with_all", "without", "alone"))]
-        for s in audit.sources
-    ]
+def pathway_rows(audit: Audit) -> list[list[str]]:
+    return [[p.name, p.where, p.note, *map(number, (p.with_all, p.without, p.alone))] for p in audit.pathways]
+
+
+PATHWAY_COLUMNS = ["pathway", "where", "", "with all", "without it", "it alone"]
+
+
+def pathways_table(audit: Audit) -> str:
     note = "<p class=note>Shift sensitivity, mean over mask ratios below 1, at the same placements in every column.</p>"
-    columns = ["pathway", "where", "", "with all", "without it", "it alone"]
-    return note + html_table(columns, rows, label="pathways")
+    return note + html_table(PATHWAY_COLUMNS, pathway_rows(audit), label="pathways")
 
 
 def layer_profile(audit: Audit) -> go.Figure | None:
     """Shift sensitivity and probe R² after every layer."""
-    if not audit.profile:
+    profile = audit.profile
+    if profile is None:
         return None
-    ratio = next(iter(audit.profile.values())).get("ratio", 0)
-    figure = figure_of("layer", f"at masked tokens, mask ratio {ratio:g}")
-    layers = list(audit.profile)
-    lines = (("trained", "model"), ("untrained", "untrained"))
-    for place, (measure, label) in enumerate((("moved", "shift sensitivity"), ("best", "probe (R²)"))):
-        for dash, (who, name) in enumerate(lines):
-            values = [(audit.profile[layer].get(who) or {}).get(measure) for layer in layers]
+    figure = figure_of("layer", f"at masked tokens, mask ratio {profile.ratio:g}")
+    names = list(profile.layers)
+    models = {
+        "model": [layer.trained for layer in profile.layers.values()],
+        "untrained": [layer.untrained for layer in profile.layers.values()],
+    }
+    measures: dict[str, Callable[[LayerMeasures], float | None]] = {
+        "shift sensitivity": lambda layer: layer.shift,
+        "probe (R²)": lambda layer: layer.probe and layer.probe.best,
+    }
+    for colour, (label, measure) in zip(COLOURS, measures.items(), strict=False):
+        for dash, (model, layers) in zip(DASHES, models.items(), strict=False):
+            values = [measure(layer) if layer else None for layer in layers]
             if any(value is not None for value in values):
                 figure.add_scatter(
-                    x=layers,
+                    x=names,
                     y=values,
-                    name=f"{label}, {name}",
+                    name=f"{label}, {model}",
                     mode="lines+markers",
-                    line={"color": COLOURS[place], "dash": DASHES[dash]},
+                    line={"color": colour, "dash": dash},
                     hovertemplate="%{x}: %{y:.2f}",
                 )
-    pattern = [audit.profile[layer].get("pattern_r2") for layer in layers]
-    if any(value is not None for value in pattern):
-        figure.add_scatter(
-            x=layers, y=pattern, name="probe, mask pattern alone", mode="lines", line={"color": "#888", "dash": "dot"}
-        )
+    if profile.pattern_r2 is not None:
+        line = {"color": "#888", "dash": "dot"}
+        pattern = [profile.pattern_r2] * len(names)
+        figure.add_scatter(x=names, y=pattern, name="probe, mask pattern alone", mode="lines", line=line)
     figure.update_yaxes(range=[-0.05, 1.05])
     return figure
 
 
 def predictions_by_position(audit: Audit) -> go.Figure:
-    ratio = list(audit.ratios)[-1]
-    figure = figure_of("position", f"mean prediction, mask ratio {float(ratio):g}")
-    pictures = audit.pictures
-    for place, (dimension, values) in enumerate(zip(pictures["dimensions"], pictures["prediction"], strict=True)):
+    figure = figure_of("position", f"mean prediction, mask ratio {max(audit.ratios):g}")
+    means = audit.means
+    for place, (dimension, values) in enumerate(zip(means.dimensions, means.prediction, strict=True)):
         line = {"color": COLOURS[place % len(COLOURS)]}
+        figure.add_scatter(x=means.positions, y=values, name=f"output {dimension}", mode="lines+markers", line=line)
         figure.add_scatter(
-            x=pictures["position"], y=values, name=f"output {dimension}", mode="lines+markers", line=line
-        )
-        figure.add_scatter(
-            x=pictures["position"],
-            y=pictures["target"][place],
+            x=means.positions,
+            y=means.target[place],
             name=f"target {dimension}",
             mode="lines",
             line={**line, "dash": "dot"},
@@ -137,14 +143,14 @@ def predictions_by_position(audit: Audit) -> go.Figure:
 
 
 def similarity_map(audit: Audit) -> go.Figure | None:
-    pictures = audit.pictures
-    if pictures["similarity"] is None:  # all are equal
+    means = audit.means
+    if means.similarity is None:  # all are equal
         return None
     figure = figure_of("position", "position")
     figure.add_heatmap(
-        x=pictures["position"],
-        y=pictures["position"],
-        z=pictures["similarity"],
+        x=means.positions,
+        y=means.positions,
+        z=means.similarity,
         zmin=-1,
         zmax=1,
         colorscale="RdBu",

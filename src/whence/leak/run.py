@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.leak import RATIOS
-from whence.leak.audit.look import look
+from whence.leak.audit.auditing import measure_ratio
 from whence.leak.audit.measures import Sample
 from whence.leak.audit.target import AuditTarget
 from whence.leak.data import DATA, DataChoice
 from whence.leak.data.base import Data, Split
-from whence.leak.losses import Loss, reconstruction
 from whence.leak.masks import Pattern, draw
+from whence.leak.metrics import MASK_RATIOS, LeakMetrics
 from whence.leak.mitigations import MitigationChoice
 from whence.leak.mitigations.base import Mitigation, PenaltyInput
 from whence.leak.model import MaskedModel, MaskedSpec
@@ -57,6 +57,9 @@ Mitigations = Annotated[tuple[MitigationChoice, ...], BeforeValidator(parse_miti
 AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
 
 
+Loss = Literal["mse", "mae", "huber", "cosine", "combined"]
+
+
 class Masking(Config):
     """What is masked, and how predictions of it are judged in training."""
 
@@ -76,7 +79,7 @@ class MaskedTraining(TrainingConfig):
     evaluations: int = Field(default=2, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
 
-class LeakRun(RunConfig):
+class LeakRun(RunConfig[LeakMetrics]):
     """Train one masked model."""
 
     kind: ClassVar[str] = "leak"
@@ -162,16 +165,13 @@ class LeakJob(Trainable):
         ]
         return error + sum((p for p in penalties if p is not None), torch.zeros_like(error)), masked.numel()
 
-    def evaluate(self, streams: Streams) -> dict[str, Any]:
-        """At every ratio, leakage and error, on the same test examples for every run."""
-        with torch.autocast(self.device.type, enabled=False):  # half precision would pass for traces of position
-            return self._evaluate(streams)
-
-    def _evaluate(self, streams: Streams) -> dict[str, Any]:
+    def evaluate(self, streams: Streams) -> LeakMetrics:
+        """At every mask ratio, leakage and error, on the same test examples for every run."""
         target = self.audit_target()
-        found = {f"{r:g}": look(target, lambda r=r: self.sample(streams, r), r)[1] for r in RATIOS}
-        headline = {f"error at {ratio} (of the mean's)": found[ratio]["error"] for ratio in ("0.5", "0.9")}
-        return {"headline": headline, "ratios": found}
+        with torch.autocast(self.device.type, enabled=False):  # half precision would pass for traces of position
+            ratios = {r: measure_ratio(target, lambda r=r: self.sample(streams, r), r)[1] for r in MASK_RATIOS}
+        headline = {f"error at {ratio} (of the mean's)": ratios[ratio].error for ratio in (0.5, 0.9)}
+        return LeakMetrics(headline=headline, ratios=ratios)
 
     @property
     def stride(self) -> int:
@@ -201,3 +201,16 @@ class LeakJob(Trainable):
         masked = draw(place, tokens.shape[0], tokens.shape[1], ratio, self.run.masking.pattern)
         predicted = self.model(*(t.to(self.device) for t in (tokens, masked, self.positions))).cpu()
         return Sample(predicted, tokens, masked, self.positions[0, :, 0], self.stride)
+
+
+def reconstruction(kind: Loss, prediction: Tensor, target: Tensor) -> Tensor:
+    """Over masked tokens, (tokens, features) each. combined: mse and a tenth of cosine."""
+    if kind == "mae":
+        return F.l1_loss(prediction, target)
+    if kind == "huber":
+        return F.huber_loss(prediction, target)
+    cosine = 1 - F.cosine_similarity(prediction, target, dim=-1).mean()
+    if kind == "cosine":
+        return cosine
+    error = F.mse_loss(prediction, target)
+    return error if kind == "mse" else error + 0.1 * cosine

@@ -102,7 +102,7 @@ def test_similarity_pair_by_pair(centred: bool) -> None:
         vectors = (said[masked] - mean).numpy()
         pairs = itertools.combinations(vectors, 2)
         per_row.append(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs]))
-    assert similarity(sample, centred=centred) == pytest.approx(np.mean(per_row), abs=1e-10)
+    assert similarity(sample, centered=centred) == pytest.approx(np.mean(per_row), abs=1e-10)
 
 
 def test_error_of_the_mean_is_one_and_of_the_truth_zero() -> None:
@@ -138,7 +138,7 @@ def test_noise_is_no_spread() -> None:
     for seed in range(40):
         noise = torch.randn(64, 24, 3, generator=torch.Generator().manual_seed(seed))
         zero += spread(all_masked(noise)) == 0
-        assert not leakage(all_masked(noise))["identical"]
+        assert not leakage(all_masked(noise)).identical
     assert zero == 40
     place, told = torch.Generator().manual_seed(0), 0.3 * torch.linspace(-1, 1, 24)[:, None]
     found = [spread(all_masked(torch.randn(64, 24, 3, generator=place) + told)) for _ in range(5)]
@@ -157,10 +157,12 @@ def test_channels_of_one_moment_may_differ() -> None:
 def test_identical_predictions_are_undefined() -> None:
     masked = torch.ones(8, 12, dtype=torch.bool)
     found = leakage(Sample(torch.ones(8, 12, 2), torch.randn(8, 12, 2), masked, torch.arange(12)))
-    assert found["identical"]
-    assert found["spread"] == 0
-    assert all(found[name] is None for name in ("correlation", "correlation_chance", "eta2", "similarity_centred"))
-    assert found["similarity"] == pytest.approx(1)
+    assert found.identical
+    assert found.position_variance == 0
+    assert all(
+        getattr(found, name) is None for name in ("correlation", "correlation_chance", "eta2", "similarity_centered")
+    )
+    assert found.similarity == pytest.approx(1)
 
 
 def test_with_everything_masked_the_variance_counts_and_not_its_share() -> None:
@@ -168,9 +170,9 @@ def test_with_everything_masked_the_variance_counts_and_not_its_share() -> None:
     sample = Sample(said, torch.randn(8, 12, 2), torch.ones(8, 12, dtype=torch.bool), torch.arange(12))
     found = leakage(sample)
     assert sample.single
-    assert found["eta2"] is None, "any difference at all would be explained by position"
-    assert 0 < found["spread"] < 1e-4
-    assert found["correlation"] == pytest.approx(1)
+    assert found.eta2 is None, "any difference at all would be explained by position"
+    assert 0 < found.position_variance < 1e-4
+    assert found.correlation == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_with_everything_masked_the_variance_counts_and_not_its_share() -> None:
         (torch.full((4, 12, 2), torch.nan), "not finite"),
         (torch.zeros(4, 11, 2), "does not align"),
         (torch.zeros(4, 12), "does not align"),
-        (torch.zeros(4, 12, 1), "1 numbers per token where 2"),
+        (torch.zeros(4, 12, 1), "expected 2 outputs per token, got 1"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(said: Tensor, words: str) -> None:

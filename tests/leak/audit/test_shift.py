@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.leak.known_models import FEATURES, TOKENS, Interpolation, WithTable, content
-from whence.leak.audit.auditing import audit
-from whence.leak.audit.shift import placements, shift_effect, shift_profile
+from whence.leak.audit.auditing import measure_audit
+from whence.leak.audit.shift import placements, shift_profile, shift_test
 from whence.leak.audit.targets.module import audit_target
 
 
@@ -33,27 +33,23 @@ class Stepped(Interpolation):
 def test_the_largest_of_all_placements_is_reported() -> None:
     """An audit that stops at the first distance above 1 % would report the least of the three."""
     target = audit_target(Stepped(), content(0))
-    shift = shift_effect(target, 0.5, 1.0)
-    assert list(shift["placements"]) == ["8", "7", "2"]
-    first, second, third = shift["placements"].values()
+    shift = shift_test(target, 0.5, 1.0)
+    assert list(shift.placements) == [8, 7, 2]
+    first, second, third = shift.placements.values()
     assert 0 < first < 0.1 * second < 0.1 * third
-    assert shift["of_prediction"] == third
+    assert shift.sensitivity == third
     assert shift_profile(target, 0.5)["blocks.0"] == pytest.approx(third)
 
 
 def test_ablating_one_of_two_independent_pathways_never_raises_the_sensitivity() -> None:
-    found = audit(audit_target(Stepped(), content(0)), (0.5, 0.9))
-    assert [row["where"] for row in found.sources] == ["near", "far"]
-    for row in found.sources:
-        assert row["with_all"] == pytest.approx(
-            sum(measures["shift"]["of_prediction"] for measures in found.ratios.values()) / 2
-        )
-        assert row["without"] <= row["with_all"]
-        assert row["alone"] <= row["with_all"]
-    near, far = found.sources
-    assert near["without"] == pytest.approx(far["alone"]), (
-        "the same placements: without the one is with the other alone"
-    )
+    found = measure_audit(audit_target(Stepped(), content(0)), (0.5, 0.9))
+    assert [row.where for row in found.pathways] == ["near", "far"]
+    for row in found.pathways:
+        assert row.with_all == pytest.approx(sum(measures.shift.sensitivity for measures in found.ratios.values()) / 2)
+        assert row.without <= row.with_all
+        assert row.alone <= row.with_all
+    near, far = found.pathways
+    assert near.without == pytest.approx(far.alone), "the same placements: without the one is with the other alone"
 
 
 def test_blocks_are_the_same_at_both_offsets() -> None:
@@ -62,7 +58,7 @@ def test_blocks_are_the_same_at_both_offsets() -> None:
         visible = ~shifted.here.masked, ~shifted.there.masked
         assert torch.equal(shifted.here.content[visible[0]], shifted.there.content[visible[1]])
         assert torch.equal(visible[0].roll(shifted.by, 1), visible[1])
-        assert torch.equal(shifted.here.asked.roll(shifted.by, 1), shifted.there.asked)
+        assert torch.equal(shifted.here.predicted.roll(shifted.by, 1), shifted.there.predicted)
 
 
 class Noisy(WithTable):
@@ -81,10 +77,10 @@ class Noisy(WithTable):
 
 @pytest.mark.parametrize("shared", ["row", "batch", "none"])
 def test_noise_without_position(shared: str) -> None:
-    found = audit(audit_target(Noisy(0.0, shared), content(0)), (0.5, 0.9, 1.0))
+    found = measure_audit(audit_target(Noisy(0.0, shared), content(0)), (0.5, 0.9, 1.0))
     assert found.verdict.leak in ("undecided", "clean")
-    assert found.ratios["1"]["spread"] < 1e-12
-    assert found.ratios["0.5"]["shift"]["of_prediction"] < 1e-12
+    assert found.ratios[1].position_variance < 1e-12
+    assert found.ratios[0.5].shift.sensitivity < 1e-12
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -92,13 +88,13 @@ def test_noise_shared_by_rows_does_not_bury_a_small_table(seed: int) -> None:
     """Standard deviation .1 under noise of .5, which cancels between the positions of a row."""
     model = Noisy(0.1, "row")
     model.draws = 1000 * seed
-    found = audit(audit_target(model, content(seed)), (0.5, 1.0))
+    found = measure_audit(audit_target(model, content(seed)), (0.5, 1.0))
     assert found.verdict.outcome == "leaky"
-    assert found.verdict.entrances == ["learned absolute positions"]
+    assert found.verdict.pathways == ["learned absolute positions"]
 
 
 def test_undecided_names_its_detection_limit() -> None:
-    verdict = audit(audit_target(Noisy(0.0, "none"), content(0)), (0.5, 1.0)).verdict
+    verdict = measure_audit(audit_target(Noisy(0.0, "none"), content(0)), (0.5, 1.0)).verdict
     assert verdict.outcome == "undecided"
     assert "Undecided" in verdict.sentences[0]
     assert "detection limit" in verdict.sentences[1]
@@ -112,7 +108,7 @@ def test_an_audit_is_reproducible_and_leaves_the_random_state_alone() -> None:
 
     target = audit_target(Drawn(0.3 * content(1000, 1)[0]), content(0))
     before = torch.get_rng_state()
-    one = audit(target, (0.5, 1.0))
+    one = measure_audit(target, (0.5, 1.0))
     assert torch.equal(before, torch.get_rng_state())
     torch.rand(3)
-    assert audit(target, (0.5, 1.0)).to_json() == one.to_json()
+    assert measure_audit(target, (0.5, 1.0)) == one

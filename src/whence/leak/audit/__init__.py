@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.leak import RATIOS
+from whence.leak.metrics import MASK_RATIOS, Audit
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from whence.leak.audit.auditing import Audit
     from whence.leak.audit.target import AuditTarget
 
 
@@ -18,7 +17,7 @@ def audit(
     model: nn.Module | AuditTarget,
     batch: Tensor | None = None,
     *,
-    ratios: Sequence[float] = RATIOS,
+    ratios: Sequence[float] = MASK_RATIOS,
     **how: Any,
 ) -> Audit:
     """Measure position leakage of a masked model, as `whence leak audit` does. Nothing is stored.
@@ -34,16 +33,16 @@ def audit(
 
     Example:
         >>> result = whence.audit(model, ids, mask=tokenizer.mask_token_id)
-        >>> result.verdict.outcome, result.verdict.entrances
+        >>> result.verdict.outcome, result.verdict.pathways
         ('leaky', ['learned absolute positions'])
     """
     from whence.errors import UserError
-    from whence.leak.audit.auditing import audit as look
+    from whence.leak.audit.auditing import measure_audit
     from whence.leak.audit.target import AuditTarget
     from whence.leak.audit.targets.module import audit_target
 
     if isinstance(model, AuditTarget):
-        return look(model, ratios)
+        return measure_audit(model, ratios)
     if batch is None:
         raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).", field="batch")
-    return look(audit_target(model, batch, **how), ratios)
+    return measure_audit(audit_target(model, batch, **how), ratios)

@@ -2,73 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from whence.experiments.instrument import OnProgress
 from whence.leak.audit.measures import ROUNDING
-from whence.leak.audit.shift import shift_effect
+from whence.leak.audit.shift import shift_test
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.verdict import ELSEWHERE
+from whence.leak.metrics import PathwayEffect, ShiftTest
 from whence.leak.pathways import PATHWAYS
 from whence.leak.pathways.base import Pathway, ablated
 
+ELSEWHERE = "elsewhere"
+"""In the table of pathways: position that enters where no detector finds a pathway"""
 
-def pathways(
+
+def pathway_effects(
     target: AuditTarget,
     masked: Tensor,
-    usual: Mapping[float, Mapping[str, Any]],
+    tests: Mapping[float, ShiftTest],
     targets: float,
     seed: int,
-    on_progress: Callable[[str], None],
-) -> list[dict[str, Any]]:
+    on_progress: OnProgress,
+) -> list[PathwayEffect]:
     """Ablate each pathway that a detector finds, and all others but it.
 
     Rows, placements and the prediction variance that shares are taken of are those of the shift test with all
     pathways, and every figure is the mean over mask ratios.
 
     Args:
-        usual: the shift test with all pathways, by mask ratio.
+        tests: the shift test with all pathways, by mask ratio.
         targets: standard deviation of the targets.
 
     Returns:
-        One row per pathway, the strongest first: shift sensitivity `with_all` pathways, `without` this one, and with
-        this one `alone`, less what is left with all of them ablated. That rest has a row of its own.
+        One row per pathway, the strongest first. `alone` is less what is left with all of them ablated; that rest has
+        a row of its own.
     """
     on_progress("Detecting pathways")
-    entrances = [pathway for detector in PATHWAYS for pathway in detector().detect(target, masked)]
-    measured = {frozenset[int](): _mean(usual)}
+    pathways = [pathway for detector in PATHWAYS for pathway in detector().detect(target, masked)]
+    with_all = _mean(tests)
+    measured = {frozenset[int](): with_all}
 
-    def leak(shut: Sequence[Pathway], what: str) -> float:
-        key = frozenset(map(id, shut))
+    def sensitivity(without: Sequence[Pathway], message: str) -> float:
+        key = frozenset(map(id, without))
         if key not in measured:  # without one of two is the other one alone
-            on_progress(what)
-            with ablated(shut):
-                found = {r: shift_effect(target, r, targets, seed, shift["own"]) for r, shift in usual.items()}
-            measured[key] = _mean(found)
+            on_progress(message)
+            with ablated(without):
+                measured[key] = _mean(
+                    {r: shift_test(target, r, targets, seed, test.prediction_std) for r, test in tests.items()}
+                )
         return measured[key]
 
-    rest = leak(entrances, "All pathways ablated")
-    table = []
-    for pathway in entrances:
-        others = [other for other in entrances if other is not pathway]
-        table.append(
-            {
-                "name": pathway.name,
-                "where": pathway.where,
-                "note": pathway.note,
-                "with_all": _mean(usual),
-                "without": leak([pathway], f"Ablated: {pathway.name}"),
-                "alone": max(0.0, leak(others, f"Alone: {pathway.name}") - rest),
-            }
+    rest = sensitivity(pathways, "All pathways ablated")
+    effects = [
+        PathwayEffect(
+            name=pathway.name,
+            where=pathway.where,
+            note=pathway.note,
+            with_all=with_all,
+            without=sensitivity([pathway], f"Ablated: {pathway.name}"),
+            alone=max(0.0, sensitivity([p for p in pathways if p is not pathway], f"Alone: {pathway.name}") - rest),
         )
+        for pathway in pathways
+    ]
     if rest > ROUNDING**2:
         note = "left with all of the others ablated"
-        left = {"where": "", "note": note, "with_all": _mean(usual), "without": None, "alone": rest}
-        table.append({"name": ELSEWHERE, **left})
-    return sorted(table, key=lambda row: -row["alone"])
+        effects.append(PathwayEffect(name=ELSEWHERE, where="", note=note, with_all=with_all, without=None, alone=rest))
+    return sorted(effects, key=lambda effect: -effect.alone)
 
 
-def _mean(shifts: Mapping[float, Mapping[str, Any]]) -> float:
-    return sum(shift["of_prediction"] for shift in shifts.values()) / len(shifts)
+def _mean(tests: Mapping[float, ShiftTest]) -> float:
+    return sum(test.sensitivity for test in tests.values()) / len(tests)

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whence.config import Config
 from whence.errors import UserError
-from whence.leak import shares
 from whence.leak.audit.measures import deviation
 from whence.leak.audit.probe import FOLDS
 from whence.leak.audit.shift import SAME
 from whence.leak.audit.target import AuditTarget
+from whence.leak.metrics import check_ratios
 
 ONE_ID = 0.9
 """Share of one token id from which the inputs are not text any more."""
@@ -23,7 +24,7 @@ ONE_ID = 0.9
 def check(target: AuditTarget, ratios: Sequence[float]) -> None:
     """Raise UserError for inputs on which nothing can be measured, before any work."""
     try:
-        shares(ratios)
+        check_ratios(ratios)
     except ValueError as error:
         raise UserError(f"ratios: {error}", field="ratios") from None
     content = target.content
@@ -101,8 +102,10 @@ def check_token_ids(ids: Tensor, tokenizer: Any = None) -> None:
     )
 
 
-def check_finite(name: str, measures: Any, path: tuple[str, ...] = ()) -> None:
+def check_finite(name: str, measures: object, path: tuple[str, ...] = ()) -> None:
     """Raise UserError for the first measure that is infinite or not a number."""
+    if isinstance(measures, Config):
+        measures = measures.model_dump()
     if isinstance(measures, Mapping):
         for key, value in measures.items():
             check_finite(name, value, (*path, str(key)))

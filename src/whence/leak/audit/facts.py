@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from whence.formatting import share
 from whence.leak.audit.influence import embedded
 from whence.leak.audit.shift import ROWS
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.words import at_ratio
+from whence.leak.metrics import PathwayEffect, at_ratio
 from whence.leak.pathways.additive_encoding import AdditiveEncoding
 from whence.leak.pathways.base import ablated
 from whence.leak.pathways.causal_order import CAUSAL_ORDER
@@ -20,24 +19,24 @@ from whence.models.capture import capture
 
 
 def facts(
-    target: AuditTarget, masked: Tensor, ratio: float, pattern: float | None, sources: Sequence[Mapping[str, Any]]
+    target: AuditTarget, masked: Tensor, ratio: float, pattern: float | None, pathways: Sequence[PathwayEffect]
 ) -> list[str]:
     """Sentences on the mask token, the mask pattern, causal order, and limits that were applied.
 
     Args:
         pattern: R² with which the mask pattern alone predicts position, at `ratio`.
-        sources: the table of pathways.
+        pathways: what ablating each of them does.
     """
-    told = [target.mask_description, *_mask_tokens(target, masked), *_additive(target, masked)]
+    sentences = [target.mask_description, *_mask_tokens(target, masked), *_additive(target, masked)]
     if pattern is not None:
-        told.append(
+        sentences.append(
             f"The mask pattern alone predicts position with R² {pattern:.2f} {at_ratio(ratio)}: a probe may reach as "
             "much without a leak."
         )
-    told += [*_causal(sources), *target.limits]
+    sentences += [*_causal(pathways), *target.limits]
     if len(target.content) > ROWS:
-        told.append(f"The shift test uses the first {ROWS} of {len(target.content)} examples.")
-    return [sentence for sentence in told if sentence]
+        sentences.append(f"The shift test uses the first {ROWS} of {len(target.content)} examples.")
+    return [sentence for sentence in sentences if sentence]
 
 
 def _mask_tokens(target: AuditTarget, masked: Tensor) -> list[str]:
@@ -68,13 +67,13 @@ def _additive(target: AuditTarget, masked: Tensor) -> list[str]:
     return [f"Additive encodings have a norm of {at_masked} at masked tokens, {at_visible} at visible ones."]
 
 
-def _causal(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+def _causal(pathways: Sequence[PathwayEffect]) -> list[str]:
     """What causal order explains by construction, and what is left without it."""
-    row = next((row for row in sources if row["name"] == CAUSAL_ORDER), None)
-    if row is None:
+    effect = next((effect for effect in pathways if effect.name == CAUSAL_ORDER), None)
+    if effect is None or effect.without is None:
         return []
     return [
         "Attention is causal: a token's position determines how many tokens it attends to, by construction. Mean shift "
-        f"sensitivity {share(row['with_all'])}; with causal order as the only pathway {share(row['alone'])}; without "
-        f"causal order {share(row['without'])}."
+        f"sensitivity {share(effect.with_all)}; with causal order as the only pathway {share(effect.alone)}; without "
+        f"causal order {share(effect.without)}."
     ]

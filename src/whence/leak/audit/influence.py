@@ -1,4 +1,4 @@
-"""What predictions react to: content that is moved about, and gradients."""
+"""What predictions depend on: interventions on the visible content, and gradients."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from whence.leak.audit.measures import Sample
 from whence.leak.audit.target import AuditTarget
+from whence.leak.metrics import ContentTest
 from whence.leak.pathways.additive_encoding import AdditiveEncoding
 from whence.leak.pathways.base import ablated, hooked
 from whence.models.capture import blocks
@@ -18,14 +19,10 @@ from whence.models.capture import blocks
 ROWS = 8
 
 
-def content_effect(target: AuditTarget, sample: Sample, seed: int = 0) -> dict[str, float | None] | None:
-    """The effect of visible content on predictions. None where at most one token is visible.
+def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentTest | None:
+    """The effect of visible content on predictions; masked tokens stay. None where at most one token is visible.
 
-    Returns:
-        changed: visible tokens are permuted within a row, masked ones stay: mean squared change of the predictions
-            over their variance; 0 where content, or its order, has no effect, None where predictions have no variance.
-        error: the factor by which the error grows under that permutation; None where there was no error.
-        replaced: visible tokens are replaced by those of another row: change over variance.
+    Its changes are None where predictions have no variance, its factor is None where there was no error.
     """
     visible = ~sample.masked
     inner = target.inner()
@@ -39,18 +36,18 @@ def content_effect(target: AuditTarget, sample: Sample, seed: int = 0) -> dict[s
     for row, there in enumerate(movable):
         order[row, there] = luck[row].argsort()[: int(there.sum())]
     index = order.view(*order.shape, *[1] * (target.content.ndim - 2)).expand_as(target.content)
-    moved, other = (
+    permuted, replaced = (
         target.predictions(content, sample.masked)[sample.masked].double()
         for content in (target.content.gather(1, index), target.content.roll(1, 0))
     )
     before, truth = (t[sample.masked].double() for t in (sample.prediction, sample.target))
     own = (before - before.mean(0)).pow(2).mean()
     was = (before - truth).pow(2).mean()
-    return {
-        "changed": float((moved - before).pow(2).mean() / own) if own > 0 else None,
-        "error": float((moved - truth).pow(2).mean() / was) if was > 0 else None,
-        "replaced": float((other - before).pow(2).mean() / own) if own > 0 else None,
-    }
+    return ContentTest(
+        permuted=float((permuted - before).pow(2).mean() / own) if own > 0 else None,
+        error_factor=float((permuted - truth).pow(2).mean() / was) if was > 0 else None,
+        replaced=float((replaced - before).pow(2).mean() / own) if own > 0 else None,
+    )
 
 
 def gradient_share(target: AuditTarget, masked: Tensor) -> float | None:
@@ -62,15 +59,15 @@ def gradient_share(target: AuditTarget, masked: Tensor) -> float | None:
     """
     few = target.with_rows(ROWS)
     masked = masked[:ROWS]
-    entrances = AdditiveEncoding().detect(few, masked)
-    if not entrances or not target.layers:
+    pathways = AdditiveEncoding().detect(few, masked)
+    if not pathways or not target.layers:
         return None
-    told = embedded(few, masked)
-    with ablated(entrances):
-        untold = embedded(few, masked)
-    if told is None or untold is None or told.shape[:2] != masked.shape:
+    encoded = embedded(few, masked)
+    with ablated(pathways):
+        plain = embedded(few, masked)
+    if encoded is None or plain is None or encoded.shape[:2] != masked.shape:
         return None
-    added = ((told - untold).abs() > 1e-6).any(-1)
+    added = ((encoded - plain).abs() > 1e-6).any(-1)
     if not added.any():
         return None
     gradient = _gradient(few, masked)
@@ -80,15 +77,15 @@ def gradient_share(target: AuditTarget, masked: Tensor) -> float | None:
 
 def embedded(target: AuditTarget, masked: Tensor) -> Tensor | None:
     """What the first block gets."""
-    seen: list[Tensor] = []
+    inputs: list[Tensor] = []
 
-    def keep(tokens: Tensor) -> Tensor:
-        seen.append(tokens.detach().clone())
+    def save(tokens: Tensor) -> Tensor:
+        inputs.append(tokens.detach().clone())
         return tokens
 
-    with _at_the_first_block(target, keep):
+    with _at_the_first_block(target, save):
         target.predictions(target.content, masked)
-    return torch.cat(seen) if seen else None
+    return torch.cat(inputs) if inputs else None
 
 
 def _gradient(target: AuditTarget, masked: Tensor) -> Tensor:
@@ -102,8 +99,8 @@ def _gradient(target: AuditTarget, masked: Tensor) -> Tensor:
     truth = target.targets()[masked]
     with _at_the_first_block(target, leaf), torch.enable_grad():
         target.current["masked"] = masked
-        said = target.predict(target.content, masked)
-        loss = (said[masked.to(said.device)].float() - truth.to(said.device)).pow(2).mean()
+        predicted = target.predict(target.content, masked)
+        loss = (predicted[masked.to(predicted.device)].float() - truth.to(predicted.device)).pow(2).mean()
         return torch.autograd.grad(loss, leaves[-1])[0].float().cpu()
 
 

@@ -1,4 +1,4 @@
-"""How much of the predictions of masked tokens is position. What cannot be said is None, never 0.
+"""How much of the predictions of masked tokens is position. What is undefined is None, never 0.
 
 At a ratio of 1 every example looks the same to a deterministic model: there is one prediction per place, so that any
 difference at all is "explained by position". There the size of the differences counts, not their share.
@@ -7,12 +7,12 @@ difference at all is "explained by position". There the size of the differences 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.leak.metrics import Leakage
 
 ROUNDING = 1e-4
 """Differences between predictions, over the deviation of the targets, that float32 alone may make in a deep model."""
@@ -21,7 +21,7 @@ SHUFFLES = 50
 
 @dataclass(frozen=True)
 class Sample:
-    """What a model said about masked tokens, and the truth."""
+    """Predictions of masked tokens, and their targets."""
 
     prediction: Tensor
     """(rows, tokens, features)"""
@@ -38,8 +38,7 @@ class Sample:
         check_aligned(self.prediction, self.masked)
         if self.target.shape[-1] != self.prediction.shape[-1]:
             raise UserError(
-                f"model: it says {self.prediction.shape[-1]} numbers per token where {self.target.shape[-1]} would be "
-                "right. Allowed: as many.",
+                f"model: expected {self.target.shape[-1]} outputs per token, got {self.prediction.shape[-1]}.",
                 field="model",
             )
         if not torch.isfinite(self.prediction[self.masked]).all():
@@ -50,8 +49,8 @@ class Sample:
         """One observation per place: every row hides the same tokens, and is answered alike but for rounding."""
         if not bool((self.masked == self.masked[:1]).all()):
             return False
-        said = self.prediction[:, self.masked[0]]
-        return float((said - said[:1]).abs().max()) <= 1e-5 * float(said.abs().max())
+        predicted = self.prediction[:, self.masked[0]]
+        return float((predicted - predicted[:1]).abs().max()) <= 1e-5 * float(predicted.abs().max())
 
     def alone(self) -> Sample:
         """Without the rows that say the same again."""
@@ -79,30 +78,29 @@ def check_aligned(prediction: Tensor, masked: Tensor) -> None:
         )
 
 
-def leakage(sample: Sample) -> dict[str, Any]:
+def leakage(sample: Sample) -> Leakage:
     """Every measure that needs nothing but predictions and targets."""
     targets = deviation(sample.target)
     if targets == 0:
         raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.", field="data")
     one = sample.alone()
-    said = one.prediction[one.masked].double()
+    predicted = one.prediction[one.masked].double()
     truth = sample.target[sample.masked].double()
     equal = _within(one) <= ROUNDING * targets
-    chance = None if equal else chance_correlation(said, one.places, one.rows)
     between = between_positions(one)
-    return {
-        "error": error(sample),
-        "spread": between.value / targets**2,
-        "spread_limit": between.limit / targets**2,
-        "identical": equal,
-        "correlation": None if equal else correlation(said, one.places),
-        "correlation_chance": chance,
-        "correlation_target": correlation(truth, sample.places),
-        "eta2": None if equal or one.single else eta2(said, one.places),
-        "eta2_target": eta2(truth, sample.places),
-        "similarity": similarity(one, centred=False),
-        "similarity_centred": None if equal else similarity(one, centred=True),
-    }
+    return Leakage(
+        error=error(sample),
+        position_variance=between.value / targets**2,
+        position_variance_limit=between.limit / targets**2,
+        identical=equal,
+        correlation=None if equal else correlation(predicted, one.places),
+        correlation_chance=None if equal else chance_correlation(predicted, one.places, one.rows),
+        correlation_target=correlation(truth, sample.places),
+        eta2=None if equal or one.single else eta2(predicted, one.places),
+        eta2_target=eta2(truth, sample.places),
+        similarity=similarity(one, centered=False),
+        similarity_centered=None if equal else similarity(one, centered=True),
+    )
 
 
 def deviation(values: Tensor) -> float:
@@ -142,27 +140,27 @@ def between_positions(sample: Sample) -> Excess:
 
 def _within(sample: Sample) -> float:
     """Root mean square difference of a row's predictions from their mean."""
-    said, weights = sample.prediction.double(), sample.masked[..., None].double()
-    apart = torch.zeros((), dtype=torch.float64)
+    predicted, weights = sample.prediction.double(), sample.masked[..., None].double()
+    squares = torch.zeros((), dtype=torch.float64)
     for first in range(sample.stride):
-        some, counted = said[:, first :: sample.stride], weights[:, first :: sample.stride]
+        some, counted = predicted[:, first :: sample.stride], weights[:, first :: sample.stride]
         middle = (some * counted).sum(1, keepdim=True) / counted.sum(1, keepdim=True).clamp(min=1)
-        apart = apart + ((some - middle) ** 2 * counted).sum()
-    return float((apart / (weights.sum() * said.shape[-1])).sqrt())
+        squares = squares + ((some - middle) ** 2 * counted).sum()
+    return float((squares / (weights.sum() * predicted.shape[-1])).sqrt())
 
 
 def _between_means(sample: Sample) -> Excess:
     places = sample.masked[0].nonzero().flatten()
-    said = sample.prediction[:, places].double()
-    apart = torch.zeros_like(said)
+    predicted = sample.prediction[:, places].double()
+    deviations = torch.zeros_like(predicted)
     for first in range(sample.stride):
         alike = places % sample.stride == first
         count = int(alike.sum())
         if count > 1:
             # Noise that a row shares cancels between positions and must not be subtracted: rows are centred.
-            centred = said[:, alike] - said[:, alike].mean(1, keepdim=True)
-            apart[:, alike] = centred * (count / (count - 1)) ** 0.5
-    return beyond_noise(apart)
+            centred = predicted[:, alike] - predicted[:, alike].mean(1, keepdim=True)
+            deviations[:, alike] = centred * (count / (count - 1)) ** 0.5
+    return beyond_noise(deviations)
 
 
 def beyond_noise(draws: Tensor) -> Excess:
@@ -191,10 +189,10 @@ def chance_correlation(values: Tensor, places: Tensor, rows: Tensor) -> float | 
 
 
 def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
-    """(tokens, times): positions as they might have been, had they nothing to do with what is said.
+    """(tokens, times): positions as they might have been, had they nothing to do with what is predicted.
 
-    In every row they are turned by a step of its own, as on a ring: neighbours stay neighbours, since what is said of
-    them is alike whether position leaks or not. In a single row there is nothing to compare with: they are exchanged.
+    In every row they are turned by a step of its own, as on a ring: neighbours stay neighbours, since their predictions
+    are alike whether position leaks or not. In a single row there is nothing to compare with: they are exchanged.
     """
     generator = torch.Generator().manual_seed(seed)
     first, length = int(places.min()), int(places.max() - places.min()) + 1
@@ -227,14 +225,14 @@ def eta2(values: Tensor, places: Tensor) -> float | None:
     return float((total - within - (k - 1) * within / (n - k)) / total)
 
 
-def similarity(sample: Sample, *, centred: bool) -> float | None:
-    """Mean cosine between two predictions of one row; centred: after the mean of all predictions is taken off."""
-    said = sample.prediction.double()
-    if centred:
-        said = said - said[sample.masked].mean(0)
-    if not bool(said[sample.masked].norm(dim=-1).min() > 0):
+def similarity(sample: Sample, *, centered: bool) -> float | None:
+    """Mean cosine between two predictions of one row; centered: after the mean of all predictions is taken off."""
+    predicted = sample.prediction.double()
+    if centered:
+        predicted = predicted - predicted[sample.masked].mean(0)
+    if not bool(predicted[sample.masked].norm(dim=-1).min() > 0):
         return None  # a vector of zeros has no direction
-    unit = said / said.norm(dim=-1, keepdim=True).clamp(min=1e-300) * sample.masked[..., None]
+    unit = predicted / predicted.norm(dim=-1, keepdim=True).clamp(min=1e-300) * sample.masked[..., None]
     counts = sample.masked.sum(1).double()
     many = counts > 1
     if not many.any():

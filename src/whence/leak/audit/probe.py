@@ -1,10 +1,8 @@
-"""Can position be read off? Ridge regression, cross-validated over whole rows, beside what chance would give."""
+"""Probes for position: ridge regression, cross-validated over whole rows, beside what chance would give."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +10,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.leak.audit.measures import Sample, shuffled
 from whence.leak.masks import distances
+from whence.leak.metrics import PositionProbe
 
 FOLDS = 5
 SHUFFLES = 99
@@ -21,28 +20,8 @@ MOST = 1000
 """Tokens that a probe is trained and tested on."""
 
 
-@dataclass(frozen=True)
-class Probe:
-    """What position, as a line and in three other shapes, can be read off from."""
-
-    r2: float
-    """Of position itself, on rows that were not trained on."""
-    mae: float
-    """Mean error in positions."""
-    best: float
-    """R² of the shape that is read off best."""
-    shape: str
-    control: float
-    """R² of a random relabelling of positions: what the probe could have learnt by heart."""
-    p: float
-    """How often shuffled positions are read off as well."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def shapes(places: Tensor, length: float) -> dict[str, Tensor]:
-    """A line misses a bowl, and both miss an edge: position may be told in many ways."""
+    """A line misses a bowl, and both miss an edge: position may be encoded in many ways."""
     t = places.double()
     middle = (length - 1) / 2
     return {
@@ -53,7 +32,7 @@ def shapes(places: Tensor, length: float) -> dict[str, Tensor]:
     }
 
 
-def probe(sample: Sample, values: Tensor | None = None) -> Probe | None:
+def probe(sample: Sample, values: Tensor | None = None) -> PositionProbe | None:
     """From the predictions of masked tokens, or from other values there (rows, tokens, features)."""
     chosen = slice(0, 1 if sample.single else _enough(sample))
     masked = sample.masked[chosen]
@@ -62,7 +41,7 @@ def probe(sample: Sample, values: Tensor | None = None) -> Probe | None:
     return decode(features, sample.position.expand_as(masked)[masked], rows)
 
 
-def pattern_probe(sample: Sample, inner: slice = slice(None)) -> Probe | None:
+def pattern_probe(sample: Sample, inner: slice = slice(None)) -> PositionProbe | None:
     """From the arrangement of masked and visible tokens alone: what even a model without position may know.
 
     `inner`: without the tokens at the ends that are always visible. None where nothing else is.
@@ -72,12 +51,13 @@ def pattern_probe(sample: Sample, inner: slice = slice(None)) -> Probe | None:
     if not bool(visible.any()):
         return None
     before, after = (d.double() for d in distances(visible))
-    seen = visible.cumsum(1).double()
-    told = [before, after, before == 0, after == 0, seen, seen[:, -1:] - seen, (1 + before).log(), (1 + after).log()]
-    return probe(sample, torch.stack([t.double() for t in told], -1))
+    count = visible.cumsum(1).double()
+    features = [before, after, before == 0, after == 0, count, count[:, -1:] - count]
+    features += [(1 + before).log(), (1 + after).log()]
+    return probe(sample, torch.stack([feature.double() for feature in features], -1))
 
 
-def decode(features: Tensor, places: Tensor, rows: Tensor) -> Probe | None:
+def decode(features: Tensor, places: Tensor, rows: Tensor) -> PositionProbe | None:
     """None where the features do not vary. Folds are made of rows, or of places where there is one row only."""
     kinds = places.unique()
     if len(kinds) < FOLDS:
@@ -99,15 +79,15 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> Probe | None:
     guessed, wanted = _cross_validated(features, torch.cat([true, null, control], 1), folds, _full_map)
     r2 = 1 - (guessed - wanted).pow(2).sum(0) / (wanted - wanted.mean(0)).pow(2).sum(0)
     names = list(shapes(start, length))
-    found, chance = r2[: len(names)], r2[len(names) : -5].view(SHUFFLES, len(names)).max(1).values
-    best = int(found.argmax())
-    return Probe(
-        r2=float(found[0]),
+    decoded, chance = r2[: len(names)], r2[len(names) : -5].view(SHUFFLES, len(names)).max(1).values
+    best = int(decoded.argmax())
+    return PositionProbe(
+        r2=float(decoded[0]),
         mae=float((guessed[:, 0] - wanted[:, 0]).abs().mean()),
-        best=float(found[best]),
+        best=float(decoded[best]),
         shape=names[best],
         control=float(r2[-5:].mean()),
-        p=(1 + int((chance >= found[best]).sum())) / (1 + SHUFFLES),
+        p=(1 + int((chance >= decoded[best]).sum())) / (1 + SHUFFLES),
     )
 
 
@@ -118,13 +98,13 @@ def fitted_error(sample: Sample) -> float:
     """
     chosen = slice(0, _enough(sample))
     masked = sample.masked[chosen]
-    said, truth = (t[chosen][masked].double() for t in (sample.prediction, sample.target))
-    if not (said - said.mean(0)).abs().max() > 0:
+    predicted, truth = (t[chosen][masked].double() for t in (sample.prediction, sample.target))
+    if not (predicted - predicted.mean(0)).abs().max() > 0:
         return 1.0
     rows = torch.arange(len(masked))[:, None].expand_as(masked)[masked]
     errors = []
     for solve in (_one_factor, _full_map):
-        guessed, wanted = _cross_validated(said, truth, rows % FOLDS, solve)
+        guessed, wanted = _cross_validated(predicted, truth, rows % FOLDS, solve)
         errors.append(float((guessed - wanted).pow(2).sum() / (wanted - wanted.mean(0)).pow(2).sum()))
     return min(errors)
 
@@ -170,9 +150,9 @@ def _ridge(x: Tensor, y: Tensor) -> Tensor:
     squares = squares.clamp(min=1e-9 * float(squares.max()))
     within = basis.T @ y if wide else (basis.T @ (x.T @ y)) / squares.sqrt()[:, None]
     outside = (y.pow(2).sum(0) - within.pow(2).sum(0)).clamp(min=0)
-    kept = [squares / (squares + strength * n) for strength in STRENGTHS]
-    rests = [outside + ((1 - keep)[:, None] * within).pow(2).sum(0) for keep in kept]
-    scores = [rest / max(1e-9, n - 1 - float(keep.sum())) ** 2 for rest, keep in zip(rests, kept, strict=True)]
+    shrunk = [squares / (squares + strength * n) for strength in STRENGTHS]
+    rests = [outside + ((1 - factor)[:, None] * within).pow(2).sum(0) for factor in shrunk]
+    scores = [rest / max(1e-9, n - 1 - float(f.sum())) ** 2 for rest, f in zip(rests, shrunk, strict=True)]
     choice = torch.stack(scores).argmin(0)
-    fitted = torch.stack(kept)[choice].T * within / squares.sqrt()[:, None]
+    fitted = torch.stack(shrunk)[choice].T * within / squares.sqrt()[:, None]
     return x.T @ (basis @ (fitted / squares.sqrt()[:, None])) if wide else basis @ fitted

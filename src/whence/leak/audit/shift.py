@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from torch import Tensor
 from whence.leak.audit.measures import Excess, beyond_noise, deviation
 from whence.leak.audit.target import AuditTarget
 from whence.leak.masks import draw
+from whence.leak.metrics import ShiftTest
 from whence.random import derive, preserve_rng_state
 
 ROWS = 24
@@ -33,7 +33,7 @@ class Placement:
 
     content: Tensor
     masked: Tensor
-    asked: Tensor
+    predicted: Tensor
     """bool (rows, tokens): the masked tokens of the block, in the same order at every offset"""
 
 
@@ -70,39 +70,33 @@ def _placed(target: AuditTarget, inner: range, masked: Tensor, by: int) -> Place
     block = masked.shape[1]
     here = slice(inner.start + by * target.stride, inner.start + by * target.stride + block)
     content, everywhere = target.content.clone(), torch.zeros(len(masked), target.tokens, dtype=torch.bool)
-    asked = everywhere.clone()
+    predicted = everywhere.clone()
     everywhere[:, inner.start : inner.stop] = True
     content[:, here] = target.content[:, inner.start : inner.start + block]
-    everywhere[:, here], asked[:, here] = masked, masked
-    return Placement(content, everywhere, asked)
+    everywhere[:, here], predicted[:, here] = masked, masked
+    return Placement(content, everywhere, predicted)
 
 
-def shift_effect(
-    target: AuditTarget, ratio: float, targets: float, seed: int = 0, own: float | None = None
-) -> dict[str, Any]:
-    """Shift sensitivity of the predictions at one mask ratio.
+def shift_test(
+    target: AuditTarget, ratio: float, targets: float, seed: int = 0, prediction_std: float | None = None
+) -> ShiftTest:
+    """Shift sensitivity of the predictions at one mask ratio: the largest over all placements, each averaged over rows.
 
     Args:
         targets: standard deviation of the targets.
-        own: standard deviation of the predictions, where it was measured under other conditions, as for ablations.
-
-    Returns:
-        of_prediction: the shift sensitivity, the share of the prediction variance that shifting causes: the largest
-            over all placements, each averaged over rows. of_target: the same over the target variance.
-        limit: the largest detection limit over placements; 0 for deterministic models.
-        placements: the share by distance, in steps. own: as above.
+        prediction_std: that of the predictions, where it was measured under other conditions, as for ablations.
     """
     pairs = _outcomes(target, ratio, seed, lambda few, place: {"": few.predictions(place.content, place.masked)})
-    own = _pooled(pairs[""]) if own is None else own
+    own = _pooled(pairs[""]) if prediction_std is None else prediction_std
     shares = _shares(pairs[""], own, SAME * targets)
     largest = max(shares.values(), key=lambda excess: excess.value)
-    return {
-        "of_prediction": largest.value,
-        "of_target": largest.value * (own / targets) ** 2,
-        "limit": max(excess.limit for excess in shares.values()),
-        "placements": {str(by): excess.value for by, excess in shares.items()},
-        "own": own,
-    }
+    return ShiftTest(
+        sensitivity=largest.value,
+        over_target=largest.value * (own / targets) ** 2,
+        limit=max(excess.limit for excess in shares.values()),
+        placements={by: excess.value for by, excess in shares.items()},
+        prediction_std=own,
+    )
 
 
 def shift_profile(target: AuditTarget, ratio: float, seed: int = 0) -> dict[str, float]:
@@ -151,7 +145,7 @@ def _outcomes(
 
 def _by_row(values: Tensor, place: Placement) -> Tensor:
     """(rows, masked tokens of the block, width): every row has equally many."""
-    return values[place.asked].double().unflatten(0, (len(values), -1))
+    return values[place.predicted].double().unflatten(0, (len(values), -1))
 
 
 def _pooled(pairs: Pairs) -> float:

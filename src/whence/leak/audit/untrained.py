@@ -26,21 +26,22 @@ NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TwinComparison:
     """Normalized errors of a model beside those of its untrained twins."""
 
-    twins: int
-    between: dict[str, tuple[float, float]]
+    count: int
+    """Twins that were measured"""
+    intervals: dict[float, tuple[float, float]]
     """By mask ratio: prediction interval for one more untrained model"""
     different: bool
     """At one mask ratio or more, the error of the model lies outside"""
 
 
-def compare(errors: Mapping[str, float], twins: Sequence[Mapping[str, float]]) -> Comparison:
+def compare_errors(errors: Mapping[float, float], twins: Sequence[Mapping[float, float]]) -> TwinComparison:
     """Errors by mask ratio, of the model and of each twin. Errors above 1 count as 1: both reconstruct nothing."""
-    between = {ratio: _interval([min(1.0, twin[ratio]) for twin in twins]) for ratio in errors}
-    outside = [not low <= min(1.0, errors[ratio]) <= high for ratio, (low, high) in between.items()]
-    return Comparison(len(twins), between, any(outside))
+    intervals = {ratio: _interval([min(1.0, twin[ratio]) for twin in twins]) for ratio in errors}
+    outside = [not low <= min(1.0, errors[ratio]) <= high for ratio, (low, high) in intervals.items()]
+    return TwinComparison(len(twins), intervals, any(outside))
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Where position may enter. Every kind of pathway is a file: it finds its entrances in a model, and can shut them."""
+"""Pathways through which position may enter. Every kind is a file: it detects its pathways and can ablate them."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def hooked(modules: list[nn.Module], hook: Callable[..., Any]) -> Iterator[None]
 
 
 @contextmanager
-def ablated(entrances: Sequence[Pathway]) -> Iterator[None]:
+def ablated(pathways: Sequence[Pathway]) -> Iterator[None]:
     with ExitStack() as stack:
-        for pathway in entrances:
+        for pathway in pathways:
             stack.enter_context(pathway.ablate())
         yield
 

@@ -1,9 +1,12 @@
-"""Any nn.Module that takes content and returns one prediction per token."""
+"""Any nn.Module that takes content and returns one prediction per token; `FILE.py:FUNCTION` returns one."""
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -122,3 +125,50 @@ def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], cont
             module.training = flag
     shapes = {name: states.shape for name, states in cache.hidden.items() if isinstance(states, Tensor)}
     return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])
+
+
+def load_file(text: str) -> AuditTarget:
+    """Runs the file that the user names. `build()` returns an `AuditTarget`, or a model and its content."""
+    path, _, function = text.rpartition(":")
+    file = Path(path)
+    if file.suffix != ".py" or not file.is_file():
+        raise UserError(f"model: {path!r} is no Python file. Allowed: FILE.py:FUNCTION", field="model")
+    spec = importlib.util.spec_from_file_location(f"whence_user_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise UserError(f"model: {path} fails when it is read: {_describe(problem)}", field="model") from problem
+    build = getattr(module, function, None)
+    if not callable(build):
+        known = sorted(name for name, item in vars(module).items() if callable(item) and not name.startswith("_"))
+        raise UserError(f"model: {path} has no function {function!r}. Allowed: {', '.join(known)}.", field="model")
+    try:
+        made = build()
+    except Exception as problem:
+        raise UserError(f"model: {function}() fails: {_describe(problem)}", field="model") from problem
+    try:
+        match made:
+            case AuditTarget():
+                target = made
+            case (nn.Module() as model, content):
+                target = audit_target(model, content, name=text)
+            case _:
+                raise UserError(
+                    f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or "
+                    "whence.leak.audit_target(…).",
+                    field="model",
+                )
+        target.predictions(target.content[:1], target.draw_mask(0.5)[:1])
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(f"model: it fails when it is called: {_describe(problem)}", field="model") from problem
+    return target
+
+
+def _describe(problem: Exception) -> str:
+    return " ".join(f"{type(problem).__name__}: {problem}".split())

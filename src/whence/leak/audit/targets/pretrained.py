@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from whence.errors import UserError
 from whence.leak.audit.checks import check_token_ids
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.targets.mean_token import MEAN_TOKEN, with_mean_token
 from whence.leak.audit.untrained import reinitialized
+from whence.leak.pathways.base import hooked
 from whence.models.capture import blocks
 from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
 
 ROWS, LENGTH = 24, 64
 FEWEST = 5
 OTHERWISE = "or FILE.py:FUNCTION"
+MEAN_TOKEN = "Masked tokens are replaced by the mean of all token embeddings: the model has no mask token."
 
 
 def load(name: str, text: str | None = None, rows: int | None = None, length: int | None = None) -> AuditTarget:
@@ -148,3 +150,18 @@ def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor,
         )
     body = torch.tensor(ids[: count * inner]).view(count, inner)
     return between_ends(body, ends), (len(ends[0]), len(ends[1]))
+
+
+def with_mean_token(embedding: nn.Embedding, call: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """`call(ids)` with the embeddings of masked tokens replaced."""
+
+    def predict(ids: Tensor, masked: Tensor) -> Tensor:
+        def blank(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+            mean = embedding.weight.detach().mean(0).to(output.dtype)
+            gone = masked.to(output.device)
+            return output.masked_scatter(gone[..., None], mean.expand(int(masked.sum()), -1))
+
+        with hooked([embedding], blank):
+            return call(ids)
+
+    return predict
