@@ -37,7 +37,7 @@ def test_mitigations_compared_and_a_run_audited(capsys: pytest.CaptureFixture[st
     arguments = [*SMALL, "--mitigations", "none", "zero_masked_positions", "all", "content_gated", "--seeds", "2"]
     found = document(arguments, capsys)
     (table,) = found["tables"]
-    rows = {row.name: row for row in table["rows"]}
+    rows = {row["name"]: row for row in table["rows"]}
     verdicts = {name: row["cells"]["verdict"]["verdict"].split(", ") for name, row in rows.items()}
     assert list(rows) == ["none", "zero_masked_positions", "all", "content_gated"]
     assert rows["content_gated"]["seeds"] == [0, 1]

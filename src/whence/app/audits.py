@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import html
-import json
-import shlex
 import time
 from datetime import datetime
-from typing import Any
 
 import streamlit as st
 
 from whence.app.address import choice
-from whence.app.components import counted, downloads, draw, empty, findings, guarded, live, markup, plain, terminal
+from whence.app.components import counted, downloads, draw, empty, findings, guarded, live, markup, plain
 from whence.app.forms import form
-from whence.app.interim import AUDITS, AuditConfig
-from whence.app.jobs import ALIVE, ActionRequest, Job, find_job, job_id, jobs, submit
+from whence.app.jobs import ALIVE, ActionRequest, Job, job_id, jobs, submit
 from whence.app.progress import controls
-from whence.config import Config
 from whence.errors import UserError
-from whence.experiments.options import command
 from whence.formatting import duration
-from whence.leak.audit.auditing import Audit
+from whence.leak.audit.artifact import AUDITS, AuditArtifact, AuditRequest, audit_command, audit_request
+from whence.leak.audit.targets import is_code
+from whence.leak.config import AuditConfig
 from whence.leak.page import (
     audit_page,
     layer_profile,
     measures_table,
+    pathways_table,
     predictions_by_position,
     similarity_map,
-    sources_table,
 )
 from whence.models.pretrained import installed
 from whence.report.html import badges
+from whence.store.artifacts import Artifact
 from whence.store.runs import Store
 
 WORDS = ("leak", "audit")
 AUDITED = ("leak", "arena")
 """Kinds of runs whose models can be."""
-NOT_ASKED = ("json", "store", "model", "run", "text", "token_ids", "mask_token_id")
+NOT_ASKED = ("model", "run", "text", "token_ids", "mask_token_id", "force")
 OF_TEXT = ("rows", "length")
 """Fields that mean something to language models alone."""
 EVERY_SECONDS = 1.0
@@ -79,53 +76,75 @@ def _runs(store: Store) -> dict[str, str]:
     }
 
 
-def _audited(store: Store, config: Config, target: str) -> str:
-    """The job that does it, or has done it: an audit of the same model finds the same."""
+def _audited(store: Store, config: AuditConfig, target: str) -> str:
+    """Where the result is or will be: a stored audit, or the job that measures it."""
+    if not config.force and (artifact := AUDITS.find(audit_request(config, store), store)):
+        return artifact.id
     request = ActionRequest(instrument="leak", verb="audit", config=config.model_dump(mode="json"))
-    job = find_job(request, store)
-    if job is None or job.state not in (*ALIVE, "finished"):
-        link = {"audit": job_id(request)}
-        job = submit(request, store, title=f"Audit of {target}", link=link, exclusive=False)
-    return job.id
-
-
-def _config(job: Job) -> Any:
-    request = job.submission.request
-    return AuditConfig.read(request.config if isinstance(request, ActionRequest) else {})
-
-
-def _words(job: Job) -> list[str]:
-    document = {key: value for key, value in _config(job).model_dump(mode="json").items() if value is not None}
-    usual = AuditConfig().model_dump(mode="json")
-    changed = {key: value for key, value in document.items() if value != usual[key]}
-    return shlex.split(command(WORDS, AuditConfig, changed))[1:]
+    link = {"audit": job_id(request)}
+    return submit(request, store, title=f"Audit of {target}", link=link, exclusive=False).id
 
 
 def stored(store: Store) -> None:
-    """One of those that were asked for, chosen by the reader or by the address."""
-    found = {job.id: job for job in jobs(store, instrument="leak", verb="audit")}
-    if not found:
+    """Audits of the store, whoever made them, and jobs without a result: one of them, chosen here or by the address."""
+    entries: dict[str, Job | AuditArtifact] = {}
+    for job in jobs(store, instrument="leak", verb="audit"):
+        artifact = None if job.state in ALIVE else _artifact_of(job, store)
+        if artifact is None:
+            entries[job.id] = job
+        elif st.query_params.get("audit") == job.id:
+            st.query_params["audit"] = artifact.id
+            st.rerun()
+    entries |= {artifact.id: artifact for artifact in AUDITS.all(store)}
+    if not entries:
         empty("Nothing has been audited in this store yet.", "Choose a model under “New audit” and press Audit.")
         return
-    labels = {name: _label(job) for name, job in found.items()}
-    chosen = choice("leak", "audit", "Audit", labels)
-    job = found[chosen]
-    alive = job.state in ALIVE
-    live(EVERY_SECONDS if alive else None)(_watch)(job, alive)
-    if job.state == "finished":
-        guarded(_result)(job, store)
-        if st.button("Audit again", icon=":material/refresh:", help="In case another version of whence finds more."):
-            job.start()
+    chosen = entries[choice("leak", "audit", "Audit", {name: _label(entry) for name, entry in entries.items()})]
+    if isinstance(chosen, Artifact):
+        guarded(_result)(chosen)
+        _measure_again(chosen.request.config, chosen.result.name, store)
+        return
+    alive = chosen.state in ALIVE
+    live(EVERY_SECONDS if alive else None)(_watch)(chosen, alive)
+    if chosen.state == "finished":
+        st.error("The result of this audit cannot be read. Audit again.", icon=":material/error:")
+        if st.button("Audit again", icon=":material/refresh:"):
+            chosen.start()
             st.rerun()
 
 
-def _label(job: Job) -> str:
-    start = job.started
-    options = shlex.join(_words(job)[len(WORDS) + 2 :])
-    when = datetime.fromtimestamp(start.time).strftime("%d %b %H:%M") if start else ""
-    return " · ".join(
-        filter(None, [job.submission.title, options, when, *([] if job.state == "finished" else [job.state])])
-    )
+def _artifact_of(job: Job, store: Store) -> AuditArtifact | None:
+    """What a finished job has measured, if it is still there."""
+    request = job.submission.request
+    if job.state != "finished" or not isinstance(request, ActionRequest):
+        return None
+    try:
+        return AUDITS.find(audit_request(AuditConfig.read(request.config), store), store)
+    except UserError:
+        return None
+
+
+def _measure_again(config: AuditConfig, name: str, store: Store) -> None:
+    """Models that are code take a terminal."""
+    about = "In case another version of whence measures more."
+    if not is_code(config) and st.button("Audit again", icon=":material/refresh:", help=about):
+        st.query_params["audit"] = _audited(store, config.model_copy(update={"force": True}), name)
+        st.rerun()
+
+
+def _label(entry: Job | AuditArtifact) -> str:
+    if isinstance(entry, Artifact):
+        options = entry.request.config.model_copy(update={"model": None, "run": None})
+        flags = audit_command(AuditRequest(config=options, checksums={})).removeprefix("whence leak audit").strip()
+        parts = [f"Audit of {entry.result.name}", flags, _when(entry.created)]
+    else:
+        state = "" if entry.state == "finished" else entry.state
+        parts = [entry.submission.title, _when(entry.started.time) if entry.started else "", state]
+    return " · ".join(filter(None, parts))
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%d %b %H:%M")
 
 
 def _watch(job: Job, alive: bool) -> None:
@@ -144,15 +163,12 @@ def _watch(job: Job, alive: bool) -> None:
         st.rerun()
 
 
-def _result(job: Job, store: Store) -> None:
-    artifact = AUDITS.find(_config(job), store)
-    if artifact is None:
-        raise UserError("audit: its result cannot be read. Audit again.", field="audit")
-    audit = Audit.read(artifact.result.document)
+def _result(artifact: AuditArtifact) -> None:
+    audit = artifact.result
     head = f"{audit.rows} examples of {audit.tokens} tokens"
     markup(f"{badges(audit.verdict.notes)} <span class=note>{html.escape(f'{audit.name}, {head}')}</span>")
     findings([*audit.verdict.sentences, *audit.facts])
-    profile, similarity, positions, sources, measures = st.tabs(
+    profile, similarity, positions, pathways, measures = st.tabs(
         ["Layer by layer", "Similarity", "By position", "Pathways", "Measures"]
     )
     with profile:
@@ -171,15 +187,14 @@ def _result(job: Job, store: Store) -> None:
     with positions:
         st.caption("The outputs that vary most with position. Their targets can be switched on in the legend.")
         draw(predictions_by_position(audit), f"Mean prediction of {audit.name} at every position", "audit:positions")
-    with sources:
-        if audit.sources:
-            markup(sources_table(audit))
+    with pathways:
+        if audit.pathways:
+            markup(pathways_table(audit))
         else:
             empty("No pathway was detected.", "No part of this model is known to add position.")
     with measures:
         markup(measures_table(audit))
-    again = terminal(*_words(job))
     downloads(
-        f"audit-{job.id}",
-        {".json": lambda: json.dumps(audit.to_json(), indent=1).encode(), ".html": lambda: audit_page(audit, again)},
+        f"audit-{artifact.id}",
+        {".json": lambda: audit.model_dump_json(indent=1).encode(), ".html": lambda: audit_page(artifact)},
     )

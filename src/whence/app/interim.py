@@ -1,30 +1,18 @@
-"""Actions that leak and features do not list themselves yet."""
+"""Actions that features does not list itself yet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import Field, create_model
+from pydantic import Field
 
-from whence.cli.leak import Auditing
 from whence.config import Config
 from whence.experiments.instrument import Action
 from whence.features.activations.collect import collect
 from whence.features.activations.sources import Collection
 from whence.store.artifacts import Artifact, ArtifactKind
 from whence.store.runs import Store
-
-_make: Any = create_model
-AuditConfig: Any = _make(
-    "AuditConfig",
-    __base__=Config,
-    **{name: (info.annotation, info) for name, info in Auditing.model_fields.items() if name not in ("store", "json_")},
-)
-
-
-class StoredAudit(Config):
-    document: dict[str, Any]
 
 
 class CollectConfig(Collection):
@@ -35,18 +23,7 @@ class Collected(Config):
     name: str
 
 
-AUDITS = ArtifactKind("audit", AuditConfig, StoredAudit)
 COLLECTIONS = ArtifactKind("collection", CollectConfig, Collected)
-
-
-def _audit(config: Any, store: Store, on_progress: Callable[[str], None]) -> Artifact[Any, StoredAudit]:
-    from whence.cli.leak import _target  # pyright: ignore[reportPrivateUsage]
-    from whence.leak.audit.auditing import audit
-
-    on_progress("loading the model")
-    target = _target(Auditing(**config.model_dump()), store)
-    result = audit(target, config.ratios, seed=config.seed, on_progress=on_progress)
-    return AUDITS.save(config, StoredAudit(document=result.to_json()), store)
 
 
 def _collect(
@@ -58,6 +35,5 @@ def _collect(
 
 
 ACTIONS: dict[str, list[Action[Any, Any]]] = {
-    "leak": [Action("audit", AuditConfig, _audit, lambda config: f"Audit of {config.model or config.run}")],
     "features": [Action("collect", CollectConfig, _collect, lambda config: f"states of {config.model}")],
 }
