@@ -246,3 +246,32 @@ def test_token_ids_need_no_tokenizer(words: Path, capsys: pytest.CaptureFixture[
         assert part in refused([*arguments, file], capsys)
     assert "requires --token-ids" in refused([*AUDIT, "--mask-token-id", "4"], capsys)
     assert "Pass one of them" in refused([*arguments, "ids.npy", "--length", "24"], capsys)
+
+
+def test_an_audit_is_stored_and_shown_again(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Identified by the bytes of the model and of the text, not by their names alone."""
+    bert(words / "bert")
+    arguments = [*AUDIT, "--text", "words.txt"]
+    first = document(arguments, capsys)
+    assert "from the store: audit-" in output(arguments, capsys)
+    assert "from the store" not in output([*arguments, "--force"], capsys)
+    again = document(arguments, capsys)
+    assert again["artifact"] == first["artifact"]
+    assert again["ratios"] == first["ratios"]
+    assert "No different from the same model untrained" in output(["leak", "show", first["artifact"][-12:]], capsys)
+    (words / "words.txt").write_text(text_of(2000) + " ai")
+    assert document(arguments, capsys)["artifact"] != first["artifact"]
+    changed = bert(words / "bert")
+    with torch.no_grad():
+        changed.embeddings.word_embeddings.weight.add_(1)
+    changed.save_pretrained(words / "bert")
+    (words / "words.txt").write_text(text_of(2000))
+    assert document(arguments, capsys)["artifact"] != first["artifact"]
+
+
+def test_a_model_that_is_code_is_measured_anew(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "mine.py").write_text(DOCS.read_text().split("```python\n")[1].split("```")[0])
+    arguments = ["leak", "audit", "--model", "mine.py:build", "--ratios", "0.5"]
+    first = document(arguments, capsys)["artifact"]
+    assert "from the store" not in output(arguments, capsys)
+    assert "mine.py:build: 32 examples" in output(["leak", "show", first], capsys)

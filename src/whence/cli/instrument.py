@@ -6,7 +6,9 @@ is its own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +204,7 @@ def action(
     def run(invocation: Invocation) -> int:
         chosen = next(each for each in instrument(name).actions if each.verb == verb)
         config, options = invocation.parse(chosen.config, StoreOptions)
-        store, report = Store(options.store), None
+        store, report, begun = Store(options.store), None, time.time()
         with progress_line("loading") as on_progress:
             artifact = chosen.run(config, store, on_progress)
             if page:
@@ -219,6 +221,10 @@ def action(
             )
             return 0
         print_artifact(artifact)
+        if artifact.created < begun:
+            measured = datetime.fromtimestamp(artifact.created).strftime("%Y-%m-%d %H:%M")
+            how = "; --force measures it again" if "force" in chosen.config.model_fields else ""
+            print(f"from the store: {artifact.path.stem}, measured {measured}{how}")
         if report:
             print(f"report  {report}")
         return 0

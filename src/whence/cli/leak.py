@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from whence.cli import instrument
-from whence.cli.options import Invocation, OutputOptions, Verb
+from whence.cli.options import Invocation, OutputOptions, StoreOptions, Verb
 from whence.cli.output import print_json, print_table
 from whence.cli.report import report_verb
+from whence.experiments.options import positional
 from whence.formatting import number
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ AUDIT = """Measure position leakage of a masked model and the pathways through w
 The shift test translates visible content and mask together and reports the share of the prediction variance that
 changes (shift sensitivity). All measures are taken at several mask ratios, beside an untrained twin. Verdicts:
 reconstructs nothing, no different from untrained, leaky, undecided, traces, clean (docs/leak.md).
+
+An audit is stored. The same command shows it again without measuring, unless the model is FILE.py:FUNCTION or --force
+is given.
 
 Masked tokens are replaced by the mask token of the tokenizer. Causal language models have none: there the embedding
 of a masked token is replaced by the mean of all token embeddings, and the target is the last hidden state of the same
@@ -52,9 +58,34 @@ TRAIN = """Train one masked model: one recording, one mitigation, one seed
   whence leak train --mitigation content_gated --steps 400
   whence leak train --data mine.npy --window 8"""
 
+SHOW = """Show a stored audit again, and write its page
+
+  whence leak show 3f2a                            by the first digits of its id"""
+
 MITIGATIONS = """List the mitigations: what each can stop, and what it cannot
 
   whence leak mitigations"""
+
+
+class ShowAuditOptions(StoreOptions):
+    """Which audit to show."""
+
+    audit: str = Field(description="first digits of the audit's id", json_schema_extra=positional("AUDIT"))
+
+
+def _show(invocation: Invocation) -> int:
+    options = invocation.options(ShowAuditOptions)
+    from whence.leak.audit.artifact import AUDITS
+
+    store = options.open_store()
+    artifact = AUDITS.open(options.audit, store)
+    report = instrument.write_page(artifact, store, invocation, _page, lambda message: None)
+    if options.json_:
+        print_json({"artifact": artifact.path.stem, "report": str(report), "command": invocation.command})
+        return 0
+    print_audit(artifact)
+    print(f"report  {report}")
+    return 0
 
 
 def _page(artifact: AuditArtifact, store: Store, command: str, on_progress: OnProgress) -> bytes:
@@ -145,6 +176,7 @@ VERBS = {
     "audit": instrument.action("leak", "audit", AUDIT, print_audit, _page),
     "compare": instrument.compare("leak", COMPARE),
     "train": instrument.train("leak", TRAIN),
+    "show": Verb(SHOW, _show),
     "mitigations": Verb(MITIGATIONS, _mitigations),
     "report": report_verb("leak"),
 }
