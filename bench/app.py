@@ -52,11 +52,11 @@ def first_page(visitor: Visitor, app: App) -> tuple[float, float]:
 
 def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
     """What one does on the page, each until its answer is to be seen."""
-    found: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     page = visitor.page
 
     def timed(name: str, action: Callable[[], object], answer: str) -> None:
-        found.setdefault(name, []).append(seconds(lambda: (action(), visitor.sees(answer))))
+        durations.setdefault(name, []).append(seconds(lambda: (action(), visitor.sees(answer))))
 
     all_of_them = f"Export all {count:,} runs"
     visitor.open("arena")  # torch has been loaded once this page is there
@@ -85,9 +85,9 @@ def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
         visitor.settled()
         timed("ask to delete", page.get_by_role("button", name="Delete …").click, "This cannot be undone.")
         visitor.settled()
-        found.setdefault("keep them", []).append(seconds(lambda: _dismiss(visitor)))
+        durations.setdefault("keep them", []).append(seconds(lambda: _dismiss(visitor)))
         visitor.settled()
-    return found
+    return durations
 
 
 def _dismiss(visitor: Visitor) -> None:
@@ -106,11 +106,11 @@ def main(count: int) -> None:
             visitor = Visitor(browser, app)
             visitor.open()
             starts = [first_page(visitor, app) for _ in range(ROUNDS)]
-            found = interactions(visitor, count)
+            durations = interactions(visitor, count)
         finally:
             app.end()
-    medians = {name: round(statistics.median(times), 2) for name, times in found.items()}
-    worst = {name: round(max(times), 2) for name, times in found.items()}
+    medians = {name: round(statistics.median(times), 2) for name, times in durations.items()}
+    worst = {name: round(max(times), 2) for name, times in durations.items()}
     result = {
         "runs": count,
         "first_page_s": {
@@ -121,7 +121,7 @@ def main(count: int) -> None:
         "worst_s": worst,
     }
     print(f"first page, since: {result['first_page_s']}")
-    for name in found:
+    for name in durations:
         print(f"{name:20} median {medians[name]:.2f} s   worst {worst[name]:.2f} s")
     record("app", result, ("streamlit", "playwright"))
 

@@ -28,12 +28,12 @@ SPEED_UP = 1.8
 
 def core_times() -> list[tuple[int, int]]:
     """Per core: (busy, all), in ticks, as the kernel counts them."""
-    found = []
+    counters = []
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith("cpu") and line[3].isdigit():
             ticks = [int(value) for value in line.split()[1:9]]
-            found.append((sum(ticks) - ticks[3] - ticks[4], sum(ticks)))
-    return found
+            counters.append((sum(ticks) - ticks[3] - ticks[4], sum(ticks)))
+    return counters
 
 
 def defaults() -> dict[str, object]:

@@ -37,8 +37,8 @@ def measured(size: int, rounds: int) -> dict[str, Any]:
     ours = max(best["whence"][1], best["whence, whole"][1])
     for name, (wall, processor) in best.items():
         ratio = processor / ours
-        told = f"{1e3 * processor:8.0f} ms of processor time  {1e3 * wall:8.0f} ms"
-        print(f"{size:>6} features  {name:20} {told}  whence is {ratio:.2f}×", flush=True)
+        line = f"{1e3 * processor:8.0f} ms of processor time  {1e3 * wall:8.0f} ms"
+        print(f"{size:>6} features  {name:20} {line}  whence is {ratio:.2f}×", flush=True)
 
     def faster(*peers: str) -> float:
         return min(best[peer][1] for peer in peers) / ours

@@ -45,9 +45,9 @@ class Side:
     def gradients(self, x: Tensor) -> dict[str, Tensor]:
         """Of one batch, turned to whence's layout."""
         self.loss(x).backward()
-        found = {name: (tensor.grad, turned) for name, (tensor, turned) in self.parameters.items()}
+        gradients = {name: (tensor.grad, turned) for name, (tensor, turned) in self.parameters.items()}
         self.optimiser.zero_grad()
-        return {name: grad.T if turned else grad for name, (grad, turned) in found.items() if grad is not None}
+        return {name: grad.T if turned else grad for name, (grad, turned) in gradients.items() if grad is not None}
 
 
 def _side(loss: Callable[[Tensor], Tensor], weights: Weights, turned: tuple[str, ...] = (), **own: Tensor) -> Side:

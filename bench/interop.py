@@ -67,7 +67,7 @@ def trained(model: dict[str, Any]) -> tuple[Any, FeaturesRun]:
 
 def theirs() -> dict[str, Callable[[Path], Any]]:
     """By name: what makes an autoencoder of SAELens and saves it. Weights are random, biases and thresholds too."""
-    found: dict[str, Callable[[Path], Any]] = {}
+    makers: dict[str, Callable[[Path], Any]] = {}
 
     def saved(kind: str, way: str, **settings: Any) -> Callable[[Path], Any]:
         def make(folder: Path) -> Any:
@@ -84,12 +84,12 @@ def theirs() -> dict[str, Callable[[Path], Any]]:
     for applied in (True, False):
         for kind, settings in (("Standard", {}), ("JumpReLU", {}), ("TopK", {"k": K})):
             name = f"{kind}SAE, b_dec {'taken off' if applied else 'left on'}"
-            found[name] = saved(f"{kind}SAE", "save_model", apply_b_dec_to_input=applied, **settings)
-    found["TopKSAE, rescaled"] = saved("TopKSAE", "save_model", k=K, rescale_acts_by_decoder_norm=True)
-    found["TopKTrainingSAE"] = saved("TopKTrainingSAE", "save_model", k=K)
+            makers[name] = saved(f"{kind}SAE", "save_model", apply_b_dec_to_input=applied, **settings)
+    makers["TopKSAE, rescaled"] = saved("TopKSAE", "save_model", k=K, rescale_acts_by_decoder_norm=True)
+    makers["TopKTrainingSAE"] = saved("TopKTrainingSAE", "save_model", k=K)
     for kind, settings in (("Standard", {}), ("JumpReLU", {}), ("TopK", {"k": K}), ("BatchTopK", {"k": K})):
-        found[f"{kind}TrainingSAE, for inference"] = saved(f"{kind}TrainingSAE", "save_inference_model", **settings)
-    return found
+        makers[f"{kind}TrainingSAE, for inference"] = saved(f"{kind}TrainingSAE", "save_inference_model", **settings)
+    return makers
 
 
 def compared(name: str, dictionary: Dictionary, sae: Any, x: Tensor) -> bool:

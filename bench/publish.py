@@ -78,8 +78,8 @@ def _verdicts(fixed: dict[str, Any], tuned: dict[str, Any]) -> str:
             both.setdefault((part, "" if "{" in words[0] else words[0]), []).append(text)
         else:
             depends.append(f"{part.upper()} {a} and {b} ({' / '.join(word.format(a=a, b=b) for word in words)})")
-    told = [f"{part.upper()} {word + ': ' if word else ''}{', '.join(of)}" for (part, word), of in both.items()]
-    lines = [f"under both settings {'; '.join(told)}" if told else "no verdict holds under both settings"]
+    text = [f"{part.upper()} {word + ': ' if word else ''}{', '.join(of)}" for (part, word), of in both.items()]
+    lines = [f"under both settings {'; '.join(text)}" if text else "no verdict holds under both settings"]
     if depends:
         lines.append(f"Depends on the settings (fixed / tuned): {'; '.join(depends)}")
     return ". ".join(lines) + "."
@@ -88,8 +88,8 @@ def _verdicts(fixed: dict[str, Any], tuned: dict[str, Any]) -> str:
 def _ranges(findings: list[str]) -> str:
     """What the settings that tuning tried gave, in one sentence."""
     tried = [found for line in findings if (found := RANGE.fullmatch(line))]
-    told = "; ".join(f"{encoding} {ranges}" for encoding, _, ranges, _ in (found.groups() for found in tried))
-    return f"Range over the {tried[0][2]} settings tried ({tried[0][4]}): {told}."
+    text = "; ".join(f"{encoding} {ranges}" for encoding, _, ranges, _ in (found.groups() for found in tried))
+    return f"Range over the {tried[0][2]} settings tried ({tried[0][4]}): {text}."
 
 
 def _word(comparison: dict[str, Any]) -> str:

@@ -62,8 +62,8 @@ def memory() -> dict[str, Any]:
             measured = both.map(lambda name, shape=shape: in_a_process(name, shape)["extra_mb"], names)
             found = dict(zip(names, measured, strict=True))
         ratio = found["mambapy"] / found["whence"]
-        told = ", ".join(f"{name} {megabytes:.1f} MB" for name, megabytes in found.items())
-        verdict(ratio >= 8, f"{label(shape)} memory beyond inputs and gradients: {told}, 1/{ratio:.0f}; asked: 1/8")
+        text = ", ".join(f"{name} {megabytes:.1f} MB" for name, megabytes in found.items())
+        verdict(ratio >= 8, f"{label(shape)} memory beyond inputs and gradients: {text}, 1/{ratio:.0f}; asked: 1/8")
         result[label(shape)] = {"extra_mb": found, "mambapy_over_whence": ratio}
     return result
 
@@ -101,8 +101,8 @@ def length(rounds: int) -> dict[str, Any]:
 
 def grown(curve: scan_length.Curve, where: str) -> float:
     spread = scan_length.spread(curve)
-    told = ", ".join(f"{cost:.2f}" for cost in (curve[n] for n in scan_length.LONG))
-    verdict(spread <= 0.15, f"cost per token at 1,024 … 65,536{where}: {told} µs, {100 * spread:.1f} %; asked: 15 %")
+    text = ", ".join(f"{cost:.2f}" for cost in (curve[n] for n in scan_length.LONG))
+    verdict(spread <= 0.15, f"cost per token at 1,024 … 65,536{where}: {text} µs, {100 * spread:.1f} %; asked: 15 %")
     return spread
 
 

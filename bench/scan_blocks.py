@@ -55,13 +55,13 @@ def blocks(shapes: Sequence[Shape], rounds: int, seconds: float) -> dict[str, An
         for ours, theirs in zip(both["whence"](True), both["mambapy"](True), strict=True):
             error = ((ours - theirs).abs().max() / theirs.abs().max()).item()
             assert error <= 1e-3, f"the blocks disagree at {shape}: {error:.1e}"
-        found = result["×".join(map(str, shape))] = {}
+        measured = result["×".join(map(str, shape))] = {}
         for what, gradients in (("forward", False), ("forward+backward", True)):
             timed = {name: lambda run=run, gradients=gradients: run(gradients) for name, run in both.items()}
             best = best_of(timed, rounds, seconds)
-            found[what] = {"ms": {name: 1e3 * taken for name, taken in best.items()}}
-            found[what]["whence_is_faster_by"] = best["mambapy"] / best["whence"]
-            ours, theirs = (found[what]["ms"][name] for name in ("whence", "mambapy"))
+            measured[what] = {"ms": {name: 1e3 * taken for name, taken in best.items()}}
+            measured[what]["whence_is_faster_by"] = best["mambapy"] / best["whence"]
+            ours, theirs = (measured[what]["ms"][name] for name in ("whence", "mambapy"))
             print(
                 f"block {shape!s:16} {what:17} whence {ours:8.1f} ms  mambapy {theirs:8.1f} ms  "
                 f"whence is {theirs / ours:.1f}×",

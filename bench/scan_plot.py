@@ -72,7 +72,7 @@ def curve(axes: Axes, points: Curve, colour: str, name: str, note: str) -> list[
     ]
 
 
-def draw(ours: Curve, kept: Curve, other: Curve, crossing: float | None, caption: str) -> str:
+def draw(ours: Curve, pooled: Curve, other: Curve, crossing: float | None, caption: str) -> str:
     """`kept`: as `ours`, with an allocator that keeps freed memory."""
     costs = [*ours.values(), *other.values()]
     low, high = 10 ** math.floor(math.log10(min(costs))), 10 ** math.ceil(math.log10(max(costs)))
@@ -98,7 +98,7 @@ def draw(ours: Curve, kept: Curve, other: Curve, crossing: float | None, caption
         parts += [line(x, TOP, x, bottom, "mark"), text(x + 8, TOP + 18, f"cross at {crossing:,.0f} tokens")]
     parts += curve(axes, other, "other", "causal attention", "torch SDPA, 4 heads")
     parts += curve(axes, ours, "ours", "selective scan", "whence, N = 16")
-    polyline, places = strokes(axes, kept, "ours", "; stroke-width: 1.5; stroke-dasharray: 2 3")
+    polyline, places = strokes(axes, pooled, "ours", "; stroke-width: 1.5; stroke-dasharray: 2 3")
     x, y = places[-1]
     below = axes.y(ours[max(ours)]) + 34  # the two lines of text beside the curve itself
     parts += [polyline, text(x + 10, max(y + 12, below), "dotted: memory kept", "faint")]
@@ -111,14 +111,14 @@ def draw(ours: Curve, kept: Curve, other: Curve, crossing: float | None, caption
 
 
 def plot() -> Path:
-    found = json.loads(RESULTS.read_text())["scan"]
-    measured = found["length"]["us_per_token"]
-    ours, kept, other = (
+    results = json.loads(RESULTS.read_text())["scan"]
+    measured = results["length"]["us_per_token"]
+    ours, pooled, other = (
         {int(length): cost for length, cost in each.items()}
-        for each in (measured["scan"], found["memory_kept"]["us_per_token"], measured["attention"])
+        for each in (measured["scan"], results["memory_kept"]["us_per_token"], measured["attention"])
     )
-    caption = f"forward and backward, width 256, batch 1, float32, {found['machine']}, {found['threads']} threads"
-    PICTURE.write_text(draw(ours, kept, other, found["length"]["crossing"], caption))
+    caption = f"forward and backward, width 256, batch 1, float32, {results['machine']}, {results['threads']} threads"
+    PICTURE.write_text(draw(ours, pooled, other, results["length"]["crossing"], caption))
     return PICTURE
 
 

@@ -64,14 +64,14 @@ def times(scans: dict[str, Scan], without: set[Shape], rounds: int, seconds: flo
             ("forward+backward", inputs.both, whole),
         ):
             timed = {name: lambda run=run, scan=scan: run(scan) for name, scan in sides.items()}
-            found = compared(best_of(timed, rounds, seconds), list(scans), f"{shape!s:16} {what:17}")
-            result[label(shape)][what] = found
-            ratio, peer = found["whence_is_faster_by"], found["fastest_peer"]
-            told = f"{label(shape)} {what}{where}: {ratio:.1f}× the fastest peer ({peer})"
+            results = compared(best_of(timed, rounds, seconds), list(scans), f"{shape!s:16} {what:17}")
+            result[label(shape)][what] = results
+            ratio, peer = results["whence_is_faster_by"], results["fastest_peer"]
+            text = f"{label(shape)} {what}{where}: {ratio:.1f}× the fastest peer ({peer})"
             if what == "forward":
-                print(told, flush=True)  # nothing is asked of forward alone
+                print(text, flush=True)  # nothing is asked of forward alone
             else:
-                verdict(ratio >= 10, f"{told}; asked: 10×")
+                verdict(ratio >= 10, f"{text}; asked: 10×")
     return result
 
 
@@ -80,9 +80,9 @@ def compared(best: dict[str, float], names: list[str], what: str) -> dict[str, A
     ours = best["whence"]
     fastest = min((name for name in best if name != "whence"), key=best.__getitem__)
     for name in names:
-        told = f"{1e3 * best[name]:9.1f} ms" if name in best else f"  > {1e3 * PATIENCE:,.0f} ms"
+        text = f"{1e3 * best[name]:9.1f} ms" if name in best else f"  > {1e3 * PATIENCE:,.0f} ms"
         ratio = f"whence is {best.get(name, PATIENCE) / ours:.1f}×" + ("" if name in best else " or more")
-        print(f"{what} {name:26} {told}  {ratio}", flush=True)
+        print(f"{what} {name:26} {text}  {ratio}", flush=True)
     return {
         "ms": {name: 1e3 * best[name] if name in best else f"> {1e3 * PATIENCE:.0f}" for name in names},
         "fastest_peer": fastest,
@@ -94,8 +94,8 @@ def main(rounds: int) -> None:
     with redirect_stdout(sys.stderr):
         curve = scan_length.curves({"scan": scan_length.scan}, scan_length.LONG, rounds, 2 * SECONDS)["scan"]
         scans = {name: scan for name, scan in SCANS.items() if name != "transformers"}
-        found = times(scans, set(), rounds, SECONDS / 2, ", memory kept")
-    print(json.dumps({"scan": found, "us_per_token": curve, "spread": scan_length.spread(curve)}))
+        results = times(scans, set(), rounds, SECONDS / 2, ", memory kept")
+    print(json.dumps({"scan": results, "us_per_token": curve, "spread": scan_length.spread(curve)}))
 
 
 def with_memory_kept(rounds: int) -> dict[str, Any]:

@@ -33,9 +33,9 @@ def measure(name: str, shape: Shape) -> dict[str, float]:
 
 
 def _memory(field: str) -> int:
-    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found
-    return 1024 * int(found[1])
+    match = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert match
+    return 1024 * int(match[1])
 
 
 def in_a_process(name: str, shape: Shape, patience: float = 600) -> dict[str, float]:
@@ -45,10 +45,10 @@ def in_a_process(name: str, shape: Shape, patience: float = 600) -> dict[str, fl
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=patience + STARTING)
     except subprocess.TimeoutExpired:
         raise TimeoutError(name) from None
-    found = json.loads(done.stdout)
-    if found["seconds"] > patience:
+    measured = json.loads(done.stdout)
+    if measured["seconds"] > patience:
         raise TimeoutError(name)
-    return found
+    return measured
 
 
 if __name__ == "__main__":

@@ -177,11 +177,11 @@ def test_alibi_slopes() -> None:
 @pytest.mark.parametrize("heads", [1, 4, 6, 12])
 @pytest.mark.parametrize("sides", ["both", "past"])
 def test_alibi_is_bloom(heads: int, sides: str) -> None:
-    hidden = torch.ones(10, 10, dtype=torch.bool).triu(1)
+    masked = torch.ones(10, 10, dtype=torch.bool).triu(1)
     theirs = build_alibi_tensor(torch.ones(1, 10), heads, torch.float32).view(1, heads, 1, 10).expand(-1, -1, 10, -1)
     ours = ALiBi(heads, sides=sides).bias(torch.arange(10)[None], torch.arange(10)[None])
     content = torch.randn(1, heads, 10, 10)
-    weights = [(content + bias).masked_fill(hidden, -math.inf).softmax(-1) for bias in (ours, theirs)]
+    weights = [(content + bias).masked_fill(masked, -math.inf).softmax(-1) for bias in (ours, theirs)]
     assert_close(*weights, **CLOSE)
 
 
@@ -280,15 +280,15 @@ def test_kerple_stays_in_its_domain(kind: str) -> None:
 
 
 def test_fire_twin() -> None:
-    fire = randomised(FIRE(HEADS, train_length=64, hidden=5))
+    fire = randomised(FIRE(HEADS, train_length=64, d_hidden=5))
     c, threshold = fire.log_c.exp().item(), fire.log_threshold.exp().item()
     assert 1 < threshold < 90, "both sides of the maximum must be met"
     inner, outer = fire.inner.double(), fire.outer.double()
 
     def twin(h: int, m: int, n: int) -> float:
         share = math.log(1 + c * abs(m - n)) / math.log(1 + c * max(m, threshold))
-        hidden = [max(0.0, (w * share + b).item()) for w, b in zip(inner.weight[:, 0], inner.bias, strict=True)]
-        return sum((w * x).item() for w, x in zip(outer.weight[h], hidden, strict=True)) + outer.bias[h].item()
+        activations = [max(0.0, (w * share + b).item()) for w, b in zip(inner.weight[:, 0], inner.bias, strict=True)]
+        return sum((w * x).item() for w, x in zip(outer.weight[h], activations, strict=True)) + outer.bias[h].item()
 
     assert_twin(fire.bias(POSITIONS_Q, POSITIONS_K), twin)
 
@@ -317,10 +317,10 @@ def test_cope_is_x_transformers(counts: int) -> None:
     theirs.pos_emb.data.copy_(ours.table)
     q, k = queries_and_keys(12, batch=2)
     logits, visible = q @ k.mT / DIM**0.5, torch.ones(12, 12, dtype=torch.bool).tril()
-    hidden = logits.masked_fill(~visible, -torch.finfo(logits.dtype).max)
-    expected = (logits + theirs(q, hidden)).masked_fill(~visible, 0)
+    masked = logits.masked_fill(~visible, -torch.finfo(logits.dtype).max)
+    expected = (logits + theirs(q, masked)).masked_fill(~visible, 0)
     positions = torch.arange(12)[None]
-    for given in (logits, hidden):  # masked before or after: the count must be the same
+    for given in (logits, masked):  # masked before or after: the count must be the same
         scored = ours.score(given, q, positions, positions, visible)
         assert_close(scored.masked_fill(~visible, 0), expected, **CLOSE)
 

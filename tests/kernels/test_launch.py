@@ -62,8 +62,8 @@ def spoil(folder: Path, how: Callable[[bytes], bytes], ending: str = "") -> None
 
 
 def test_first_use_is_announced_and_the_second_process_has_it(source: Path, tmp_path: Path) -> None:
-    seconds, said = scan(source, tmp_path, "backward")
-    lines = said.splitlines()
+    seconds, stderr = scan(source, tmp_path, "backward")
+    lines = stderr.splitlines()
     assert [line.split(":")[1] for line in lines] == [
         " compiling selective_scan (forward)",
         " compiling selective_scan (backward)",
@@ -71,8 +71,8 @@ def test_first_use_is_announced_and_the_second_process_has_it(source: Path, tmp_
     assert all(f"once, then kept in {tmp_path}" in line for line in lines)
     print(f"first compilation: {seconds:.1f} s")
     assert seconds < 30
-    _, said = scan(source, tmp_path, "backward")
-    assert said == ""
+    _, stderr = scan(source, tmp_path, "backward")
+    assert stderr == ""
 
 
 def test_the_scan_with_a_damaged_and_with_an_unwritable_cache(source: Path, tmp_path: Path, slow: bool) -> None:
@@ -82,9 +82,9 @@ def test_the_scan_with_a_damaged_and_with_an_unwritable_cache(source: Path, tmp_
     spoil(tmp_path, lambda content: b"garbage" * 100)
     assert "compiling selective_scan (forward)" in scan(source, tmp_path)[1]
     (tmp_path / "file").write_text("")
-    _, said = scan(source, tmp_path / "file")
-    assert said.startswith("whence: compiling selective_scan (forward): it cannot be kept (")
-    assert str(tmp_path / "file") in said
+    _, stderr = scan(source, tmp_path / "file")
+    assert stderr.startswith("whence: compiling selective_scan (forward): it cannot be kept (")
+    assert str(tmp_path / "file") in stderr
 
 
 # The rest with a kernel that compiles in no time.
@@ -171,10 +171,10 @@ def test_a_cache_that_cannot_be_written(home: Path, capsys: pytest.CaptureFixtur
     """A file in the place of a folder, because root may write into any folder."""
     (home / "whence").write_text("")
     count(Kernel(tally, SIGNATURE))
-    said = capsys.readouterr().err
-    assert said.startswith("whence: compiling kernels (tally): it cannot be kept (")
-    assert str(home / "whence") in said
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("whence: compiling kernels (tally): it cannot be kept (")
+    assert str(home / "whence") in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_nowhere_to_keep_anything(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -211,16 +211,16 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("number", [1, 2, 3, 8])
 def test_work_runs_once_on_each_thread(number: int) -> None:
-    seen: list[int] = []
+    idents: list[int] = []
     barrier = threading.Barrier(number, timeout=20)
 
     def work() -> None:
         barrier.wait()  # passes only if all run at the same time
-        seen.append(threading.get_ident())
+        idents.append(threading.get_ident())
 
     on_threads(number, work)
-    assert len(seen) == len(set(seen)) == number
-    assert threading.get_ident() in seen
+    assert len(idents) == len(set(idents)) == number
+    assert threading.get_ident() in idents
 
 
 @pytest.mark.usefixtures("runtime", "threads", "home")
@@ -265,5 +265,5 @@ def test_the_scan_has_the_same_bits_without_openmp(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(launch, "_openmp", lambda: None)
     for number in (1, 2, 3, 8):
         torch.set_num_threads(number)
-        for found, expected in zip(results(), usual, strict=True):
-            assert torch.equal(found, expected)
+        for actual, expected in zip(results(), usual, strict=True):
+            assert torch.equal(actual, expected)

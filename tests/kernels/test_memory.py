@@ -66,8 +66,8 @@ def test_results_of_a_long_scan_stay_when_others_follow() -> None:
     given = inputs()
     y = selective_scan(*given)
     gradients = torch.autograd.grad(y.sum(), given)
-    kept = [tensor.clone() for tensor in (y.detach(), *gradients)]
+    copies = [tensor.clone() for tensor in (y.detach(), *gradients)]
     for _ in range(2):
         others = inputs()
         torch.autograd.grad(selective_scan(*others).sum(), others)
-    assert all(torch.equal(a, b) for a, b in zip(kept, (y, *gradients), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(copies, (y, *gradients), strict=True))

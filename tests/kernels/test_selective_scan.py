@@ -62,8 +62,8 @@ class Case:
     def results(self, scan: Scan, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """y, state, and the gradient of every tensor under its name with a d in front."""
         tensors = {name: leaf(tensor if dtype is None else tensor.to(dtype)) for name, tensor in self.tensors.items()}
-        found = self(scan, tensors)
-        outputs = list(found) if self.return_state else [found]
+        actual = self(scan, tensors)
+        outputs = list(actual) if self.return_state else [actual]
         weights = [w.to(out.dtype) for w, out in zip(self.weights, outputs, strict=False)]
         wanted = list(tensors.values())
         gradients = torch.autograd.grad(outputs, wanted, weights, allow_unused=True)
@@ -149,16 +149,16 @@ def by_pscan(
     return (y, h[:, -1]) if return_state else y
 
 
-def error(found: Tensor, truth: Tensor) -> float:
+def error(actual: Tensor, truth: Tensor) -> float:
     """Normwise, relative."""
-    return (found.double() - truth).norm().item() / max(truth.norm().item(), TINY)
+    return (actual.double() - truth).norm().item() / max(truth.norm().item(), TINY)
 
 
 def checked(case: Case, truth: Scan) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """What the kernel found, within the limits of its error, and the truth."""
-    expected, found = case.results(truth, torch.float64), case.results(selective_scan)
-    assert found.keys() == expected.keys()
-    for name, result in found.items():
+    expected, actual = case.results(truth, torch.float64), case.results(selective_scan)
+    assert actual.keys() == expected.keys()
+    for name, result in actual.items():
         assert result.isfinite().all(), name
         assert result.dtype == torch.float32, name
         assert result.shape == expected[name].shape, name
@@ -166,7 +166,7 @@ def checked(case: Case, truth: Scan) -> tuple[dict[str, Tensor], dict[str, Tenso
         if wrong > limit:  # in one step, B·C may cancel to all but nothing: then nobody gets more digits in float32
             limit = error(case.results(by_loop)[name], expected[name])
         assert wrong <= limit, (name, wrong, limit)
-    return found, expected
+    return actual, expected
 
 
 def check_twice(cases: Iterable[Case], truth: Scan) -> None:
@@ -177,10 +177,10 @@ def check_twice(cases: Iterable[Case], truth: Scan) -> None:
     """
     draws = [(*checked(case, truth), case.results(by_loop)) for case in cases]
     for name in draws[0][0]:
-        found, expected, plain = (
+        actual, expected, plain = (
             torch.stack([results[name] for results in column]) for column in zip(*draws, strict=True)
         )
-        ours, theirs = error(found, expected), error(plain, expected)
+        ours, theirs = error(actual, expected), error(plain, expected)
         assert ours <= 2 * max(theirs, EPS), (name, ours, theirs)
 
 
@@ -269,9 +269,9 @@ def test_long_sequences_are_no_worse_than_twice_the_plain_loop(delta: float | No
     """Sums over many steps: a plain running sum of the gradient of D was 10 times worse."""
     case = draw(1, 1, 20_000 if slow else 2000, 5, 4, delta=delta)
     expected = case.results(by_pscan, torch.float64)
-    found, plain = case.results(selective_scan), case.results(by_loop)
+    actual, plain = case.results(selective_scan), case.results(by_loop)
     for name, truth in expected.items():
-        ours, theirs = error(found[name], truth), error(plain[name], truth)
+        ours, theirs = error(actual[name], truth), error(plain[name], truth)
         assert ours <= 2 * max(theirs, 2 * EPS), (name, ours, theirs)
 
 
@@ -281,8 +281,8 @@ def test_the_longest_memory(A: float) -> None:
     step. A loop in float32 is off by more than 1e-4 after 20,000 of them; decays in two parts are not.
     """
     case = draw(2, 1, 20_000, 5, 4, delta=1e-6, A=A)
-    expected, found = case.results(by_pscan, torch.float64), case.results(selective_scan)
-    for name, result in found.items():
+    expected, actual = case.results(by_pscan, torch.float64), case.results(selective_scan)
+    for name, result in actual.items():
         assert result.isfinite().all(), name
         assert error(result, expected[name]) <= (1e-5 if name in ("y", "state") else 1e-4), name
 
@@ -307,12 +307,12 @@ def test_forms_in_plain_torch_agree_with_each_other_and_with_mambapy(
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_only_rounds_inputs_and_results(dtype: torch.dtype, without: tuple[str, ...]) -> None:
     case = draw(4, 2, 70, 17, 8, without=without, valid=True, dtype=dtype)
-    expected, found = case.results(naive.selective_scan, torch.float64), case.results(selective_scan)
-    assert found["state"].dtype == torch.float32
-    assert error(found["state"], expected["state"]) <= 1e-6
+    expected, actual = case.results(naive.selective_scan, torch.float64), case.results(selective_scan)
+    assert actual["state"].dtype == torch.float32
+    assert error(actual["state"], expected["state"]) <= 1e-6
     # A result is rounded once; with z, so are silu(z) and the product, forward and backward.
     roundings = 0.5 if "z" in without else 2
-    for name, result in found.items():
+    for name, result in actual.items():
         if name != "state":
             assert result.dtype == dtype, name
             assert error(result, expected[name]) <= roundings * torch.finfo(dtype).eps, name
@@ -484,8 +484,8 @@ def test_shapes_without_data(dtype: torch.dtype) -> None:
         fakes = {name: mode.from_tensor(t) for name, t in case.tensors.items()}
         fake = case(selective_scan, fakes)
     metas = case(selective_scan, {name: t.to("meta") for name, t in case.tensors.items()})
-    for found in (fake, metas):
-        for without_data, with_data in zip(found, real, strict=True):
+    for actual in (fake, metas):
+        for without_data, with_data in zip(actual, real, strict=True):
             assert without_data.shape == with_data.shape
             assert without_data.dtype == with_data.dtype
 
@@ -608,12 +608,12 @@ def threads() -> Iterator[None]:
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("shape", [(1, 40, 1, 4), (3, 70, 40, 16), (1, 70, 300, 16), (9, 5, 2048, 16)])
 def test_same_bits_for_any_number_of_threads(shape: tuple[int, ...]) -> None:
-    case, found = draw(25, *shape), []
+    case, actual = draw(25, *shape), []
     for count in (1, 2, 3, 8, 2, 1):
         torch.set_num_threads(count)
-        found.append(case.results(selective_scan))
-    for other in found[1:]:
-        same(other, found[0])
+        actual.append(case.results(selective_scan))
+    for other in actual[1:]:
+        same(other, actual[0])
 
 
 @pytest.mark.usefixtures("threads")
@@ -624,8 +624,8 @@ def test_calls_from_several_python_threads(count: int) -> None:
     alone = [case.results(selective_scan) for case in cases]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda case: case.results(selective_scan), cases * 5))
-    for index, found in enumerate(together):
-        same(found, alone[index % len(cases)])
+    for index, actual in enumerate(together):
+        same(actual, alone[index % len(cases)])
 
 
 def test_memory_is_not_laid_out_in_time_and_state(monkeypatch: pytest.MonkeyPatch) -> None:

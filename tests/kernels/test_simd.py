@@ -80,8 +80,8 @@ def test_exp2_is_right_to_about_one_unit(kind: Any, lowest: int, highest: int, u
     ]
     for sweep in sweeps:
         x = sweep.astype(kind)
-        found, expected = powers(x), truth(x)
-        worst = np.max(np.abs(found - expected) / expected) / np.finfo(kind).eps
+        actual, expected = powers(x), truth(x)
+        worst = np.max(np.abs(actual - expected) / expected) / np.finfo(kind).eps
         assert worst <= units, worst
 
 
@@ -106,10 +106,10 @@ def test_exp2_stays_at_its_lower_end_and_leaves_by_the_upper(
 def test_exp2_rises_near_0_and_never_exceeds_1_below_it(kind: Any, lowest: int, highest: int, units: float) -> None:
     """A decay above 1 would make a memory grow. Neighbours may be out of order by one unit in the last place."""
     for width in (1e-6, 1e-3, 0.5, 1):
-        found = powers(np.linspace(-width, width, 2**16).astype(kind))
-        assert np.diff(found).min() >= -np.finfo(kind).eps
-        half = len(found) // 2
-        assert found[:half].max() <= 1 <= found[half:].min()
+        actual = powers(np.linspace(-width, width, 2**16).astype(kind))
+        assert np.diff(actual).min() >= -np.finfo(kind).eps
+        half = len(actual) // 2
+        assert actual[:half].max() <= 1 <= actual[half:].min()
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

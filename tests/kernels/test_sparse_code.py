@@ -32,9 +32,9 @@ def compare(ours: Callable[..., Tensor], true: Callable[..., Tensor], *tensors: 
     """Every number is a sum of products: its error is measured by the sum of their sizes, which does not cancel."""
     slopes = torch.randn(ours(*tensors).shape, generator=torch.Generator().manual_seed(1))
     doubles = [tensor.double() for tensor in tensors]
-    found, wanted = run(ours, tensors, slopes), run(true, doubles, slopes.double())
+    actual, wanted = run(ours, tensors, slopes), run(true, doubles, slopes.double())
     scales = run(true, [tensor.abs() for tensor in doubles], slopes.double().abs())
-    for a, b, scale in zip(found, wanted, scales, strict=True):
+    for a, b, scale in zip(actual, wanted, scales, strict=True):
         assert a.dtype == torch.float32
         assert ((a - b).abs() <= 1e-6 * scale).all()
 
@@ -167,9 +167,9 @@ def test_top_k_is_that_of_torch(n: int, size: int, data: st.DataObject, levels: 
         scores[torch.rand(n, size, generator=draw) < 0.9] = -torch.inf
     if order != "random":
         scores = scores.sort(descending=order == "falling").values
-    found, wanted = top_k(scores, k), scores.topk(k)
-    assert torch.equal(scores.gather(1, found).sort().values, wanted.values.sort().values)
-    chosen = found.sort().values
+    actual, wanted = top_k(scores, k), scores.topk(k)
+    assert torch.equal(scores.gather(1, actual).sort().values, wanted.values.sort().values)
+    chosen = actual.sort().values
     assert (chosen.diff() > 0).all()
     if not (levels or lows):
         assert torch.equal(chosen, wanted.indices.sort().values)
@@ -181,12 +181,12 @@ def test_what_is_not_a_number_counts_as_infinite(size: int) -> None:
     scores[0, ::3] = torch.nan
     scores[1, 2] = torch.nan
     scores[2] = torch.nan
-    found = top_k(scores, 3)
-    assert (found.sort().values.diff() > 0).all()
-    assert 2 in found[1]
+    actual = top_k(scores, 3)
+    assert (actual.sort().values.diff() > 0).all()
+    assert 2 in actual[1]
     assert torch.equal(top_k(scores, 1)[1], torch.tensor([2]))
     count = min(3, len(range(0, size, 3)))
-    assert scores[0, found[0]].isnan().sum() == count
+    assert scores[0, actual[0]].isnan().sum() == count
 
 
 def test_top_k_of_strided_scores_of_other_precision_and_of_none() -> None:

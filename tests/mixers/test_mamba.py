@@ -113,8 +113,8 @@ def test_initialisation() -> None:
 def test_dynamics_do_not_decay() -> None:
     """Weight decay would pull A towards −1 and Δ's bias towards 0.69, and every channel to one time scale."""
     made = mamba()
-    decayed, kept = make_optimizer(made, TrainingConfig()).param_groups
-    assert {id(p) for p in kept["params"]} >= {
+    decayed, undecayed = make_optimizer(made, TrainingConfig()).param_groups
+    assert {id(p) for p in undecayed["params"]} >= {
         id(made.A_log),
         id(made.D),
         id(made.dt_proj.bias),

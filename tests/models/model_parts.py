@@ -18,13 +18,13 @@ D_MODEL, HEADS, LAYERS, VOCAB = 16, 4, 2, 11
 class Nowhere(Encoding):
     """No hook at all."""
 
-    beyond, reference = "", ""
+    extrapolation, reference = "", ""
 
 
 class Added(Encoding):
     """embed: a random plane wave."""
 
-    beyond, reference = "", ""
+    extrapolation, reference = "", ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Added(Encoding):
 class Sloped(Encoding):
     """bias: a learned slope per head on the signed distance, so that it is not symmetric."""
 
-    beyond, reference = "", ""
+    extrapolation, reference = "", ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Sloped(Encoding):
 class Gated(Encoding):
     """score: bends the logits by content and by how many visible keys lie between. One per layer."""
 
-    beyond, reference = "", ""
+    extrapolation, reference = "", ""
     per_layer = True
 
     def __init__(self) -> None:

@@ -64,8 +64,8 @@ def test_gradients_flow_exactly_where_tokens_are_visible(encoding, kind):
     for query in range(length):
         (gradient,) = torch.autograd.grad(outputs[0, query].sum(), inputs, retain_graph=True)
         reached = (gradient[0].abs().sum(-1) > 0).tolist()
-        seen = length if kind == "bidirectional" else max(query + 1, prefix if kind == "prefix" else 0)
-        assert reached == [key < seen for key in range(length)]
+        visible_keys = length if kind == "bidirectional" else max(query + 1, prefix if kind == "prefix" else 0)
+        assert reached == [key < visible_keys for key in range(length)]
 
 
 def test_prefix_of_everything_is_bidirectional_and_of_nothing_is_causal():
@@ -140,23 +140,23 @@ def pointing(pool="last", attention="bidirectional", places=2, encoding="embed")
 @pytest.mark.parametrize("length", [1, 7, 12])
 def test_places_are_named_among_as_many_tokens_as_there_are(pool, length):
     tokens, positions = batch(length=length)
-    said = pointing(pool, places=3)(tokens, positions)
-    assert said.shape == (3, 3, length)
-    assert said.isfinite().all()
+    logits = pointing(pool, places=3)(tokens, positions)
+    assert logits.shape == (3, 3, length)
+    assert logits.isfinite().all()
 
 
 @pytest.mark.parametrize("pool", ["last", "mean", "first"])
 def test_padding_is_never_pointed_at(pool):
     model, (tokens, positions), valid = pointing(pool), batch(), masks("bidirectional", padded=True)["valid"]
-    said = model(tokens, positions, valid=valid)
-    assert (said.isneginf() == ~valid[:, None].expand_as(said)).all()
-    assert valid.gather(1, said.argmax(-1)).all()
+    logits = model(tokens, positions, valid=valid)
+    assert (logits.isneginf() == ~valid[:, None].expand_as(logits)).all()
+    assert valid.gather(1, logits.argmax(-1)).all()
     other = torch.where(valid, tokens, (tokens + 1) % VOCAB)
-    torch.testing.assert_close(model(other, positions, valid=valid), said, **EXACT)
+    torch.testing.assert_close(model(other, positions, valid=valid), logits, **EXACT)
     alone = model(tokens[:1, :-2], positions[:1, :-2])
-    torch.testing.assert_close(said[:1, :, :-2], alone, **CLOSE)
+    torch.testing.assert_close(logits[:1, :, :-2], alone, **CLOSE)
     targets = valid.int().argmax(1)[:, None].expand(-1, 2)
-    error = loss("classification", said, targets, torch.ones(3, 2, dtype=torch.bool))
+    error = loss("classification", logits, targets, torch.ones(3, 2, dtype=torch.bool))
     assert error.isfinite()
     error.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
@@ -164,9 +164,9 @@ def test_padding_is_never_pointed_at(pool):
 
 def test_every_place_has_a_question_of_its_own_and_all_of_it_is_trained():
     model, (tokens, positions) = pointing(), batch()
-    said = model(tokens, positions)
-    assert not torch.allclose(said[:, 0], said[:, 1], atol=1e-3)
-    loss("classification", said, torch.tensor([[0, 6], [1, 5], [2, 4]])).backward()
+    logits = model(tokens, positions)
+    assert not torch.allclose(logits[:, 0], logits[:, 1], atol=1e-3)
+    loss("classification", logits, torch.tensor([[0, 6], [1, 5], [2, 4]])).backward()
     for name, parameter in model.named_parameters():
         if name != "head.key.bias":  # the same for all tokens: it moves no share
             assert parameter.grad is not None, name
@@ -181,12 +181,12 @@ def test_a_pointer_learns():
     for _ in range(60):
         tokens, where = torch.randint(1, VOCAB, (32, 8)), torch.randint(8, (32, 1))
         tokens.scatter_(1, where, 0)
-        said = model(tokens, torch.arange(8)[None])
-        error = loss("classification", said, where)
+        logits = model(tokens, torch.arange(8)[None])
+        error = loss("classification", logits, where)
         optimiser.zero_grad()
         error.backward()
         optimiser.step()
-    assert (said.argmax(-1) == where).float().mean() > 0.95
+    assert (logits.argmax(-1) == where).float().mean() > 0.95
 
 
 def test_pooling_counts_valid_tokens_only():
@@ -312,10 +312,10 @@ def test_specs_survive_json_and_hash():
     dumped = config.model_dump(mode="json")
     assert dumped["encoding"]["scaling"] == "yarn"
     assert dumped["encoding"]["factor"] == 4
-    again = ModelConfig.model_validate(json.loads(json.dumps(dumped)))
-    assert again == config
-    assert hash(again) == hash(config)
-    assert again != ModelConfig(d_model=64, pool="mean")
+    reread = ModelConfig.model_validate(json.loads(json.dumps(dumped)))
+    assert reread == config
+    assert hash(reread) == hash(config)
+    assert reread != ModelConfig(d_model=64, pool="mean")
     assert ModelConfig.model_validate_json(config.model_dump_json()) == config
 
 

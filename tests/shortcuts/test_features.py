@@ -103,10 +103,10 @@ def test_windows_end_where_the_task_says() -> None:
 
 def test_window_sums_are_of_the_last_tokens() -> None:
     answers = some("modular_sum", 16)
-    found = keys.window_sum_keys(answers)
+    actual = keys.window_sum_keys(answers)
     for row, tokens in enumerate(seen(answers)):
-        assert found["the sum of the last 4 tokens, modulo 10"][row] == sum(tokens[-4:]) % 10
-        assert found["the sum of the 8 tokens before this one, modulo 10"][row] == sum(tokens[-9:-1]) % 10
+        assert actual["the sum of the last 4 tokens, modulo 10"][row] == sum(tokens[-4:]) % 10
+        assert actual["the sum of the 8 tokens before this one, modulo 10"][row] == sum(tokens[-9:-1]) % 10
 
 
 @pytest.mark.parametrize(("choice", "backwards"), [("copy", False), ("repeat_copy", False), ("reverse", True)])
@@ -114,7 +114,7 @@ def test_window_sums_are_of_the_last_tokens() -> None:
 def test_suffixes_are_continued(choice: str, backwards: bool, longest: int) -> None:
     answers = some(choice, 12, 200)
     way = "read backwards" if backwards else "read forwards"
-    found = keys.suffix_keys(answers)[f"continuation of the longest suffix of at most {longest}, {way}"]
+    actual = keys.suffix_keys(answers)[f"continuation of the longest suffix of at most {longest}, {way}"]
     for row, tokens in enumerate(seen(answers)):
         expected = answers.blank
         for depth in range(1, longest + 1):
@@ -125,16 +125,16 @@ def test_suffixes_are_continued(choice: str, backwards: bool, longest: int) -> N
                     continue
                 if (start + depth - 1 < len(tokens) - 1) and tokens[follows] < answers.task.outputs:
                     expected = tokens[follows]
-        assert found[row] == expected, (tokens, depth)
+        assert actual[row] == expected, (tokens, depth)
 
 
 def test_neighbours_of_positions() -> None:
     answers = some("long_range_match:ask=location")
-    found = keys.place_neighbours(0, 2)(answers)["the symbols at -1, +1 from the position"]
+    actual = keys.place_neighbours(0, 2)(answers)["the symbols at -1, +1 from the position"]
     base = answers.blank + 1
     for row, tokens in enumerate(answers.tokens.tolist()):
         padded = [answers.blank, *tokens, answers.blank]
-        assert found[row].tolist() == [padded[at] * base + padded[at + 2] for at in range(len(tokens))]
+        assert actual[row].tolist() == [padded[at] * base + padded[at + 2] for at in range(len(tokens))]
     repeats = keys.place_repeats(answers)["how often the symbol at the position occurs"]
     assert repeats[0].tolist() == [answers.tokens[0].tolist().count(token) for token in answers.tokens[0].tolist()]
 

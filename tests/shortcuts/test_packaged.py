@@ -74,9 +74,9 @@ WAYS = [
 def test_other_ways_are_named_by_the_skill(text: str, length: int, feature_class: str, accuracy: float) -> None:
     choice = TASKS.choose(text)
     assert feature_class in choice.build().expressed_by
-    found = [score for score in baselines.scores(choice, length) if score.feature_class == feature_class]
-    assert found[0].expresses_skill
-    assert found[0].accuracy >= accuracy
+    scores = [score for score in baselines.scores(choice, length) if score.feature_class == feature_class]
+    assert scores[0].expresses_skill
+    assert scores[0].accuracy >= accuracy
 
 
 @pytest.mark.parametrize("name", TASKS.names())

@@ -42,8 +42,8 @@ def test_a_reduced_search_agrees_with_the_packaged_baseline(name: str) -> None:
 def test_a_full_search_gives_the_packaged_baseline(name: str) -> None:
     choice = TASKS.choose(name)
     task: Task = choice.build()
-    found = best(search.search(task, task.train_length, samples=SAMPLES))
-    assert found.accuracy == pytest.approx(baselines.stated_baseline(choice, task.train_length).accuracy, abs=0.015)
+    actual = best(search.search(task, task.train_length, samples=SAMPLES))
+    assert actual.accuracy == pytest.approx(baselines.stated_baseline(choice, task.train_length).accuracy, abs=0.015)
 
 
 def test_other_options_are_searched_once_and_remembered(
@@ -54,12 +54,12 @@ def test_other_options_are_searched_once_and_remembered(
         baselines, "search", lambda *arguments: search.search(*arguments, samples=100, classes=("majority", "declared"))
     )
     choice = TASKS.choose("parity")
-    found = baselines.scores(choice, 7)
+    actual = baselines.scores(choice, 7)
     assert capsys.readouterr().err.count("\n") == 1, "one line that says what takes so long"
     (file,) = tmp_path.rglob("*.json")
     baselines._in_memory.clear()
     monkeypatch.setattr(baselines, "search", None)
-    assert [score.name for score in baselines.scores(choice, 7)] == [score.name for score in found]
+    assert [score.name for score in baselines.scores(choice, 7)] == [score.name for score in actual]
     assert capsys.readouterr().err == ""
 
     file.write_text("damaged")
@@ -74,10 +74,10 @@ def test_other_options_are_searched_once_and_remembered(
 
 def test_baselines_of_positions() -> None:
     task = TASKS.choose("k_back_recall:k=2,symbols=4").build()
-    found = search.baseline_by_position(task, 10)
-    assert list(found) == list(range(2, 10))
-    assert all(1 / 4 <= value <= 1 for value in found.values())
-    assert found[2] < 0.7, "two of the first three tokens are visible as recent ones, but not the one that is asked for"
-    again = search.baseline_by_position(task, 10)
-    again.clear()  # a copy: what one reader does to it is not seen by the next
-    assert search.baseline_by_position(task, 10) == found
+    actual = search.baseline_by_position(task, 10)
+    assert list(actual) == list(range(2, 10))
+    assert all(1 / 4 <= value <= 1 for value in actual.values())
+    assert actual[2] < 0.7, "two of the first three tokens are visible as recent ones, not the one asked for"
+    second = search.baseline_by_position(task, 10)
+    second.clear()  # a copy: what one reader does to it is not seen by the next
+    assert search.baseline_by_position(task, 10) == actual

@@ -23,7 +23,7 @@ class FIRE(Encoding):
         heads: Count,
         train_length: Count = 2048,
         *,
-        hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 32,
+        d_hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 32,
         c: Annotated[float, Field(gt=0, description="c at the start; it is learned")] = 0.1,
         threshold: Annotated[
             float, Field(gt=0, description="L at the start, as a share of the training length; it is learned")
@@ -32,7 +32,7 @@ class FIRE(Encoding):
         super().__init__()
         self.start = (math.log(c), math.log(threshold * train_length))
         self.log_c, self.log_threshold = (nn.Parameter(torch.full((1,), value)) for value in self.start)
-        self.inner, self.outer = nn.Linear(1, hidden), nn.Linear(hidden, heads)
+        self.inner, self.outer = nn.Linear(1, d_hidden), nn.Linear(d_hidden, heads)
 
     def reset_parameters(self) -> None:
         nn.init.constant_(self.log_c, self.start[0])
