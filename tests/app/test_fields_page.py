@@ -25,7 +25,7 @@ def divider(visitor: Visitor) -> Locator:
 
 def test_without_a_run_the_page_says_what_to_do(visitor: Visitor) -> None:
     visitor.open("fields")
-    visitor.sees("No field of colour pictures has been trained in this store yet.")
+    visitor.sees("No field of colour images has been trained in this store yet.")
     assert visitor.page.locator('input[type="file"]').count() == 0
 
 
@@ -34,8 +34,8 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
     visitor.open("fields?size=64")
     visitor.sees("This run was not trained on it.")
     visitor.upload("waves.png", saved(Image.fromarray(waves())))
-    visitor.sees("waves.png: 96×64 points.")
-    visitor.sees("48×32 → 64×43 points")
+    visitor.sees("waves.png: 96×64 pixels.")
+    visitor.sees("48×32 → 64×43 pixels")
     visitor.sees(
         re.compile(r"(closer to the original, by|of each other).*render \d+\.\d\d dB PSNR, 0?\.\d+ SSIM; bicubic")
     )
@@ -48,17 +48,17 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
     expect(divider(visitor)).to_have_value("45")
     assert line.evaluate("line => line.style.left") != before
 
-    size = page.get_by_role("slider", name="Size of the longer side (points)")
+    size = page.get_by_role("slider", name="Size of the longer side (pixels)")
     size.focus()
     page.keyboard.press("ArrowRight")
-    visitor.sees("48×32 → 80×53 points")
+    visitor.sees("48×32 → 80×53 pixels")
     assert "size=80" in page.url
     expect(divider(visitor)).to_have_value("45")  # what one has set stays
 
     page.get_by_role("radio", name="as it is").click()
     visitor.sees("No larger than what the model was given")
     page.get_by_text("Larger", exact=True).first.click()
-    visitor.insist(lambda: visitor.press("Render at 384"), "96×64 → 384×256 points")
+    visitor.insist(lambda: visitor.press("Render at 384"), "96×64 → 384×256 pixels")
     visitor.sees("There is no truth to hold this against")
     visitor.settled()
     download = visitor.download("Download as PNG")
@@ -73,8 +73,8 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
 
 @pytest.mark.slow
 def test_an_address_leads_back_to_what_was_shown(visitor: Visitor, run: FieldsRun) -> None:
-    visitor.open(f"fields?run={run.id}&picture=rocket&given=quartered&output=field&size=96")
-    visitor.sees(re.compile("→ 96×64 points, field"))
+    visitor.open(f"fields?run={run.id}&image=rocket&given=quartered&output=field&size=96")
+    visitor.sees(re.compile("→ 96×64 pixels, field"))
     expect(visitor.page.get_by_role("radio", name="quartered")).to_be_checked()
     visitor.page.get_by_role("radio", name="halved").click()
     visitor.sees(re.compile("128×86 → 96×64"))
@@ -87,14 +87,14 @@ TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>",
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["run", "picture", "given", "output", "size", "view"])
+@pytest.mark.parametrize("name", ["run", "image", "given", "output", "size", "view"])
 def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: FieldsRun, name: str) -> None:
     visitor.open("fields")  # the index of the store is written now
     before = sorted(app.store.root.parent.rglob("*"))
     for value in TAMPERED[: None if name == "run" else 2]:
         visitor.open(f"fields?size=64&{name}={quote(value)}" if name != "size" else f"fields?size={quote(value)}")
         visitor.sees(re.compile(f"The address asks for {name}"))
-        visitor.sees(re.compile("→ .* points"))
+        visitor.sees(re.compile("→ .* pixels"))
         assert visitor.page.title() != "taken"
     assert sorted(app.store.root.parent.rglob("*")) == before
 
@@ -104,7 +104,7 @@ def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: Fie
     visitor.open("fields?view=Train&part=Results&training=../../x")
     visitor.sees(re.compile("The address asks for training"))
     visitor.sees("Quality by scale")
-    visitor.open("fields?view=Ablations&part=Results&comparison=../../x")
+    visitor.open("fields?view=Compare&part=Results&comparison=../../x")
     visitor.sees("No comparison has been started in this store yet.")
     assert visitor.page.get_by_text("could not be made").count() == 0
 
@@ -155,14 +155,14 @@ def test_what_a_finished_run_came_to(visitor: Visitor, run: FieldsRun) -> None:
     visitor.sees(re.compile("Step 3 of 3: field"))
     visitor.sees(re.compile("×2: the render reaches"))
     expect(visitor.page.get_by_role("img", name="error of the render × 4").first).to_be_visible()
-    visitor.page.get_by_role("button", name="Render a picture with this run").click()
-    visitor.sees(re.compile("→ .* points"))
+    visitor.page.get_by_role("button", name="Render an image with this run").click()
+    visitor.sees(re.compile("→ .* pixels"))
     assert f"run={run.id}" in visitor.page.url
 
 
 @pytest.mark.slow
-def test_an_ablation_from_the_form_to_its_findings(visitor: Visitor, app: App) -> None:
-    visitor.open("fields?view=Ablations")
+def test_a_comparison_from_the_form_to_its_findings(visitor: Visitor, app: App) -> None:
+    visitor.open("fields?view=Compare")
     visitor.choose("axis", "hyponet")
     visitor.choose("data", "digits")
     visitor.write("seeds", "1")
@@ -182,14 +182,14 @@ def drag_by_finger(visitor: Visitor, x: float, y: float, by: float) -> None:
     hand = visitor.context.new_cdp_session(visitor.page)
     hand.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
     for kind, at in (("touchStart", [x]), ("touchMove", [x + by / 2]), ("touchMove", [x + by]), ("touchEnd", [])):
-        points = [{"x": place, "y": y} for place in at]
-        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        pixels = [{"x": place, "y": y} for place in at]
+        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": pixels})
 
 
 @pytest.mark.slow
 def test_on_a_telephone(browser: Browser, app: App, run: FieldsRun) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
-    for path in ("fields?size=64", f"fields?view=Train&part=Results&training={run.id}", "fields?view=Ablations"):
+    for path in ("fields?size=64", f"fields?view=Train&part=Results&training={run.id}", "fields?view=Compare"):
         small.open(path)
         small.settled()
         assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path

@@ -19,8 +19,8 @@ from tests.app.browse import App, Visitor
 from tests.app.fields import saved, trained, waves
 
 PICTURE = Image.fromarray(waves(20, 24))
-RENDERED = "24×20 points."
-REFUSED = re.compile(r"is damaged, or cut short|is no picture of a known kind|has more than|points\. Allowed here")
+RENDERED = "24×20 pixels."
+REFUSED = re.compile(r"is damaged, or cut short|is no image of a known kind|has more than|pixels\. Allowed here")
 TOO_LARGE = re.compile(r"must be .* or smaller")
 
 
@@ -40,7 +40,7 @@ def png_that_claims(width: int, height: int, rows: bytes = b"\0" * 64) -> bytes:
 
 
 def bomb() -> bytes:
-    """7000×7000 points in some 50 KB."""
+    """7000×7000 pixels in some 50 KB."""
     return saved(Image.new("1", (7000, 7000)))
 
 
@@ -109,9 +109,9 @@ LEGITIMATE: dict[str, tuple[Callable[[], bytes], str]] = {
     "clear.webp": (lambda: saved(PICTURE.convert("RGBA"), "WEBP"), RENDERED),
     "palette.gif": (lambda: saved(PICTURE, "GIF"), RENDERED),
     "black-and-white.bmp": (lambda: saved(PICTURE.convert("1"), "BMP"), RENDERED),
-    "point.png": (lambda: saved(Image.new("RGB", (1, 1), "red")), "1×1 points."),
-    "thin.png": (lambda: saved(Image.new("RGB", (3000, 1))), "3,000×1 points, shrunk to 256×1"),
-    "large.png": (lambda: saved(Image.new("1", (5000, 4000))), "5,000×4,000 points, shrunk to 256×205"),
+    "point.png": (lambda: saved(Image.new("RGB", (1, 1), "red")), "1×1 pixels."),
+    "thin.png": (lambda: saved(Image.new("RGB", (3000, 1))), "3,000×1 pixels, shrunk to 256×1"),
+    "large.png": (lambda: saved(Image.new("1", (5000, 4000))), "5,000×4,000 pixels, shrunk to 256×205"),
     "really-a-jpeg.png": (lambda: saved(PICTURE, "JPEG"), RENDERED),
 }
 
@@ -149,7 +149,7 @@ def test_uploads_are_rendered_or_get_a_message_and_nothing_is_written(
 ) -> None:
     assert len(DAMAGED) + len(LEGITIMATE) + len(NAMES) >= 40
     visitor.open("fields?size=64")
-    visitor.sees(re.compile("→ 64×.* points"))
+    visitor.sees(re.compile("→ 64×.* pixels"))
     before = everything(app.store.root.parent)
     alert = visitor.page.get_by_role("alert")
     for name, make in DAMAGED.items():
@@ -160,11 +160,11 @@ def test_uploads_are_rendered_or_get_a_message_and_nothing_is_written(
     for name, (make, told) in LEGITIMATE.items():
         visitor.upload(name, make())
         visitor.sees(f"{name}: {told}")
-        visitor.sees(re.compile(r"→ \d+×\d+ points, render"))
+        visitor.sees(re.compile(r"→ \d+×\d+ pixels, render"))
         still_there(visitor)
     for name, shown in NAMES.items():
         visitor.upload(name, saved(PICTURE))
-        visitor.sees(re.compile(re.escape(shown) + ".*24×20 points", re.DOTALL))
+        visitor.sees(re.compile(re.escape(shown) + ".*24×20 pixels", re.DOTALL))
         still_there(visitor)
     visitor.upload("not-a-number.tif", not_numbers())
     expect(alert.filter(has_text="holds numbers outside of [0, 1]")).to_be_visible()

@@ -73,7 +73,7 @@ def analysis_page(run: FieldsRun, analysis: FieldAnalysis, store: Store, command
         parts.append(heading("Nearest neighbours by mean position token", f"signal → nearest: {pairs}"))
     scales = metrics_of(run, store).test.scales
     parts += [heading("Quality by scale"), plot(quality_over_scales(scales), "scales", True)]
-    parts += [heading("What the field relies on"), plot(_robustness(analysis), "robust", False)]
+    parts += [heading("What the field relies on"), plot(robustness(analysis), "robust", False)]
     contributions = plot(_contributions(analysis.pruning.contribution), "lps", False)
     parts += [heading("What each position token contributes"), contributions]
     return shell(_title(run), [*parts, *regenerate(command, run.document())])
@@ -266,7 +266,7 @@ def analysis_findings(analysis: FieldAnalysis) -> list[str]:
     return lines
 
 
-def _robustness(analysis: FieldAnalysis) -> go.Figure:
+def robustness(analysis: FieldAnalysis) -> go.Figure:
     figure = figure_of("in spacings of position tokens", "PSNR (dB)")
     curves = {"noise on the locations of tokens": analysis.jitter, "offset of the queries": analysis.query_offset}
     for place, (name, values) in enumerate(curves.items()):

@@ -1,4 +1,4 @@
-"""Train a field: fill in the form, watch a picture sharpen, read how well it does."""
+"""Train a field: fill in the form, watch a held-out image sharpen, read how well it does."""
 
 from __future__ import annotations
 
@@ -11,25 +11,16 @@ from torch import Tensor
 from whence.app.address import addressed, part, turn_to
 from whence.app.comparisons import EVERY_SECONDS
 from whence.app.components import draw, empty, findings, guarded, live, markup
-from whence.app.fields import sharpen
-from whence.app.fields.trained import Trained, field_runs, model_of
+from whence.app.fields.runs import ListedRun, field_runs, model_of, show_progression
 from whence.app.forms import form, offered_data, without_files
-from whence.app.jobs import Document, Job, TrainRequest, find_job, jobs, submit
+from whence.app.jobs import ALIVE, ActionRequest, Document, Job, TrainRequest, find_job, jobs, submit
 from whence.app.progress import controls, is_alive, progress_of, show_progress
 from whence.errors import UserError
-from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
+from whence.fields import page
+from whence.fields.analysis import ANALYSES, SHOWN, as_images, example_signals, side_by_side
+from whence.fields.config import AnalyzeConfig
 from whence.fields.data import DATA
-from whence.fields.page import (
-    findings as findings_of,
-)
-from whence.fields.page import (
-    image_table,
-    learning_curve,
-    metrics_of,
-    quality_over_scales,
-    quality_table,
-    signal_curves,
-)
+from whence.fields.instrument import ANALYZE
 from whence.fields.run import FieldsRun
 from whence.store.runs import Store
 
@@ -54,7 +45,7 @@ def _new(store: Store) -> None:
         first=("data", "steps", "lps", "mixer", "hyponet", "seed"),
         check=lambda run: run.check(),
         offered=offered_data(DATA),
-        resolve=_settled,
+        resolve=_resolved,
     )
     run = filled.config
     if run is not None:
@@ -72,12 +63,12 @@ def _request(run: FieldsRun) -> TrainRequest:
     return TrainRequest(instrument="fields", config=config, checkpoint_interval=CHECKPOINT_SECONDS)
 
 
-def _settled(document: Document) -> Document:
+def _resolved(document: Document) -> Document:
     return without_files(document, DATA, "whence fields train --data DIR")
 
 
 def _results(store: Store) -> None:
-    runs = {**_asked_for(store), **field_runs(store)}
+    runs = {**_requested_runs(store), **field_runs(store)}
     if not runs:
         empty("No field has been trained in this store yet.", "Fill in the form under “New” and press Start.")
         return
@@ -97,53 +88,81 @@ def _results(store: Store) -> None:
         st.json(run.document(), expanded=1)
 
 
-def _asked_for(store: Store) -> dict[str, Trained]:
+def _requested_runs(store: Store) -> dict[str, ListedRun]:
     """Runs of which there is nothing but a job: it waits, or it could not begin."""
-    found = {}
+    runs = {}
     for job in jobs(store, kind="train", instrument="fields"):
         request = job.submission.request
         try:
-            run = FieldsRun.read(_settled(request.config if isinstance(request, TrainRequest) else {}))
+            run = FieldsRun.read(_resolved(request.config if isinstance(request, TrainRequest) else {}))
         except UserError:
             continue
-        found[run.id] = Trained(run, {"state": job.state})
-    return found
+        runs[run.id] = ListedRun(run, {"state": job.state})
+    return runs
 
 
 def _watch(run: FieldsRun, store: Store, job: Job | None, alive: bool) -> None:
     """Made anew while it runs; the whole page, when that ends or begins."""
-    found = progress_of([run], store)
-    finished = found[0].state == "finished"
+    progress = progress_of([run], store)
+    finished = progress[0].state == "finished"
     if not finished:
-        show_progress(found, job)
+        show_progress(progress, job)
     controls(job, run.id)
-    guarded(sharpen.show)(run, store, finished=finished)
-    if is_alive(found, job) != alive:
+    guarded(show_progression)(run, store, finished=finished)
+    if is_alive(progress, job) != alive:
         st.rerun()
 
 
 def _quality(run: FieldsRun, store: Store) -> None:
     """What a finished run came to, in the pieces of its report."""
     folder = store.folder(run.id)
-    scales = metrics_of(run, store).test.scales
+    scales = page.metrics_of(run, store).test.scales
     if run.build_model("meta").channels == 3:
-        turn_to("Render a picture with this run", view="Render", run=run.id)
+        turn_to("Render an image with this run", view="Render", run=run.id)
     st.subheader("Quality by scale")
-    st.caption("On signals never trained on.")
-    findings(findings_of(scales))
-    markup(quality_table(scales))
-    draw(quality_over_scales(scales), "PSNR by scale, beside interpolation and a fitted kernel", f"scales:{run.id}")
-    st.subheader("As it was trained")
-    draw(learning_curve(run, store), "PSNR of the field over training steps", f"learning:{run.id}")
-    st.subheader("Signals never trained on")
+    st.caption("On held-out signals.")
+    findings(page.findings(scales))
+    markup(page.quality_table(scales))
+    draw(page.quality_over_scales(scales), "PSNR by scale, with interpolation and a fitted kernel", f"scales:{run.id}")
+    st.subheader("Learning curve")
+    draw(page.learning_curve(run, store), "PSNR of the field over training steps", f"learning:{run.id}")
+    st.subheader("Held-out signals")
     columns, x = _side_by_side(run, store.root, tuple(folder.stamp()))
     if x.ndim == 3:
-        draw(signal_curves(columns, x), "A true signal, and what the model makes of it", f"curves:{run.id}")
+        draw(page.signal_curves(columns, x), "A true signal, and what the model makes of it", f"curves:{run.id}")
     else:
-        markup(image_table(as_images(columns)))
+        markup(page.image_table(as_images(columns)))
+    st.subheader("Analysis")
+    _analysis(run, store)
 
 
-@st.cache_resource(show_spinner="Making pictures", max_entries=16)
+def _analysis(run: FieldsRun, store: Store) -> None:
+    """What the field relies on, as measured here or by `whence fields analyze`."""
+    config = AnalyzeConfig(run=run.id)
+    artifact = ANALYSES.find(config, store)
+    if artifact is not None:
+        findings(page.analysis_findings(artifact.result))
+        draw(page.robustness(artifact.result), "PSNR with position tokens moved", f"robustness:{run.id}")
+        return
+    request = ActionRequest(instrument="fields", verb=ANALYZE.verb, config=config.model_dump(mode="json"))
+    job = find_job(request, store)
+    if job is not None and job.state in ALIVE:
+        live(EVERY_SECONDS)(_await_analysis)(job)
+    elif st.button("Analyze", help="Swaps, moves and leaves out position tokens; takes about a minute."):
+        link = {"view": "Train", "part": RESULTS, "training": run.id}
+        submit(request, store, title=ANALYZE.title(config), link=link)
+        st.rerun()
+    elif job is not None:
+        controls(job, f"analysis:{run.id}")
+
+
+def _await_analysis(job: Job) -> None:
+    controls(job, "analysis")
+    if job.state not in ALIVE:
+        st.rerun()
+
+
+@st.cache_resource(show_spinner="Decoding images", max_entries=16)
 def _side_by_side(run: FieldsRun, root: Path, stamp: Any) -> tuple[dict[str, Tensor], Tensor]:
     signals, x = example_signals(run, SHOWN)
     return side_by_side(model_of(Store(root), run), signals, x), x

@@ -1,0 +1,244 @@
+"""Images of the Render view: brought by the reader or packaged, rendered, and compared with the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+import torch
+from torch import Tensor
+
+from whence.app.address import addressed
+from whence.app.components import RecentCache, plain
+from whence.app.fields.runs import model_of
+from whence.app.server import UPLOAD_MIB
+from whence.errors import UserError
+from whence.fields import images
+from whence.fields.baselines import resize
+from whence.fields.config import Output
+from whence.fields.data.photos import FILES
+from whence.fields.decode import enlarge, parse_size
+from whence.fields.metrics import MethodQuality, quality
+from whence.fields.run import FieldsRun
+from whence.stats import PSNR
+from whence.store.files import digest
+from whence.store.runs import Store
+from whence.system import packaged_file
+
+SIDE = 256
+"""Pixels of the longer side that are used: more would make every answer slow."""
+MOST_PIXELS = 32_000_000
+"""Of an upload: what needs about a gigabyte while it is shrunk."""
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class InputImage:
+    """What is used of it, and the checksum by which that is known."""
+
+    values: Tensor
+    """(3, height, width) in [0, 1]"""
+    checksum: str
+    whole: tuple[int, int]
+    """Height and width before it was shrunk"""
+
+
+def choose_image(run: FieldsRun) -> InputImage:
+    # Not narrowed down by `type`: a name that does not end as it asks for would end the page, not get a message.
+    brought = st.file_uploader(
+        "Your image",
+        help=f"PNG, JPEG, WebP, GIF, TIFF, BMP or PNM, up to {UPLOAD_MIB} MiB. It stays in the memory of this machine "
+        "and is written nowhere.",
+    )
+    if brought is not None:
+        name = shown_name(brought.name)
+        image = open_image(brought.getvalue(), name)
+        st.caption(plain(f"{name}: {_size_text(image)}"))
+        return image
+    samples = _samples()
+    if not samples:
+        raise UserError("image: none is here to try. Allowed: your own.", field="image")
+    sample = addressed(
+        "fields",
+        "image",
+        list(samples),
+        next(iter(samples)),
+        lambda key: st.selectbox("Or one that is here", list(samples), key=key),
+    )
+    path, split = samples[sample]
+    image = open_image(path.read_bytes(), sample)
+    trained_on = run.data.name == "photos" and split == "train"
+    note = "This run was trained on it." if trained_on else "This run was not trained on it."
+    st.caption(plain(f"{_size_text(image)} {note}"))
+    return image
+
+
+def open_image(data: bytes, name: str) -> InputImage:
+    """Refused by its header where it is too large, before room is made for it."""
+    height, width = images.read_size(data, name)
+    if height * width > MOST_PIXELS:
+        raise UserError(
+            f"input: {name!r} has {width:,}×{height:,} pixels. Allowed here: {MOST_PIXELS // 10**6} million.",
+            field="input",
+        )
+    return _open_image(data, name)
+
+
+@st.cache_resource(show_spinner="Opening the image", max_entries=16)
+def _open_image(data: bytes, _name: str) -> InputImage:
+    """Cached by the bytes alone: names do not matter."""
+    values = images.read(data, _name)
+    height, width = values.shape[1:]
+    scale = min(1.0, SIDE / max(height, width))
+    size = max(1, round(height * scale)), max(1, round(width * scale))
+    # one by one, because they are large
+    shrunk = torch.cat([resize(channel[None, None], size, "area")[0] for channel in values])
+    return InputImage(shrunk.clamp(0, 1), digest(shrunk.numpy().tobytes())[:16], (height, width))
+
+
+def shown_name(name: str) -> str:
+    """Of a file, as somebody else has written it: for the eye only."""
+    printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return printable if len(printable) <= LONGEST_NAME else f"{printable[: LONGEST_NAME - 1]}…"
+
+
+def _size_text(image: InputImage) -> str:
+    height, width = image.whole
+    used = image.values.shape[1:]
+    if (height, width) == tuple(used):
+        return f"{width:,}×{height:,} pixels."
+    return f"{width:,}×{height:,} pixels, shrunk to {used[1]}×{used[0]}, so that answers take seconds."
+
+
+@st.cache_resource(show_spinner=False)
+def _samples() -> dict[str, tuple[Path, str]]:
+    """By name: the file, and whether fields of photographs are trained on it. Those for reporting come first."""
+    samples = {}
+    for split in ("test", "validation", "train"):
+        for (package, folder), name in FILES[split]:
+            try:
+                samples[Path(name).stem] = packaged_file(package, f"{folder}/{name}", field="image", what=name), split
+            except UserError:
+                continue
+    return samples
+
+
+# --- rendered
+
+CACHED = 32
+"""Renderings in memory: of 1024×1024 pixels they are 100 MB."""
+
+
+@dataclass(frozen=True)
+class RenderedImage:
+    """All (3, height, width) in [0, 1], in steps of 1/255."""
+
+    given: Tensor
+    output: Tensor
+    bicubic: Tensor
+    truth: Tensor | None
+    """None: the model was given all there is, or more was requested than there is"""
+
+    @property
+    def enlarged(self) -> bool:
+        return any(a > b for a, b in zip(self.output.shape[1:], self.given.shape[1:], strict=True))
+
+
+def render_image(
+    store: Store, run: FieldsRun, image: InputImage, shrunk_by: int, side: int, output: Output
+) -> RenderedImage:
+    whole = image.values
+    height, width = whole.shape[1:]
+    given = _shrunk(whole, (max(1, round(height / shrunk_by)), max(1, round(width / shrunk_by))))
+    size = parse_size(str(side), height, width)
+    known = shrunk_by > 1 and size[0] <= height and size[1] <= width
+    return RenderedImage(
+        given,
+        _output(store, run, f"{image.checksum}/{shrunk_by}", given, size, output),
+        _in_bytes(resize(_shrunk(given, size)[None], size, "bicubic")[0]),
+        _in_bytes(_shrunk(whole, size)) if known else None,
+    )
+
+
+def _output(store: Store, run: FieldsRun, what: str, given: Tensor, size: tuple[int, int], output: Output) -> Tensor:
+    """With a bar while it takes its time. Whoever asks for something else meanwhile ends it there."""
+    key = (run.id, tuple(store.folder(run.id).stamp()), what, size, output)
+    if (known := _renderings().get(key)) is not None:
+        return known.float() / 255
+    model, place = model_of(store, run), st.empty()
+
+    def on_progress(done: int, total: int) -> None:
+        place.progress(done / total, text=f"Rendering {size[1]}×{size[0]}: {done} of {total} windows")
+
+    rendered = enlarge(model, given, size, output, on_progress)
+    place.empty()
+    return _renderings().put(key, rendered).float() / 255
+
+
+@st.cache_resource(show_spinner=False)
+def _renderings() -> RecentCache[Any, Tensor]:
+    return RecentCache(CACHED)
+
+
+def _shrunk(image: Tensor, size: tuple[int, int]) -> Tensor:
+    """Averaged along every axis that is to have fewer pixels."""
+    fewer = tuple(min(a, b) for a, b in zip(image.shape[1:], size, strict=True))
+    return resize(image[None], fewer, "area")[0]
+
+
+def _in_bytes(image: Tensor) -> Tensor:
+    return (image.clamp(0, 1) * 255).round().to(torch.float32) / 255
+
+
+# --- compared with the truth
+
+LEVELS = 255
+MAP_SIDE = 192
+"""Pixels of a map's longer side; finer ones are averaged: a browser draws every one."""
+
+
+def compared(name: str, made: Tensor, bicubic: Tensor, truth: Tensor) -> str:
+    """Which of two is closer to the original, of this one image."""
+    mine, other = quality(made[None], truth[None]), quality(bicubic[None], truth[None])
+    gap = mine.psnr - other.psnr
+    if abs(gap) < PSNR.tie_margin:
+        verdict = f"Within {PSNR.margin} of each other"
+    else:
+        verdict = f"{f'The {name}' if gap > 0 else 'Bicubic'} is closer to the original, by {abs(gap):.2f} dB"
+    return f"{verdict}. {_quality_text(name, mine)}; {_quality_text('bicubic', other)}."
+
+
+def _quality_text(name: str, quality: MethodQuality) -> str:
+    return f"{name} {quality.psnr:.2f} dB PSNR" + ("" if quality.ssim is None else f", {quality.ssim:.3f} SSIM")
+
+
+def difference(one: Tensor, other: Tensor) -> Tensor:
+    """(height, width): absolute, mean over colours, in levels of 255; no larger than a map is drawn."""
+    levels = LEVELS * (one - other).abs().mean(0, keepdim=True)
+    height, width = levels.shape[1:]
+    scale = min(1.0, MAP_SIDE / max(height, width))
+    return resize(levels[None], (max(1, round(height * scale)), max(1, round(width * scale))), "area")[0, 0]
+
+
+def difference_map(levels: Tensor, most: float) -> go.Figure:
+    """most: where the colour scale ends, so that two maps can have the same one."""
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=[[round(value, 1) for value in row] for row in levels.tolist()],
+        zmin=0,
+        zmax=max(most, 1),
+        colorscale="Cividis",
+        colorbar={"title": {"text": "levels of 255", "side": "top"}, "thickness": 14, "orientation": "h", "y": -0.28},
+        hovertemplate="%{z:.1f} levels of 255<extra></extra>",
+    )
+    invisible = {"visible": False, "constrain": "domain"}
+    figure.update_layout(
+        xaxis=invisible,
+        yaxis={**invisible, "autorange": "reversed", "scaleanchor": "x"},
+        height=420,
+        margin={"l": 0, "r": 0, "t": 10, "b": 80},
+    )
+    return figure

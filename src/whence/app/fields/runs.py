@@ -1,0 +1,200 @@
+"""Field runs that the store has, their models, and what they make of one held-out signal during training."""
+
+from __future__ import annotations
+
+import html
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+import torch
+from torch import Tensor
+
+from whence.app.components import RecentCache, draw, markup, plain
+from whence.errors import UserError
+from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
+from whence.fields.images import data_uri
+from whence.fields.metrics import psnr
+from whence.fields.model import FieldModel
+from whence.fields.page import signal_curves
+from whence.fields.run import FieldsRun, load_model
+from whence.store.files import CorruptFileError
+from whence.store.runs import Store
+from whence.training.checkpoint import NAME, found, read, weights_in
+from whence.training.config import load_run_config
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run as lists show it."""
+
+    run: FieldsRun
+    summary: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        data, *parts = self.run.labels().values()
+        steps = f"{self.run.training.steps:,} steps"
+        return " · ".join([data, steps, *parts, f"seed {self.run.seed}", self.run.id])
+
+    @property
+    def of_images(self) -> bool:
+        """In colour, as images that somebody brings are."""
+        data = self.run.data.build()
+        return data.axes == 2 and data.channels == 3
+
+    @property
+    def renders(self) -> bool:
+        return self.run.model.render_width > 0
+
+
+def field_runs(store: Store) -> dict[str, ListedRun]:
+    """By id, the latest first. What cannot be read is left to the page of all runs."""
+    runs = {}
+    for summary in reversed(store.summaries()):
+        if summary.get("kind") == FieldsRun.kind:
+            with suppress(OSError, CorruptFileError, UserError):
+                runs[summary["id"]] = ListedRun(_run_config(store.root, summary["id"]), summary)
+    return runs
+
+
+@st.cache_resource(show_spinner=False, max_entries=2048)
+def _run_config(root: Path, run_id: str) -> FieldsRun:
+    """An id names what it says, so that this never changes."""
+    run = load_run_config(Store(root).folder(run_id).spec_document())
+    if not isinstance(run, FieldsRun):
+        raise UserError(f"run: {run_id} is none of fields.", field="run")
+    return run
+
+
+def model_of(store: Store, run: FieldsRun) -> FieldModel:
+    return _model(store.root, run.id, tuple(store.folder(run.id).stamp()))
+
+
+@st.cache_resource(show_spinner="Loading the model", max_entries=16)
+def _model(root: Path, run_id: str, stamp: Any) -> FieldModel:
+    """stamp: a run that was deleted and trained again is read again."""
+    return load_model(Store(root), run_id)[0]
+
+
+# --- one held-out signal during training
+
+RUNS, STEPS, STRIP = 16, 64, 8
+"""In memory: runs, and steps of each. Shown: steps."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the model made of the example after so many steps."""
+
+    step: int
+    columns: dict[str, Tensor]
+    quality: dict[str, float]
+    """By output, PSNR in dB"""
+
+
+def show_progression(run: FieldsRun, store: Store, *, finished: bool) -> None:
+    """The latest, and a strip of what came before."""
+    known = _history(run, store, finished=finished)
+    if not known:
+        st.caption("The first image comes with the first checkpoint, after a few seconds of training.")
+        return
+    now = known[-1]
+    text = ", ".join(f"{output} {value:.1f} dB PSNR" for output, value in now.quality.items())
+    st.markdown(plain(f"Step {now.step:,} of {run.training.steps:,}: {text}, on a held-out signal."))
+    _, x = _example(run)
+    if x.ndim == 3:
+        draw(signal_curves(now.columns, x), f"The true signal and the model's at step {now.step}", f"signal:{run.id}")
+        return
+    _gallery(
+        [
+            (values, name if finished or name not in now.quality else f"{name} now")
+            for name, values in now.columns.items()
+        ],
+        11,
+    )
+    if len(known) > 1:
+        st.caption("The field, as it was trained")
+        _gallery([(one.columns["field"], _caption(one)) for one in _spread(known)], 7)
+
+
+def _caption(snapshot: Snapshot) -> str:
+    return f"step {snapshot.step:,}: {snapshot.quality['field']:.1f} dB"
+
+
+def _spread(known: list[Snapshot]) -> list[Snapshot]:
+    """A few of them, from first to last."""
+    if len(known) <= STRIP:
+        return known
+    return [known[round(place * (len(known) - 1) / (STRIP - 1))] for place in range(STRIP)]
+
+
+def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
+    """width: of one image, in rem."""
+    images = as_images({"original": shown[0][0], **{str(place): one for place, (one, _) in enumerate(shown)}})
+    figures = "".join(
+        f'<figure style="margin:0"><img alt="{html.escape(caption)}" src="{data_uri(images[str(place)][0])}"'
+        f' style="width:{width}rem;max-width:42vw;image-rendering:pixelated;border-radius:.3rem">'
+        f"<figcaption class=note>{html.escape(caption)}</figcaption></figure>"
+        for place, (_, caption) in enumerate(shown)
+    )
+    markup(f'<div style="display:flex;flex-wrap:wrap;gap:.8rem">{figures}</div>')
+
+
+def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Snapshot]:
+    known = _memory().get_or_make((run.id, _begun(run, store)), dict)
+    if finished and run.training.steps not in known:
+        known[run.training.steps] = _snapshot(load_model(store, run.id)[0], run, run.training.steps)
+    elif not finished:
+        _read_checkpoint(run, store, known)
+    if len(known) > STEPS:
+        for step in sorted(known)[1:-1:2]:
+            known.pop(step, None)
+    return [one for _, one in sorted(known.copy().items())]
+
+
+def _begun(run: FieldsRun, store: Store) -> float:
+    """A run that was deleted and trained again is another one, though it has the same name."""
+    try:
+        return float(store.folder(run.id).status().get("created", 0))
+    except (OSError, CorruptFileError):
+        return 0
+
+
+def _read_checkpoint(run: FieldsRun, store: Store, known: dict[int, Snapshot]) -> None:
+    """At the newest checkpoint that is still there when it is read."""
+    folder = store.folder(run.id).path
+    for path in found(folder) if folder.is_dir() else ():
+        step = int(path.name.split("-")[1]) if NAME.fullmatch(path.name) else -1
+        if step in known:
+            return
+        model = run.build_model("cpu").eval()
+        try:
+            tensors, _ = read(path, model)
+        except (OSError, CorruptFileError):  # training goes on, and takes the old ones away
+            continue
+        model.load_state_dict(weights_in(tensors))
+        known[step] = _snapshot(model, run, step)
+        return
+
+
+def _snapshot(model: FieldModel, run: FieldsRun, step: int) -> Snapshot:
+    signals, x = _example(run)
+    columns = side_by_side(model, signals, x)
+    outputs = [name for name in columns if name in ("field", "render")]
+    return Snapshot(step, columns, {name: float(psnr(columns[name].clamp(0, 1), signals)) for name in outputs})
+
+
+@st.cache_resource(show_spinner="Looking for an example", max_entries=64)
+def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
+    """Always the same: the one of a few with the strongest contrast, as (1, channels, *size)."""
+    signals, x = example_signals(run, SHOWN)
+    place = int(torch.argmax(signals.flatten(1).std(1)))
+    return signals[place : place + 1], x[place : place + 1]
+
+
+@st.cache_resource(show_spinner=False)
+def _memory() -> RecentCache[tuple[str, float], dict[int, Snapshot]]:
+    return RecentCache(RUNS)
