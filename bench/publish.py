@@ -3,15 +3,16 @@
     make publish        # README.md between its markers, from results/*.json
 
 A results file is what `whence report NAME --out results/NAME.json` writes: configuration, scores of every seed,
-verdicts and versions. The README is never edited between the markers by hand; a test compares it with the files.
+verdicts, versions and a hash. The README is never edited between the markers by hand; a test compares it with them.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
+
+from whence.experiments.export import PublishedResults
 
 PROJECT = Path(__file__).parent.parent
 README = PROJECT / "README.md"
@@ -22,7 +23,7 @@ BLOCK = re.compile(r"(<!-- results: encodings -->\n).*?(<!-- end of results -->)
 
 def encodings() -> str:
     """The four tasks of the encodings document, with its one learning rate and with one chosen per encoding."""
-    fixed, tuned = (json.loads(path.read_text()) for path in (FIXED, TUNED))
+    fixed, tuned = (PublishedResults.load(path).model_dump() for path in (FIXED, TUNED))
     training, tune = fixed["config"]["training"], tuned["config"]["tune"].replace(";", " × ")
     lengths = fixed["config"]["lengths"]
     seeds = {len(row["seeds"]) for results in (fixed, tuned) for table in results["tables"] for row in table["rows"]}

@@ -137,7 +137,7 @@ def source() -> Path:
 @pytest.fixture
 def browse(tmp_path: Path) -> Callable[[bytes], str]:
     """The document of a page as Chromium sees it after its scripts have run."""
-    from whence.experiments.export import browser
+    from whence.report.export import browser
 
     program = browser()
     if program is None:

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Download, Locator, Page, Playwright, Ti
 
 from tests.app.wire import Wire
 from whence.app.jobs import jobs
-from whence.experiments.export import browser
+from whence.report.export import browser
 from whence.store.runs import Store
 
 PATIENCE_MS = 120_000

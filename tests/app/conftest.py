@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.app.browse import App, Visitor, launched
-from whence.experiments.export import browser as found
+from whence.report.export import browser as found
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,10 @@ from tests.app.browse import until
 from tests.calls import document, output
 from whence.app.jobs import ALIVE, CompareRequest, submit
 from whence.experiments.comparison import ComparisonResult, planned_runs, read_comparison
+from whence.experiments.export import report_on_runs
 from whence.instruments import PLACES, instrument
 from whence.store.runs import Store
+from whence.training.config import load_run_config
 
 SHORT = {"steps": 2, "batch_size": 4, "evaluations": 1}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -136,6 +138,21 @@ def test_the_command_line_as_text(requested: Requested, tmp_path: Path, capsys: 
     assert f"report   {requested.result.report}" in printed
     assert f"command  {requested.result.command}" in printed
     assert files(requested.store) == requested.files
+
+
+def test_single_runs_have_the_numbers_of_the_comparison(requested: Requested) -> None:
+    runs = [load_run_config(requested.store.folder(run).spec_document()) for run in requested.store.ids()]
+    report = report_on_runs(runs, requested.store, instrument)
+    assert report.html()
+    (table,), (compared,) = report.tables, requested.result.tables
+    single = {result.run.id: row for row in table.rows for result in row.finished}
+    assert set(single) == set(requested.store.ids())
+    assert not table.comparisons
+    for row in compared.rows:
+        for criterion in compared.planned.criteria:
+            for result in row.finished:
+                values = [of.cell(criterion.column).per_seed[result.run.seed] for of in (row, single[result.run.id])]
+                assert values[0] == values[1]
 
 
 @pytest.mark.parametrize(

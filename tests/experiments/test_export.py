@@ -18,11 +18,13 @@ from whence.arena.score import id_score, mastered
 from whence.cli.main import run
 from whence.cli.report import gather
 from whence.experiments import export
-from whence.experiments.export import Report
+from whence.experiments.export import PublishedResults, Report
 from whence.experiments.results import final_metrics
 from whence.experiments.saved import save_config
 from whence.experiments.table import Column
 from whence.leak.config import LeakConfig
+from whence.report import export as pictures
+from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 
 
@@ -71,12 +73,24 @@ def test_markdown_tables_keep_their_columns(report: Report, tmp_path: Path) -> N
 def test_json_holds_everything(report: Report, tmp_path: Path) -> None:
     export.write_json(report, tmp_path / "a.json")
     found = json.loads((tmp_path / "a.json").read_text())
+    assert PublishedResults.load(tmp_path / "a.json").model_dump() == found
     assert found["config"] == report.config
     assert found["command"] == report.command
     assert [t["title"] for t in found["tables"]] == [t.title for t in report.tables]
     per_seed = found["tables"][0]["rows"][0]["cells"]["id"]["per_seed"]
     assert list(per_seed) == [str(seed) for seed in range(9)]
     assert list(per_seed.values()) == pytest.approx([1 - s / 1000 for s in range(9)], abs=1e-3)
+
+
+@pytest.mark.parametrize(("key", "value", "reason"), [("command", "other", "hash"), ("format", 0, "format 0")])
+def test_published_results_that_were_edited_or_are_of_another_format_are_refused(
+    report: Report, tmp_path: Path, key: str, value: object, reason: str
+) -> None:
+    path = tmp_path / "a.json"
+    export.write_json(report, path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(CorruptFileError, match=reason):
+        PublishedResults.load(path)
 
 
 def test_png_is_a_picture_of_the_whole_page(report: Report, browse: Callable[..., Any], tmp_path: Path) -> None:
@@ -92,7 +106,7 @@ def test_png_is_a_picture_of_the_whole_page(report: Report, browse: Callable[...
 def test_a_missing_browser_is_said(report: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from whence.errors import UserError
 
-    monkeypatch.setattr(export, "BROWSERS", ("no-such-browser",))
+    monkeypatch.setattr(pictures, "BROWSERS", ("no-such-browser",))
     with pytest.raises(UserError, match="needs a browser"):
         export.write_png(report, tmp_path / "a.png")
     assert not (tmp_path / "a.png").exists()

@@ -32,11 +32,12 @@ from whence.app.jobs import CompareRequest, Document, Job, find_job, submit
 from whence.app.progress import controls, is_alive, progress_of, show_progress
 from whence.errors import UserError
 from whence.experiments.comparison import check_plan, plan_note, planned_runs, tables_of
-from whence.experiments.export import WRITERS, Report, browser
+from whence.experiments.export import WRITERS, Report
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import config_path, read_config, save_config, saved_configs
 from whence.experiments.table import Table
+from whence.report.export import browser
 from whence.report.html import badge
 from whence.store.artifacts import artifact_paths
 from whence.store.runs import Store

@@ -66,6 +66,9 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
             raise UserError(f"{name}: the same is listed twice. Allowed: each once.", field=name)
         return list(tables_of_runs(runs, config.tuned, tried, against=config.against))
 
+    def tables_of_runs(self, runs: Sequence[ArenaRun]) -> list[ArenaTable]:
+        return list(tables_of_runs(runs))
+
     def rows(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]], store: Store) -> list[Row[ArenaRun]]:
         scored = [replace(row, cells=_scores(row)) for row in rows]
         return [replace(row, cells=_cells(planned, row)) for row in judge(scored)]

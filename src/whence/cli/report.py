@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from whence.experiments.export import Report
     from whence.experiments.table import Table
     from whence.store.runs import Store
-    from whence.training.config import RunConfig
 
 REPORT = """Write a report of stored runs or of whole comparisons, or compare two comparisons
 
@@ -114,7 +113,7 @@ def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
     runs = [name for name in names if any(run_id.startswith(name) for run_id in ids)]
     parts: dict[str, Report] = {}
     if runs:
-        report = report_on_runs([_run(name, store) for name in runs], store)
+        report = _single_runs(runs, store)
         parts[report.instrument.name] = report
     for name in names:
         if name not in runs:
@@ -181,24 +180,12 @@ def _of_file(path: Path) -> tuple[Any, Any, Path]:
     raise problems[0]
 
 
-def _run(text: str, store: Store) -> RunConfig[Any]:
+def _single_runs(names: Sequence[str], store: Store) -> Report:
+    from whence.experiments.export import report_on_runs
+    from whence.instruments import instrument
     from whence.training.config import load_run_config
 
-    return load_run_config(store.find(text).spec_document())
-
-
-def report_on_runs(runs: Sequence[RunConfig[Any]], store: Store) -> Report:
-    from whence.arena.instrument import ARENA, tables_of_runs
-    from whence.arena.run import ArenaRun
-    from whence.experiments.export import Report
-    from whence.experiments.table import tabulate
-
-    own = {run.id: run for run in runs if isinstance(run, ArenaRun)}
-    if len(own) < len({run.id for run in runs}):
-        raise UserError("run: not all of them are runs of the arena.", field="run")
-    tables = tabulate(ARENA, list(tables_of_runs(list(own.values()))), store, tested=False)
-    command = shlex.join(["whence", "report", *own, *store_flag(store)])
-    return Report(ARENA, tables, [run.document() for run in own.values()], command, store)
+    return report_on_runs([load_run_config(store.find(name).spec_document()) for name in names], store, instrument)
 
 
 def _list(store: Store, as_json: bool, only: str | None) -> int:

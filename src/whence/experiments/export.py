@@ -1,30 +1,29 @@
-"""A report in other forms: the page as a picture, the numbers as CSV, the words as Markdown."""
+"""A report as a file: page, picture, CSV, Markdown, and the JSON that is published in `results/`."""
 
 from __future__ import annotations
 
 import json
 import platform
-import re
-import shutil
-import subprocess
-import tempfile
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import Instrument
+from whence.experiments.options import store_flag
 from whence.experiments.page import comparison_page, page_title
-from whence.experiments.table import Table
+from whence.experiments.table import Table, tabulate
 from whence.formatting import as_csv
-from whence.store.files import write_atomically
+from whence.report.export import picture_of
+from whence.store.files import CorruptFileError, canonical, digest, write_atomically
 from whence.store.runs import Store
-from whence.training.config import FORMAT
+from whence.training.config import FORMAT, RunConfig
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-WIDTH = 1120
+PUBLISHED_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,69 @@ class Report:
         return comparison_page(self.instrument, self.tables, self.config, self.command, self.store)
 
 
+def report_on_runs(
+    runs: Sequence[RunConfig[Any]], store: Store, instrument_of: Callable[[str], Instrument[Any, Any]]
+) -> Report:
+    """Single runs of one instrument, tabulated. They may have been chosen by their results, so nothing is tested.
+
+    `instrument_of`: an instrument by its name, which is the kind of its runs.
+    """
+    kinds = {run.kind for run in runs}
+    if len(kinds) > 1:
+        raise UserError(
+            f"run: expected runs of one instrument, got {' and '.join(sorted(kinds))}. Name those of one.", field="run"
+        )
+    instrument, own = instrument_of(kinds.pop()), {run.id: run for run in runs}
+    tables = tabulate(instrument, instrument.tables_of_runs(list(own.values())), store, tested=False)
+    command = shlex.join(["whence", "report", *own, *store_flag(store)])
+    return Report(instrument, tables, [run.document() for run in own.values()], command, store)
+
+
 def write_html(report: Report, path: Path) -> None:
     write_atomically(path, report.html())
 
 
+class PublishedResults(Config):
+    """What `whence report NAME --out results/NAME.json` writes: enough to check every number, without the store."""
+
+    format: int
+    instrument: str
+    config: Any
+    """Of the comparison, or of every run"""
+    command: str
+    versions: dict[str, str]
+    """`format` is the format of whence under which the runs have these ids"""
+    tables: list[Any]
+    """`Table.to_json`: scores of every seed, verdicts, run ids"""
+    hash: str
+    """SHA-256 of all the rest"""
+
+    @classmethod
+    def of(cls, **fields: Any) -> PublishedResults:
+        return cls(**fields, hash=digest(canonical(fields)))
+
+    @classmethod
+    def load(cls, path: Path) -> PublishedResults:
+        """Refuses another format, and a file that was edited."""
+        document = json.loads(path.read_text())
+        if document.get("format") != PUBLISHED_FORMAT:
+            given = document.get("format")
+            raise CorruptFileError(path, f"format {given!r}; this version of whence reads format {PUBLISHED_FORMAT}")
+        if document.pop("hash", None) != digest(canonical(document)):
+            raise CorruptFileError(path, "hash does not match the content")
+        return cls.of(**document)
+
+
 def write_json(report: Report, path: Path) -> None:
-    tables = [table.to_json() for table in report.tables]
-    body = {"tables": tables, "config": report.config, "command": report.command, "versions": versions()}
-    write_atomically(path, (json.dumps(body, indent=1) + "\n").encode())
+    published = PublishedResults.of(
+        format=PUBLISHED_FORMAT,
+        instrument=report.instrument.name,
+        config=report.config,
+        command=report.command,
+        versions=versions(),
+        tables=[table.to_json() for table in report.tables],
+    )
+    write_atomically(path, (json.dumps(published.model_dump(), indent=1) + "\n").encode())
 
 
 def versions() -> dict[str, str]:
@@ -84,44 +138,6 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 def write_png(report: Report, path: Path) -> None:
     write_atomically(path, picture_of(report.html()))
-
-
-def browser() -> str | None:
-    """The program that draws pages, where there is one."""
-    return next(filter(None, map(shutil.which, BROWSERS)), None)
-
-
-def picture_of(page: bytes) -> bytes:
-    """A page as a browser shows it, from top to bottom: PNG."""
-    program = browser()
-    if program is None:
-        raise UserError(
-            "out: a picture needs a browser to draw it, and none was found. Allowed: install Chromium, or choose "
-            ".html, .csv, .md, .json.",
-            field="out",
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
-        measure = b"<script>document.documentElement.dataset.height = document.documentElement.scrollHeight</script>"
-        source.write_bytes(page.replace(b"</body>", measure + b"</body>"))
-        shown = _browse(program, folder, source, "--dump-dom", f"--window-size={WIDTH},1000").stdout
-        height = re.search(r'data-height="(\d+)"', shown)
-        tall = min(int(height[1]) if height else 2000, 16_000)
-        _browse(program, folder, source, f"--screenshot={picture}", f"--window-size={WIDTH},{tall}")
-        if not picture.is_file():
-            raise UserError(f"out: {program} did not draw the page. Allowed: .html, .csv, .md, .json.", field="out")
-        return picture.read_bytes()
-
-
-def _browse(browser: str, profile: str, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    common = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
-    command = [browser, *common, f"--user-data-dir={profile}/profile", "--virtual-time-budget=4000", *options]
-    try:
-        return subprocess.run(
-            [*command, source.as_uri()], capture_output=True, text=True, errors="replace", timeout=120, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).", field="out") from None
 
 
 WRITERS: dict[str, Callable[[Report, Path], None]] = {

@@ -11,6 +11,7 @@ from pydantic import Field
 from whence import stats
 from whence.config import Config
 from whence.errors import UserError
+from whence.experiments.looks import variant
 from whence.experiments.saved import Presets
 from whence.experiments.table import Column, Criterion, Family, PlannedTable, Row, Table
 from whence.store.artifacts import Artifact, ArtifactKind
@@ -131,6 +132,18 @@ class Instrument(Protocol[C, R]):
     def plan(self, config: C, store: Store) -> list[PlannedTable[R]]:
         """Tables and runs, unchecked. What tuning chose, and seeds that were added, are read from the store."""
         ...
+
+    def tables_of_runs(self, runs: Sequence[R]) -> Sequence[PlannedTable[R]]:
+        """Tables of runs that were chosen one by one: a row for those that differ in nothing but the seed."""
+        groups: dict[str, list[R]] = {}
+        for run in runs:
+            groups.setdefault(variant(run), []).append(run)
+        labels = [", ".join(own[0].labels().values()) for own in groups.values()]
+        variants = {
+            label if labels.count(label) == 1 else f"{label} · {own[0].id[:6]}": own
+            for label, own in zip(labels, groups.values(), strict=True)
+        }
+        return [PlannedTable("single runs", variants, (), ())]
 
     def stages(self, config: C, store: Store) -> Iterator[Sequence[R]]:
         """Runs that must end before the plan is known, such as those of tuning."""

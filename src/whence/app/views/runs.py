@@ -27,8 +27,8 @@ from whence.app.components import (
 )
 from whence.app.jobs import ALIVE, Job, ResumeRequest, jobs, submit
 from whence.app.progress import controls
-from whence.experiments.export import browser, picture_of
 from whence.formatting import as_csv, duration, labelled, scored
+from whence.report.export import browser, picture_of
 from whence.report.html import badge
 from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
 from whence.store.files import digest

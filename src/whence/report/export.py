@@ -1,0 +1,52 @@
+"""A page as a picture, drawn by a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from whence.errors import UserError
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+WIDTH = 1120
+
+
+def browser() -> str | None:
+    """The program that draws pages, where there is one."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def picture_of(page: bytes) -> bytes:
+    """A page as a browser shows it, from top to bottom: PNG."""
+    program = browser()
+    if program is None:
+        raise UserError(
+            "out: a picture needs a browser to draw it, and none was found. Allowed: install Chromium, or choose "
+            ".html, .csv, .md, .json.",
+            field="out",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
+        measure = b"<script>document.documentElement.dataset.height = document.documentElement.scrollHeight</script>"
+        source.write_bytes(page.replace(b"</body>", measure + b"</body>"))
+        shown = _browse(program, folder, source, "--dump-dom", f"--window-size={WIDTH},1000").stdout
+        height = re.search(r'data-height="(\d+)"', shown)
+        tall = min(int(height[1]) if height else 2000, 16_000)
+        _browse(program, folder, source, f"--screenshot={picture}", f"--window-size={WIDTH},{tall}")
+        if not picture.is_file():
+            raise UserError(f"out: {program} did not draw the page. Allowed: .html, .csv, .md, .json.", field="out")
+        return picture.read_bytes()
+
+
+def _browse(browser: str, profile: str, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    common = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
+    command = [browser, *common, f"--user-data-dir={profile}/profile", "--virtual-time-budget=4000", *options]
+    try:
+        return subprocess.run(
+            [*command, source.as_uri()], capture_output=True, text=True, errors="replace", timeout=120, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).", field="out") from None
