@@ -93,7 +93,7 @@ def requested(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     store = Store(tmp_path_factory.mktemp(name) / "store")
     chosen, fields = instrument(name), CONFIGS[name]
     job = submit(CompareRequest(instrument=name, config=fields), store, title=f"a comparison of {name}")
-    until(lambda: job.state not in ALIVE, seconds=120)
+    until(lambda: job.state not in ALIVE)
     assert job.state == "finished", job.failure
     (page,) = store.reports.glob("*.html")
     before = files(store)
