@@ -44,9 +44,10 @@ SHOW = """Write a page of one run.
 
 
 def _page(run: ArenaRun, store: Store, command: str, on_progress: OnProgress) -> bytes:
-    from whence.cli.report import report_on_runs
+    from whence.arena.instrument import ARENA
+    from whence.experiments.export import report_on_runs
 
-    return report_on_runs([run], store).html()
+    return report_on_runs([run], store, lambda name: ARENA).html()
 
 
 VERBS = {
