@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
@@ -15,7 +17,11 @@ from whence.formatting import percent
 
 if TYPE_CHECKING:
     from whence.registry import Choice, Registry
+    from whence.shortcuts.baselines import ShortcutScore
     from whence.tasks.base import Task
+
+Options = Mapping[str, Mapping[str, Any]]
+"""By name, the JSON schema of each"""
 
 ABOUT_ENCODINGS = """List the positional encodings: where each enters a model, its options, its length extrapolation
 
@@ -100,96 +106,134 @@ def _tasks(invocation: Invocation) -> int:
         raise from_validation(error, lambda path: TASKS.names(), "task") from None
     try:
         with stderr.status("Reading shortcut baselines"):
-            tasks = [{"name": str(choice), **_facts(choice)} for choice in chosen]
+            sheets = [_sheet(choice) for choice in chosen]
     except ValueError as error:
         raise UserError(f"task: {error}", field="task") from None
     if options.json_:
-        print_json({"tasks": tasks})
+        print_json({"tasks": [sheet.to_json() for sheet in sheets]})
     elif options.names:
-        for task in tasks:
-            _print_one(task)
+        for sheet in sheets:
+            _print_one(sheet)
     else:
         print_table(
             "Tasks",
             ["name", "what is asked", "answer", "trained to", "options", "shortcut baseline (%)"],
-            [
-                [t["name"], t["summary"], t["answers"], str(t["train_length"]), options_text(t["options"]), _highest(t)]
-                for t in tasks
-            ],
+            [sheet.row() for sheet in sheets],
         )
     return 0
 
 
-def _facts(choice: Choice[Task]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class TaskSheet:
+    """One task, with its options as they were chosen."""
+
+    name: str
+    task: Task
+    options: Options
+    train_length: int
+    scores: dict[int, list[ShortcutScore]]
+    """By length, the training length first: shortcuts, the best of each feature class"""
+    inputs: list[int]
+    """Of one example"""
+
+    @property
+    def baselines(self) -> dict[int, ShortcutScore]:
+        from whence.shortcuts.search import best
+
+        return {length: best(scores) for length, scores in self.scores.items()}
+
+    @property
+    def ranked(self) -> bool:
+        from whence.shortcuts.search import SOLVED
+
+        return self.task.ranked and self.baselines[self.train_length].accuracy < SOLVED
+
+    @property
+    def answers(self) -> str:
+        return f"per {self.task.per}" + (", regression" if self.task.goal == "regression" else "")
+
+    @property
+    def about(self) -> str:
+        return inspect.cleandoc(type(self.task).__doc__ or "")
+
+    @property
+    def test_lengths(self) -> list[int]:
+        return list(self.scores)[1:]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "summary": type(self.task).summary(),
+            "about": self.about,
+            "skill": self.task.skill,
+            "ranked": self.ranked,
+            "answers": self.answers,
+            "options": self.options,
+            "train_length": self.train_length,
+            "test_lengths": self.test_lengths,
+            "example": {"inputs": self.inputs, "answers": self.task.solve(self.inputs)},
+            "baselines": {str(length): score.model_dump() for length, score in self.baselines.items()},
+            "shortcuts": [score.model_dump() for score in self.scores[self.train_length]],
+        }
+
+    def row(self) -> list[str]:
+        best = self.baselines[self.train_length]
+        baseline = f"{percent(best.accuracy)} ({best.name})" + ("" if self.ranked else "; ranks nobody")
+        summary, options = type(self.task).summary(), options_text(self.options)
+        return [self.name, summary, self.answers, str(self.train_length), options, baseline]
+
+
+def _sheet(choice: Choice[Task]) -> TaskSheet:
     import torch
 
     from whence.shortcuts.baselines import scores
-    from whence.shortcuts.search import SOLVED, best
     from whence.tasks import TASKS
 
-    task: Task = choice.build()
+    task, chosen = choice.build(), choice.options()
     length = max(task.shortest, min(task.train_length, task.longest or task.train_length))
     beyond = [n for n in task.ood_lengths(length) if task.longest is None or n <= task.longest]
     batch = task.sample(torch.Generator().manual_seed(0), 1, max(task.shortest, min(8, length)))
-    inputs, asked = batch.inputs[0].tolist(), choice.options()
-    found = {n: scores(choice, n, length if n > length else 0) for n in (length, *beyond)}
-    return {
-        "summary": type(task).summary(),
-        "about": inspect.cleandoc(type(task).__doc__ or ""),
-        "skill": task.skill,
-        "ranked": task.ranked and best(found[length]).accuracy < SOLVED,
-        "answers": f"per {task.per}" + (", regression" if task.goal == "regression" else ""),
-        "options": {
-            key: {**option, "default": asked[key]} for key, option in registry_options(TASKS, choice.name).items()
-        },
-        "train_length": length,
-        "test_lengths": beyond,
-        "example": {"inputs": inputs, "answers": task.solve(inputs)},
-        "baselines": {str(n): best(of).model_dump() for n, of in found.items()},
-        "shortcuts": [score.model_dump() for score in found[length]],
-    }
+    options = {key: {**option, "default": chosen[key]} for key, option in registry_options(TASKS, choice.name).items()}
+    known = {n: scores(choice, n, length if n > length else 0) for n in (length, *beyond)}
+    return TaskSheet(str(choice), task, options, length, known, batch.inputs[0].tolist())
 
 
-def _highest(task: dict[str, Any]) -> str:
-    found = task["baselines"][str(task["train_length"])]
-    return f"{percent(found['accuracy'])} ({found['name']})" + ("" if task["ranked"] else "; ranks nobody")
-
-
-def _print_one(task: dict[str, Any]) -> None:
-    answers = ["." if answer is None else f"{answer:g}" for answer in task["example"]["answers"]]
-    beyond = ", ".join(map(str, task["test_lengths"])) or "none"
-    print(f"{task['name']}: {task['about']}\n")
-    print(f"skill      {task['skill']}")
-    print(f"options    {options_text(task['options'])}")
-    print(f"lengths    training: {task['train_length']}; test: {beyond}")
-    print(f"example    inputs  {' '.join(map(str, task['example']['inputs']))}")
+def _print_one(sheet: TaskSheet) -> None:
+    answers = ["." if answer is None else f"{answer:g}" for answer in sheet.task.solve(sheet.inputs)]
+    print(f"{sheet.name}: {sheet.about}\n")
+    print(f"skill      {sheet.task.skill}")
+    print(f"options    {options_text(sheet.options)}")
+    print(f"lengths    training: {sheet.train_length}; test: {', '.join(map(str, sheet.test_lengths)) or 'none'}")
+    print(f"example    inputs  {' '.join(map(str, sheet.inputs))}")
     print(f"           answers {' '.join(answers)}")
     print("baselines  best shortcut, accuracy in % [95 % interval]:")
-    for length, found in task["baselines"].items():
-        low, high = map(percent, found["interval"])
-        print(f"           length {length:>4}: {percent(found['accuracy']):>5} [{low}, {high}]  {found['name']}")
-    if not task["ranked"]:
+    for length, score in sheet.baselines.items():
+        low, high = map(percent, score.interval)
+        print(f"           length {length:>4}: {percent(score.accuracy):>5} [{low}, {high}]  {score.name}")
+    if not sheet.ranked:
         print("           A shortcut solves this task, so its results rank nobody.")
-    print(f"shortcuts  best of each feature class at length {task['train_length']}, in %:")
-    for found in task["shortcuts"]:
-        mark = "  (expresses the skill; not a shortcut)" if found["expresses_skill"] else ""
-        print(f"           {percent(found['accuracy']):>5}  {found['feature_class']}: {found['name']}{mark}")
+    print(f"shortcuts  best of each feature class at length {sheet.train_length}, in %:")
+    for score in sheet.scores[sheet.train_length]:
+        mark = "  (expresses the skill; not a shortcut)" if score.expresses_skill else ""
+        print(f"           {percent(score.accuracy):>5}  {score.feature_class}: {score.name}{mark}")
     print()
 
 
-def registry_options(registry: Registry[Any], name: str) -> dict[str, Any]:
+def registry_options(registry: Registry[Any], name: str) -> Options:
     schema = registry.choices[name].model_json_schema()
     return {key: value for key, value in schema["properties"].items() if key != "name"}
 
 
-def options_text(options: dict[str, Any]) -> str:
+def options_text(options: Options) -> str:
     """`name=default`, with the other choices behind it where there are only a few."""
 
-    def value(option: dict[str, Any]) -> str:
-        default = option.get("default")
-        return "|".join([str(default), *(choice for choice in option.get("enum", []) if choice != default)])
+    def value(default: Any, choices: Sequence[str] = ()) -> str:
+        return "|".join([str(default), *(choice for choice in choices if choice != default)])
 
-    return " ".join(f"{name}={value(option)}" for name, option in options.items()) or "—"
+    return (
+        " ".join(f"{name}={value(option.get('default'), option.get('enum', ()))}" for name, option in options.items())
+        or "—"
+    )
 
 
 VERBS = {"encodings": Verb(ABOUT_ENCODINGS, _encodings), "tasks": Verb(ABOUT_TASKS, _tasks)}
