@@ -52,6 +52,16 @@ def test_imports_go_one_way(source: Path) -> None:
             assert allowed or siblings, f"{path} imports whence.{other}, which is downstream of {part}"
 
 
+def test_command_line_and_app_meet_only_where_the_server_is_started(source: Path) -> None:
+    meeting = [
+        str(path.relative_to(source / "whence"))
+        for part, other in (("cli", "app"), ("app", "cli"))
+        for path in (source / "whence" / part).rglob("*.py")
+        if other in imported(ast.parse(path.read_text()), part)
+    ]
+    assert meeting == ["cli/app.py"]
+
+
 def test_the_test_itself_can_fail() -> None:
     assert imported(ast.parse("from whence.cli import main\nimport whence.store.runs"), "x") == {"cli", "store"}
 
