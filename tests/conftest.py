@@ -81,7 +81,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
     from dataclasses import replace
 
-    from whence.execution.engines.local import ENDS, RunEnd
+    from whence.execution.events import Event, RunEnd
     from whence.execution.execute import execute
     from whence.execution.options import ExecutionOptions
     from whence.experiments import comparison
@@ -89,9 +89,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_all(configs: Any, store: Any, options: ExecutionOptions, on_event: Any) -> dict[str, RunEnd]:
         ends: dict[str, RunEnd] = {}
 
-        def forward(event: dict[str, Any]) -> None:
-            if event["event"] in ENDS:
-                ends[event["run"]] = event["event"]
+        def forward(event: Event) -> None:
+            if event.end:
+                ends[event.run] = event.end
             on_event(event)
 
         for config in configs:

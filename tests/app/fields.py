@@ -24,7 +24,7 @@ def trained(app: App) -> FieldsRun:
     """As a run that was trained in a terminal is: without a job of the app."""
     run = FieldsRun.read(TINY)
     status = execute(run, app.store, ExecutionOptions(threads=1, device="cpu"))
-    assert status["state"] == "finished"
+    assert status.state == "finished"
     return run
 
 

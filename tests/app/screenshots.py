@@ -55,7 +55,7 @@ def pages(store: Store) -> dict[str, tuple[str, Callable[[Visitor], object]]]:
         return saved_configs(kind, store)[0].stem
 
     def run_of(kind: str, title: str) -> str:
-        return next(row["id"] for row in store.summaries() if row.get("kind") == kind and title in row["title"])
+        return next(row.id for row in store.summaries() if row.kind == kind and title in row.title)
 
     def sees(text: str) -> Callable[[Visitor], object]:
         return lambda visitor: visitor.sees(text)

@@ -106,7 +106,7 @@ def test_an_interrupted_one_goes_on(visitor: Visitor, app: App, runs: dict[str, 
     visitor.open(f"runs?run={runs['interrupted'].id}")
     visitor.page.get_by_role("button", name="Resume 1").click()
     visitor.sees("1 run will go on")
-    until(lambda: app.store.folder(runs["interrupted"].id).status()["state"] == "finished")
+    until(lambda: app.store.folder(runs["interrupted"].id).status().state == "finished")
 
 
 def test_deleted_only_after_being_asked_and_never_while_written(

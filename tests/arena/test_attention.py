@@ -33,7 +33,7 @@ SHORT = {"steps": 2, "evaluations": 1}
 
 
 def trained(run: ArenaRun, store: Store) -> RunFolder:
-    assert execute(run, store, ExecutionOptions(threads=1))["state"] == "finished"
+    assert execute(run, store, ExecutionOptions(threads=1)).state == "finished"
     return store.folder(run.id)
 
 
@@ -150,5 +150,5 @@ def test_the_loaded_model_is_the_one_that_was_scored(tiny: Tiny, store: Store) -
     job.model = load_model(run, folder)
     job.device = torch.device("cpu")
     with torch.no_grad():
-        assert job.evaluate(Streams.of(run.seed)).model_dump(mode="json") == folder.status()["latest"]
+        assert job.evaluate(Streams.of(run.seed)).model_dump(mode="json") == folder.status().latest
     assert not job.model.training

@@ -96,9 +96,9 @@ def test_the_possible_is_trained(tiny: Tiny, tmp_path: Any, changes: dict[str, A
     run = tiny(**changes, training={"steps": 2, "evaluations": 1})
     assert run.check() > 0
     status = execute(run, Store(tmp_path), ExecutionOptions(threads=1))
-    assert status["state"] == "finished", status.get("error")
-    assert status["step"] == 2
-    assert 0 <= status["latest"]["headline"]["ood"] <= 1
+    assert status.state == "finished", status.error
+    assert status.step == 2
+    assert 0 <= status.latest["headline"]["ood"] <= 1
 
 
 def test_prefix_attention_sees_the_question_and_no_answer(tiny: Tiny) -> None:

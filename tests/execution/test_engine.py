@@ -16,7 +16,8 @@ import pytest
 
 from tests.conftest import TINY_FLAGS
 from whence.execution.engines.local import run_all, share
-from whence.execution.execute import Event, execute
+from whence.execution.events import Event
+from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
 from whence.store.runs import RunLockedError, Store
 from whence.store.verify import verify_store
@@ -32,7 +33,7 @@ def test_one_failing_run_does_not_stop_the_rest(tiny: Callable[..., Any], tmp_pa
     events: list[Event] = []
     ends = run_all(specs, Store(tmp_path), ExecutionOptions(workers=2, threads=1), events.append)
     assert [ends[spec.id] for spec in specs] == ["finished", "failed", "finished", "finished"]
-    assert {e["event"] for e in events} >= {"started", "progress", "finished", "failed"}
+    assert {e.kind for e in events} >= {"started", "progress", "finished", "failed"}
     # in-process and in a worker, alone and in company: the same numbers
     alone = Store(tmp_path / "alone")
     execute(specs[2], alone, ExecutionOptions(threads=1))
@@ -48,7 +49,7 @@ def test_a_worker_that_dies_takes_only_its_run_with_it(tiny: Callable[..., Any],
     killed: list[int] = []
 
     def shoot(event: Event) -> None:
-        if event["event"] == "progress" and event["run"] == specs[0].id and not killed:
+        if event.kind == "progress" and event.run == specs[0].id and not killed:
             [pid] = workers_of(os.getpid(), specs[0].id, store)
             killed.append(pid)
             os.kill(pid, signal.SIGKILL)
@@ -56,7 +57,7 @@ def test_a_worker_that_dies_takes_only_its_run_with_it(tiny: Callable[..., Any],
     ends = run_all(specs, store, ExecutionOptions(workers=1, threads=1), shoot)
     assert killed
     assert ends == {specs[0].id: "crashed", specs[1].id: "finished", specs[2].id: "finished"}
-    assert store.folder(specs[0].id).status()["state"] == "interrupted"
+    assert store.folder(specs[0].id).status().state == "interrupted"
 
 
 def workers_of(parent: int, run_id: str, store: Store) -> list[int]:
@@ -109,10 +110,10 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
     assert interrupted.returncode == 130, stderr
     assert "To resume:" in stderr
     assert "Traceback" not in stderr
-    states = [row["state"] for row in Store(tmp_path / "a").summaries()]
+    states = [row.state for row in Store(tmp_path / "a").summaries()]
     assert "interrupted" in states
     assert "running" not in states
-    steps = [row["step"] for row in Store(tmp_path / "a").summaries()]
+    steps = [row.step for row in Store(tmp_path / "a").summaries()]
     assert max(steps) > 0, "the stop did not write a checkpoint"
     assert all(not found for _, found in verify_store(Store(tmp_path / "a")))
 
@@ -152,10 +153,10 @@ def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
     parent.wait()
     [row] = Store(tmp_path).summaries()
     deadline = time.monotonic() + 30
-    while Store(tmp_path).folder(row["id"]).is_locked():
+    while Store(tmp_path).folder(row.id).is_locked():
         assert time.monotonic() < deadline, "the worker goes on without its parent"
         time.sleep(0.05)
-    assert Store(tmp_path).folder(row["id"]).status()["state"] == "interrupted"
+    assert Store(tmp_path).folder(row.id).status().state == "interrupted"
 
 
 def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_an_orphan_that_cannot_stop_is_ended(tiny: Callable[..., Any], tmp_path:
     time.sleep(2)  # the one step is over, and the evaluation of the trained model has begun
     worker.stdin.close()
     assert worker.wait(timeout=20) == 1
-    assert Store(tmp_path).folder(slow.id).status()["state"] == "interrupted"
+    assert Store(tmp_path).folder(slow.id).status().state == "interrupted"
 
 
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +197,7 @@ def test_chatter_at_start_up_and_outside_signals(
     told: list[int] = []
 
     def tell(event: Event) -> None:
-        if event["event"] == "progress" and event["run"] == specs[0].id and not told:
+        if event.kind == "progress" and event.run == specs[0].id and not told:
             told.extend(workers_of(os.getpid(), specs[0].id, store))
             os.kill(told[0], signal.SIGTERM)
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from whence.execution.execute import Event, execute
+from whence.execution.events import Event
+from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
 from whence.store.runs import Store
 from whence.store.verify import problems_of, verify_store
@@ -68,7 +69,7 @@ def test_killed_at_random_moments_and_during_writes(
     spec = tiny(model=model, training={"steps": steps, "evaluations": 12})
     every_step = ExecutionOptions(threads=threads, checkpoint_interval=0.0)
     straight = Store(tmp_path / "straight")
-    assert execute(spec, straight, ExecutionOptions(threads=threads, checkpoint_interval=1e9))["state"] == "finished"
+    assert execute(spec, straight, ExecutionOptions(threads=threads, checkpoint_interval=1e9)).state == "finished"
 
     store = Store(tmp_path / "killed")
     folder = store.folder(spec.id).path
@@ -97,13 +98,13 @@ def test_killed_at_random_moments_and_during_writes(
         write_kills += in_write
         random_kills += not in_write
     assert debris or wanted_in_write < 8, "no kill hit a checkpoint while it was being written"
-    assert store.folder(spec.id).status()["state"] == "interrupted"
+    assert store.folder(spec.id).status().state == "interrupted"
 
     events: list[Event] = []
-    assert execute(spec, store, every_step, events.append)["state"] == "finished"
+    assert execute(spec, store, every_step, events.append).state == "finished"
     assert results(store, spec.id) == results(straight, spec.id)
     assert problems_of(store.folder(spec.id)) == []
-    assert not [event for event in events if event["event"] == "notice"]
+    assert not [event for event in events if event.kind == "notice"]
 
 
 def newest_step(folder: Path) -> int:
@@ -126,8 +127,8 @@ def resting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     execute(spec, finished, EVERY_STEP)
     seen: list[int] = []
     status = execute(spec, interrupted, EVERY_STEP, should_stop=lambda: seen.append(0) or len(seen) > 30)
-    assert status["state"] == "interrupted"
-    assert status["step"] == 30
+    assert status.state == "interrupted"
+    assert status.step == 30
     for store in (finished, interrupted):
         store.summaries()  # writes the index
         assert all(not found for _, found in verify_store(store))
@@ -162,7 +163,7 @@ def test_verify_notices_a_flipped_bit_anywhere(which: str, resting: dict[str, An
             assert any(path.name in problem for problem in found), f"byte {at} of {path.name}"
             path.write_bytes(data)
     expected = {"finished": "model.safetensors", "interrupted": "checkpoint"}[which]
-    assert names == {"spec.json", "status.json", "metrics.jsonl", "log.jsonl", "index.json", expected}
+    assert names == {"config.json", "status.json", "metrics.jsonl", "log.jsonl", "index.json", expected}
 
 
 @pytest.mark.parametrize("which", ["finished", "interrupted"])
@@ -178,8 +179,8 @@ def test_resume_notices_a_flipped_bit_and_still_gets_the_same_result(
         path = copy.folder(spec.id).path / name
         damage(path, chance.randrange(path.stat().st_size))
         events: list[Event] = []
-        assert execute(spec, copy, EVERY_STEP, events.append)["state"] == "finished"
-        assert [event for event in events if event["event"] == "notice"], f"{name}: nobody was told"
+        assert execute(spec, copy, EVERY_STEP, events.append).state == "finished"
+        assert [event for event in events if event.kind == "notice"], f"{name}: nobody was told"
         assert results(copy, spec.id) == results(resting["finished"], spec.id), name
         assert all(not found for _, found in verify_store(copy)), name
 
@@ -202,8 +203,8 @@ def test_the_last_good_checkpoint_is_used(resting: dict[str, Any], tmp_path: Pat
     damage(newest, newest.stat().st_size // 2)
     events: list[Event] = []
     execute(resting["spec"], copy, EVERY_STEP, events.append)
-    started = next(event for event in events if event["event"] == "started")
-    assert started["step"] == int(older.name.split("-")[1]) == 29
+    started = next(event for event in events if event.kind == "started")
+    assert started.step == int(older.name.split("-")[1]) == 29
     assert results(copy, resting["spec"].id) == results(resting["finished"], resting["spec"].id)
     assert list(copy.damaged.iterdir()), "the damaged file was not kept"
 
@@ -212,8 +213,8 @@ def test_stopped_before_the_first_step(resting: dict[str, Any], tmp_path: Path) 
     """A stop may come while the worker starts or evaluates at step 0, again and again."""
     store, spec = Store(tmp_path), resting["spec"]
     for _ in range(3):
-        assert execute(spec, store, EVERY_STEP, should_stop=lambda: True)["step"] == 0
-    assert execute(spec, store, EVERY_STEP)["state"] == "finished"
+        assert execute(spec, store, EVERY_STEP, should_stop=lambda: True).step == 0
+    assert execute(spec, store, EVERY_STEP).state == "finished"
     assert results(store, spec.id) == results(resting["finished"], spec.id)
 
 
@@ -226,7 +227,7 @@ def test_killed_after_the_last_status(resting: dict[str, Any], tmp_path: Path) -
     damage(next(store.folder(spec.id).path.glob("checkpoint-*")), 100)
     events: list[Event] = []
     execute(spec, store, EVERY_STEP, events.append)
-    assert [event["event"] for event in events] == ["skipped"]
+    assert [event.kind for event in events] == ["skipped"]
     assert not list(store.folder(spec.id).path.glob("checkpoint-*"))
 
 
@@ -239,7 +240,7 @@ def test_other_files_in_a_run_are_nobodys_business(resting: dict[str, Any], tmp_
     for expected in ("finished", "skipped"):
         events: list[Event] = []
         execute(spec, store, EVERY_STEP, events.append)
-        assert events[-1]["event"] == expected
+        assert events[-1].kind == expected
     assert (store.folder(spec.id).path / "notes").exists()
     assert all(not found for _, found in verify_store(store))
 
@@ -250,7 +251,7 @@ def test_a_damaged_log_does_not_cost_a_finished_run(resting: dict[str, Any], tmp
     damage(store.folder(spec.id).path / "log.jsonl", 40)
     events: list[Event] = []
     execute(spec, store, EVERY_STEP, events.append)
-    assert [event["event"] for event in events] == ["notice", "skipped"]
+    assert [event.kind for event in events] == ["notice", "skipped"]
     assert all(not found for _, found in verify_store(store))
 
 
@@ -296,4 +297,4 @@ def test_a_large_model_can_resume(resting: dict[str, Any], tmp_path: Path, monke
     shutil.copytree(resting["interrupted"].root, store.root)
     events: list[Event] = []
     execute(resting["spec"], store, EVERY_STEP, events.append)
-    assert next(event for event in events if event["event"] == "started")["step"] == 30
+    assert next(event for event in events if event.kind == "started").step == 30

@@ -183,7 +183,7 @@ def test_states_of_a_run_of_the_arena(tmp_path: Path, capsys: pytest.CaptureFixt
     assert facts["states"] >= 700
     found = Activations.open(Store(tmp_path), facts["name"])
     assert found.flags.tolist() == [FIRST] + [CONTENT] * 11
-    model = load_run_config(Store(tmp_path).folder(trained).spec_document()).build_model("cpu").eval()  # type: ignore[attr-defined]
+    model = load_run_config(Store(tmp_path).folder(trained).config_document()).build_model("cpu").eval()  # type: ignore[attr-defined]
     model.load_state_dict(weights_of(Store(tmp_path).folder(trained)))
     with torch.no_grad(), capture(model, "blocks.1") as cache:
         model(found.tokens[:4].long(), torch.arange(12)[None])

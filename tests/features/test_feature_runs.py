@@ -70,7 +70,7 @@ def test_every_preset_trains(name: str, tmp_path: Path) -> None:
         asked = {"presets": [name], "seeds": 1, "training": training, "sparsity": sparsity, **SMALL}
         (run,) = FeaturesConfig.read(asked).runs()[name]
         status = execute(run, store, ExecutionOptions(threads=1, device="cpu"))
-        assert status["state"] == "finished"
+        assert status.state == "finished"
         first, last = (found["metrics"] for found in store.folder(run.id).evaluations())
         assert last["l0"] > 0
     assert last["fvu"] < first["fvu"]
@@ -200,7 +200,7 @@ def test_the_number_of_active_features_is_the_one_asked_for(sparsity: str, tmp_p
     (run,) = FeaturesConfig.read(asked).runs()["plain_topk"]
     store = Store(tmp_path)
     store.prepare()
-    found = execute(run, store, ExecutionOptions(threads=1, device="cpu"))["latest"]
+    found = execute(run, store, ExecutionOptions(threads=1, device="cpu")).latest
     # a top-k has it; what is steered comes near it
     assert found["l0"] == pytest.approx(4, rel=0.15 if "topk" in sparsity else 0.5)
 

@@ -229,7 +229,7 @@ def test_a_run_and_its_export_measure_alike(tmp_path: Path, capsys: pytest.Captu
     store, where = collection(tmp_path / "store"), ["--store", str(tmp_path / "store")]
     training = {"steps": 30, "batch_size": 64, "evaluations": 1}
     spec = FeaturesRun.read({"data": DATA, "model": {"size": SIZE}, "training": training})
-    assert execute(spec, store, ExecutionOptions(threads=1, device="cpu"))["state"] == "finished"
+    assert execute(spec, store, ExecutionOptions(threads=1, device="cpu")).state == "finished"
     run = spec.id
     folder = str(tmp_path / "sae")
     told: Any = document(["features", "export", run[:6], "--out", folder, *where], capsys)

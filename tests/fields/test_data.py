@@ -100,7 +100,7 @@ def test_arrays_of_ones_own(tmp_path: Path, axes: int, channels: int, shape: tup
     assert float(train.max()) <= 0.95 + 1e-6
     store = Store(tmp_path)
     store.prepare()
-    assert execute(run, store, ExecutionOptions(threads=1, device="cpu"))["state"] == "finished"
+    assert execute(run, store, ExecutionOptions(threads=1, device="cpu")).state == "finished"
 
 
 def test_numbers_that_cannot_be_used(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_trained_model_outlives_its_folder(tmp_path: Path) -> None:
     run = FieldsRun.read({**TINY, "data": f"folder:path={folder},size=16,factor=2"})
     store = Store(tmp_path / "store")
     store.prepare()
-    assert execute(run, store, ExecutionOptions(threads=1, device="cpu"))["state"] == "finished"
+    assert execute(run, store, ExecutionOptions(threads=1, device="cpu")).state == "finished"
     shutil.rmtree(folder)
     model, again = load_model(store, run.id)
     assert again == run

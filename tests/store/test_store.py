@@ -25,7 +25,7 @@ def store(tiny: Callable[..., Any], tmp_path: Path) -> Store:
 
 def test_the_index_can_be_deleted_and_rebuilt(store: Store) -> None:
     before = store.summaries()
-    assert [row["seed"] for row in before] == [0, 1, 2]
+    assert [row.seed for row in before] == [0, 1, 2]
     index = store.root / "index.json"
     for damage in (index.unlink, lambda: index.write_bytes(b"{"), lambda: index.write_bytes(index.read_bytes()[:-9])):
         damage()
@@ -36,26 +36,26 @@ def test_the_index_can_be_deleted_and_rebuilt(store: Store) -> None:
 def test_the_index_notices_changes(store: Store, tiny: Callable[..., Any]) -> None:
     store.summaries()
     execute(tiny(seed=9, training={"steps": 3}), store, ExecutionOptions(threads=1))
-    assert [row["seed"] for row in store.summaries()] == [0, 1, 2, 9]
-    shutil.rmtree(store.folder(store.summaries()[0]["id"]).path)
-    assert [row["seed"] for row in store.summaries()] == [1, 2, 9]
-    (store.folder(store.summaries()[0]["id"]).path / "status.json").write_text("{}")
-    assert [row["state"] for row in store.summaries()].count("corrupt") == 1
+    assert [row.seed for row in store.summaries()] == [0, 1, 2, 9]
+    shutil.rmtree(store.folder(store.summaries()[0].id).path)
+    assert [row.seed for row in store.summaries()] == [1, 2, 9]
+    (store.folder(store.summaries()[0].id).path / "status.json").write_text("{}")
+    assert [row.state for row in store.summaries()].count("corrupt") == 1
 
 
 def test_an_unfinished_run_without_a_process_reads_as_interrupted(store: Store, tiny: Callable[..., Any]) -> None:
     spec = tiny(seed=5)
 
     def die(event: dict[str, Any]) -> None:
-        if event["event"] == "progress":
+        if event.kind == "progress":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         execute(spec, store, ExecutionOptions(threads=1, checkpoint_interval=0), die)
-    assert store.folder(spec.id).status()["state"] == "interrupted"
-    assert {row["id"]: row["state"] for row in store.summaries()}[spec.id] == "interrupted"
+    assert store.folder(spec.id).status().state == "interrupted"
+    assert {row.id: row.state for row in store.summaries()}[spec.id] == "interrupted"
     with store.folder(spec.id).lock():
-        assert {row["id"]: row["state"] for row in store.summaries()}[spec.id] == "running"
+        assert {row.id: row.state for row in store.summaries()}[spec.id] == "running"
 
 
 def test_runs_are_found_by_their_first_digits(store: Store) -> None:

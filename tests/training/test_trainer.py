@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
 from whence.random import Streams, derive, generator
+from whence.store.records import RunError
 from whence.store.runs import Store
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.optim import make_optimizer
@@ -71,37 +72,37 @@ class PoisonRun(RunConfig):
 def test_non_finite_numbers_stop_the_run(how: str, step: int, tensor: str, tmp_path: Path) -> None:
     store, spec = Store(tmp_path), PoisonRun(how=how)
     status = execute(spec, store, ONE)
-    assert status["state"] == "failed"
-    assert status["error"]["kind"] == "non_finite"
-    assert (status["error"]["step"], status["error"]["tensor"]) == (step, tensor)
+    assert status.state == "failed"
+    assert status.error.kind == "non_finite"
+    assert (status.error.step, status.error.tensor) == (step, tensor)
     [newest, *_] = sorted(store.folder(spec.id).path.glob("checkpoint-*"), reverse=True)
     tensors = safetensors.torch.load_file(newest)
     assert int(newest.name.split("-")[1]) == step
     assert all(tensor.isfinite().all() for tensor in tensors.values())
     # deterministic, so asking again does not try again, unless told to, and then it fails again
     events: list[dict[str, Any]] = []
-    assert execute(spec, store, ONE, events.append)["state"] == "failed"
-    assert [event["event"] for event in events] == ["failed"]
+    assert execute(spec, store, ONE, events.append).state == "failed"
+    assert [event.kind for event in events] == ["failed"]
     again = execute(spec, store, ExecutionOptions(threads=1, checkpoint_interval=1e9, retry_failed=True))
-    assert again["error"] == status["error"]
+    assert again.error == status.error
 
 
 def test_exploding_parameters_are_blamed(tiny: Callable[..., Any], tmp_path: Path) -> None:
     spec = tiny(training={"lr": 1e38, "warmup": 0, "schedule": "constant", "clip": 1e30})
     status = execute(spec, Store(tmp_path), ONE)
-    assert status["state"] == "failed"
-    assert status["error"]["kind"] == "non_finite"
-    assert "parameter" in status["error"]["tensor"] or "output of" in status["error"]["tensor"]
+    assert status.state == "failed"
+    assert status.error.kind == "non_finite"
+    assert "parameter" in status.error.tensor or "output of" in status.error.tensor
 
 
 def test_an_exception_marks_the_run_and_keeps_its_traceback(tmp_path: Path) -> None:
     store, spec = Store(tmp_path), PoisonRun(how="raise")
     status = execute(spec, store, ONE)
-    assert status["error"] == {"kind": "exception", "step": 7, "message": "RuntimeError: the disk caught fire"}
+    assert status.error == RunError(kind="exception", step=7, message="RuntimeError: the disk caught fire")
     assert "the disk caught fire" in (store.folder(spec.id).path / "log.jsonl").read_text()
     events: list[dict[str, Any]] = []
     execute(spec, store, ONE, events.append)
-    assert events[0]["event"] == "started"  # unlike a non-finite number, this is worth another try
+    assert events[0].kind == "started"  # unlike a non-finite number, this is worth another try
 
 
 def test_a_full_disk_in_mid_run_is_a_failed_run(
@@ -112,10 +113,10 @@ def test_a_full_disk_in_mid_run_is_a_failed_run(
 
     monkeypatch.setattr("whence.training.checkpoint.save_weights", full)
     status = execute(tiny(training={"steps": 5}), Store(tmp_path), ONE)
-    assert status["state"] == "failed"
-    assert "No space left" in status["error"]["message"]
+    assert status.state == "failed"
+    assert "No space left" in status.error.message
     monkeypatch.undo()
-    assert execute(tiny(training={"steps": 5}), Store(tmp_path), ONE)["state"] == "finished"
+    assert execute(tiny(training={"steps": 5}), Store(tmp_path), ONE).state == "finished"
 
 
 def test_schedule() -> None:
@@ -165,8 +166,8 @@ def test_learning_happens_and_bf16_trains_too(tiny: Callable[..., Any], tmp_path
     for precision in ("fp32", "bf16"):
         spec = tiny(training={"steps": 250, "lr": 1e-2, "precision": precision}, model={"dropout": 0.0})
         status = execute(spec, Store(tmp_path), ONE)
-        assert status["state"] == "finished"
-        assert status["headline"]["id"] > 0.95, precision
+        assert status.state == "finished"
+        assert status.headline["id"] > 0.95, precision
         assert all(
             p.dtype == torch.float32
             for p in safetensors.torch.load_file(Store(tmp_path).folder(spec.id).weights).values()

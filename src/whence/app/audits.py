@@ -70,9 +70,9 @@ def new(store: Store) -> None:
 def _runs(store: Store) -> dict[str, str]:
     """By id, the latest first."""
     return {
-        run["id"]: f"{run['title']} · seed {run['seed']} · {run['kind']} {run['id'][:4]}"
+        run.id: f"{run.title} · seed {run.seed} · {run.kind} {run.id[:4]}"
         for run in reversed(store.summaries())
-        if run["state"] == "finished" and run.get("kind") in AUDITED
+        if run.state == "finished" and run.kind in AUDITED
     }
 
 

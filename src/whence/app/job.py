@@ -30,7 +30,7 @@ from whence.errors import UserError, not_allowed
 from whence.instruments import instrument
 from whence.store.files import CorruptFileError, write_sealed
 from whence.store.runs import RunLockedError, Store
-from whence.training.config import RunConfig, load_run_config
+from whence.training.config import RunConfig
 
 if TYPE_CHECKING:
     from whence.experiments.instrument import Action, OnProgress
@@ -122,7 +122,7 @@ def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> l
     problems: list[str] = []
     for run_id in ids:
         try:
-            run = load_run_config(store.find(run_id).spec_document())
+            run = store.find(run_id).config()
             if run.id != run_id:
                 raise UserError("its config describes another run, or belongs to another version of whence")
             runs.append(run)

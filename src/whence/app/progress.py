@@ -53,8 +53,8 @@ def _progress(run: RunConfig, store: Store) -> RunProgress:
         return RunProgress(run)
     except (OSError, CorruptFileError) as damage:
         return RunProgress(run, "corrupt", error=str(damage))
-    numbers = {name: status[name] for name in ("state", "step", "seconds", "loss", "headline")}
-    return RunProgress(run, **numbers, error=(status.get("error") or {}).get("message", ""))
+    numbers = (status.state, status.step, status.seconds, status.loss, status.headline)
+    return RunProgress(run, *numbers, error=status.reason)
 
 
 def is_alive(progress: Sequence[RunProgress], job: Job | None) -> bool:

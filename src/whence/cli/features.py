@@ -122,7 +122,7 @@ def _on_activations(config: Any, options: OnStates) -> Any:
 
 
 def _print_metrics(run: FeaturesRun, store: Store) -> None:
-    print_quality(store.folder(run.id).status()["latest"])
+    print_quality(store.folder(run.id).status().latest)
 
 
 VERBS = {

@@ -21,6 +21,7 @@ from whence.errors import UserError
 from whence.experiments.options import metavar, positional
 from whence.experiments.saved import Presets
 from whence.formatting import duration, scored
+from whence.store.records import RunStatus
 from whence.store.runs import RunFolder, Store
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ def train(
         ends = execute_runs([config], store, options.execution, RunProgress)
         folder = store.folder(config.id)
         if options.json_:
-            print_json({"path": str(folder.path), **_status(folder, ends[config.id])})
+            status = _status(folder)
+            known = status.to_json() if status else {"id": folder.id, "state": ends[config.id]}
+            print_json({"path": str(folder.path), **known})
             return exit_code(ends)
         finished = ends[config.id] in ("finished", "skipped")
         if finished and print_metrics:
@@ -141,26 +144,27 @@ def train(
     return Verb(description, run)
 
 
-def _status(folder: RunFolder, end: str) -> dict[str, Any]:
+def _status(folder: RunFolder) -> RunStatus | None:
+    """None if it was stopped before it could begin, or if another process is about to."""
     try:
         return folder.status()
-    except FileNotFoundError:  # stopped before it could begin, or another process is about to
-        return {"id": folder.id, "state": end}
+    except FileNotFoundError:
+        return None
 
 
 def print_run(folder: RunFolder, end: str = "") -> None:
     """In a line or two, how far a run has come. end: how it ended here."""
-    status = _status(folder, end)
-    parts = [folder.id, status["state"]]
+    status = _status(folder)
+    parts = [folder.id, status.state if status else end]
     if end == "busy":
         parts[1] = "another process is running it; nothing was done here"
-    if "steps" in status:
-        parts.append(f"step {status['step']}/{status['steps']}")
-        parts += [f"{name} {scored(name, value)}" for name, value in status["headline"].items()]
-        parts.append(duration(status["seconds"]))
+    if status:
+        parts.append(f"step {status.step}/{status.steps}")
+        parts += [f"{name} {scored(name, value)}" for name, value in status.headline.items()]
+        parts.append(duration(status.seconds))
     print("  ".join([*parts, str(folder.path)]))
-    if "error" in status:
-        print(f"  {status['error']['message']}")
+    if status and status.error:
+        print(f"  {status.reason}")
 
 
 def presets(name: str) -> Verb:
@@ -245,7 +249,7 @@ def show(name: str, description: str, page: Page, print_metrics: PrintMetrics | 
                 raise UserError(f"run: {folder.id} is a run of {run.kind}. Allowed: runs of {name}.", field="run")
             report = write_page(run, store, invocation, page, on_progress, options.out)
         if options.json_:
-            metrics = folder.status()["latest"]
+            metrics = folder.status().latest
             print_json({"run": folder.id, **metrics, "report": str(report), "command": invocation.command})
             return 0
         if print_metrics:

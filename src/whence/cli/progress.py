@@ -20,7 +20,7 @@ from whence.formatting import duration, scored
 from whence.training.config import RunConfig
 
 if TYPE_CHECKING:
-    from whence.execution.execute import Event
+    from whence.execution.events import Event
 
 ENDED = {
     "finished": "done",
@@ -70,11 +70,11 @@ class RunProgress:
         self._line(self._summary())
 
     def event(self, event: Event) -> None:
-        name, run = event["event"], event["run"]
+        name, run = event.kind, event.run
         if name == "stopping":
             self._line("stopping: each run finishes its step and writes a checkpoint (Ctrl-C again to kill)")
         elif name == "notice":
-            self._line(f"{self._label(run)}: {event['message']}")
+            self._line(f"{self._label(run)}: {event.message}")
         elif name in ENDED:
             self.ended[run] = name
             self.state.pop(run, None)
@@ -83,15 +83,13 @@ class RunProgress:
         elif name == "interrupted":
             self.state.pop(run, None)
         else:
-            self.state.setdefault(run, {}).update(event)
+            self.state[run] = event
         if self.live:
             self.live.update(self._render())
         elif time.monotonic() - self.last_plain > PLAIN_EVERY_SECONDS:
             self.last_plain = time.monotonic()
             for run, latest in self.state.items():
-                self._line(
-                    f"{self._label(run)}: step {latest.get('step', 0)}/{self._steps(run)}{self._numbers(latest)}"
-                )
+                self._line(f"{self._label(run)}: step {latest.step}/{self._steps(run)}{self._numbers(latest)}")
 
     def _summary(self) -> str:
         ends = list(self.ended.values())
@@ -103,7 +101,7 @@ class RunProgress:
         table = Table.grid(padding=(0, 2))
         roomy = stderr.width >= 110  # a narrow terminal shows what matters, on one line
         for run, latest in list(self.state.items())[:SHOWN_AT_ONCE]:
-            step, steps = latest.get("step", 0), self._steps(run)
+            step, steps = latest.step, self._steps(run)
             what = " · ".join(self.specs[run].labels().values()) + f" · seed {self.specs[run].seed}"
             bar = ProgressBar(total=steps, completed=step, width=24 if roomy else 8)
             cells = [Text(what, no_wrap=True, overflow="ellipsis"), f"{step}/{steps}", bar]
@@ -114,14 +112,12 @@ class RunProgress:
         return Group(Text(f"{done} of {total} runs ended · {self.crew} · {duration(elapsed)}{left}"), table)
 
     def _numbers(self, latest: Event) -> str:
-        numbers = [f"{name} {scored(name, value)}" for name, value in latest.get("headline", {}).items()]
-        loss = latest.get("loss")
+        numbers = [f"{name} {scored(name, value)}" for name, value in latest.headline.items()]
+        loss = latest.loss
         return "  ".join([f"  loss {loss:.3f}" if loss is not None else "", *numbers])
 
     def _detail(self, event: Event) -> str:
-        status = event.get("status") or {}
-        error = (status.get("error") or {}).get("message") or event.get("message")
-        return f" ({error})" if error else self._numbers(status)
+        return f" ({event.message})" if event.message else self._numbers(event)
 
     def _steps(self, run: str) -> int:
         return self.specs[run].training.steps

@@ -183,9 +183,8 @@ def _of_file(path: Path) -> tuple[Any, Any, Path]:
 def _single_runs(names: Sequence[str], store: Store) -> Report:
     from whence.experiments.export import report_on_runs
     from whence.instruments import instrument
-    from whence.training.config import load_run_config
 
-    return report_on_runs([load_run_config(store.find(name).spec_document()) for name in names], store, instrument)
+    return report_on_runs([store.find(name).config() for name in names], store, instrument)
 
 
 def _list(store: Store, as_json: bool, only: str | None) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
 
 from pydantic import Field
 
@@ -16,6 +15,7 @@ from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
 from whence.formatting import as_csv, duration, scored
 from whence.store.files import CorruptFileError
+from whence.store.records import EvaluationRecord, RunSummary
 from whence.store.runs import RunFolder, RunLockedError, Store, evaluation_rows
 
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
@@ -67,14 +67,10 @@ class RemoveOptions(StoreOptions):
     yes: bool = Field(default=False, description="do not ask")
 
 
-def _chosen(store: Store, options: FilterOptions) -> list[dict[str, Any]]:
+def _chosen(store: Store, options: FilterOptions) -> list[RunSummary]:
     if options.state is not None and options.state not in STATES:
         raise not_allowed("state", options.state, STATES)
-    return [
-        row
-        for row in store.summaries()
-        if options.state in (None, row["state"]) and options.label in row.get("title", "")
-    ]
+    return [row for row in store.summaries() if options.state in (None, row.state) and options.label in row.title]
 
 
 def _list(invocation: Invocation) -> int:
@@ -82,7 +78,7 @@ def _list(invocation: Invocation) -> int:
     store = options.open_store()
     rows = _chosen(store, options)
     if options.json_:
-        print_json([{key: value for key, value in row.items() if key != "stamp"} for row in rows])
+        print_json([row.to_json() for row in rows])
         return 0
     if not rows:
         print(f"no runs in {store.root}; 'whence arena compare' makes some")
@@ -95,17 +91,17 @@ def _list(invocation: Invocation) -> int:
     return 0
 
 
-def _row(row: dict[str, Any]) -> list[str]:
-    scores = "  ".join(f"{name} {scored(name, value)}" for name, value in row.get("headline", {}).items())
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["created"])) if "created" in row else ""
+def _row(row: RunSummary) -> list[str]:
+    scores = "  ".join(f"{name} {scored(name, value)}" for name, value in row.headline.items())
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.created)) if row.created else ""
     return [
-        row["id"],
-        row["state"],
-        row.get("title") or (row.get("error") or {}).get("message", ""),
-        str(row.get("seed", "")),
-        f"{row.get('step', 0)}/{row['steps']}" if "steps" in row else "",
+        row.id,
+        row.state,
+        row.title or row.reason,
+        "" if row.seed is None else str(row.seed),
+        f"{row.step}/{row.steps}" if row.steps else "",
         scores,
-        duration(row.get("seconds", 0.0)),
+        duration(row.seconds),
         when,
     ]
 
@@ -114,30 +110,32 @@ def _show(invocation: Invocation) -> int:
     options = invocation.options(ShowOptions)
     folder = options.open_store().find(options.run)
     try:
-        status, spec, records = folder.status(), folder.spec_document(), folder.metrics()
+        status, config, records = folder.status(), folder.config_document(), folder.metrics()
     except (CorruptFileError, FileNotFoundError) as damage:
         raise UserError(
             f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
         ) from None
     files = {path.name: path.stat().st_size for path in sorted(folder.path.iterdir())}
     if options.json_:
-        print_json({"path": str(folder.path), "status": status, "spec": spec, "metrics": records, "files": files})
+        metrics = [record.model_dump(mode="json") for record in records]
+        document = {"path": str(folder.path), "status": status.to_json(), "config": config}
+        print_json({**document, "metrics": metrics, "files": files})
         return 0
-    print(f"{folder.id}  {status['state']}  {status['title']}  seed {status['seed']}")
-    speed = f"{status['tokens']} tokens in {duration(status['seconds'])}"
-    print(f"step {status['step']}/{status['steps']} · {speed} · {folder.path}")
-    if "error" in status:
-        print(f"failed: {status['error']['message']}")
-    evaluations = [record for record in records if "metrics" in record]
+    print(f"{folder.id}  {status.state}  {status.title}  seed {status.seed}")
+    speed = f"{status.tokens} tokens in {duration(status.seconds)}"
+    print(f"step {status.step}/{status.steps} · {speed} · {folder.path}")
+    if status.error:
+        print(f"failed: {status.reason}")
+    evaluations = [record for record in records if isinstance(record, EvaluationRecord)]
     if evaluations:
-        names = list(evaluations[-1]["metrics"]["headline"])
+        names = list(evaluations[-1].headline)
         print()
         print_table(
             "evaluations (% unless a unit is named)",
             ["step", *names],
-            [[str(e["step"]), *(scored(name, e["metrics"]["headline"][name]) for name in names)] for e in evaluations],
+            [[str(e.step), *(scored(name, e.headline[name]) for name in names)] for e in evaluations],
         )
-    print("\nspec\n" + json.dumps(spec, indent=1))
+    print("\nconfig\n" + json.dumps(config, indent=1))
     return 0
 
 
@@ -157,15 +155,14 @@ def _resume(invocation: Invocation) -> int:
     options = invocation.options(ResumeOptions)
     store = options.open_store()
     from whence.experiments.comparison import execute_runs
-    from whence.training.config import load_run_config
 
     ids = [store.find(word).id for word in options.runs] or [
-        r["id"] for r in store.summaries() if r["state"] == "interrupted"
+        r.id for r in store.summaries() if r.state == "interrupted"
     ]
     specs = []
     for run_id in ids:
         try:
-            spec = load_run_config(store.folder(run_id).spec_document())
+            spec = store.folder(run_id).config()
             if spec.id != run_id:
                 raise UserError("its spec describes another run, or belongs to another version of whence")
             specs.append(spec)

@@ -1,4 +1,4 @@
-"""One run from its spec to a resting state in the store: start, or go on from the last good checkpoint."""
+"""One run from its configuration to a resting state in the store: start, or go on from the last good checkpoint."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 import whence
+from whence.execution.events import Event, OnEvent
 from whence.execution.options import ExecutionOptions
 from whence.random import Streams, preserve_rng_state
 from whence.store.files import (
@@ -23,80 +24,84 @@ from whence.store.files import (
     CorruptFileError,
     file_digest,
     read_chained,
-    read_sealed,
-    write_sealed,
+)
+from whence.store.records import (
+    Environment,
+    LogRecord,
+    RunError,
+    RunState,
+    RunStatus,
+    StoredConfig,
+    read_as,
+    write_as,
 )
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
 from whence.system import cores, resolve_device
 from whence.training import checkpoint
-from whence.training.config import FORMAT, RunConfig, Trainable
+from whence.training.config import RunConfig, Trainable
 from whence.training.optim import make_optimizer
 from whence.training.trainer import Listener, NonFiniteError, Progress, train
 
-Event = dict[str, Any]
-
 
 def execute(
-    spec: RunConfig,
+    config: RunConfig[Any],
     store: Store,
     options: ExecutionOptions = ExecutionOptions(),
-    on_event: Callable[[Event], None] = lambda event: None,
+    on_event: OnEvent = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> RunStatus:
     """Run to the end and return the final status. Settled runs are returned as they are, after a check."""
-    folder = store.folder(spec.id)
+    folder = store.folder(config.id)
     folder.path.mkdir(parents=True, exist_ok=True)
     with folder.lock():
         status = _settled(folder)
         if status is None:
-            return _Execution(spec, store, folder, options, on_event, should_stop).run()
+            return _Execution(config, store, folder, options, on_event, should_stop).run()
         reason = _reason_to_repeat(folder, status, options)
         if reason is None:
-            _tidy(folder, store, status, on_event)
-            on_event({"event": END_OF[status["state"]], "run": folder.id, "status": status})
+            status = _tidy(folder, store, status, on_event)
+            on_event(Event.of_end("skipped" if status.state == "finished" else "failed", status))
             return status
         aside = store.set_aside(folder.path)
-        on_event({"event": "notice", "run": folder.id, "message": f"{reason}; kept in {aside}, running it again"})
-    return execute(spec, store, options, on_event, should_stop)
+        on_event(Event(kind="notice", run=folder.id, message=f"{reason}; kept in {aside}, running it again"))
+    return execute(config, store, options, on_event, should_stop)
 
 
-END_OF = {"finished": "skipped", "failed": "failed"}
-
-
-def _settled(folder: RunFolder) -> dict[str, Any] | None:
+def _settled(folder: RunFolder) -> RunStatus | None:
     """The status of a run that more training would not change: finished, or sure to fail again exactly."""
     try:
-        status = read_sealed(folder.path / "status.json")
+        status = folder.written_status()
     except (OSError, CorruptFileError):
         return None
-    hopeless = status["state"] == "failed" and status["error"]["kind"] == "non_finite"
-    return status if status["state"] == "finished" or hopeless else None
+    return status if status.state == "finished" or status.diverged else None
 
 
-def _reason_to_repeat(folder: RunFolder, status: dict[str, Any], options: ExecutionOptions) -> str | None:
-    if status["state"] == "failed" and options.retry_failed:
+def _reason_to_repeat(folder: RunFolder, status: RunStatus, options: ExecutionOptions) -> str | None:
+    if status.state == "failed" and options.retry_failed:
         return "asked to try again"
-    leftover = ("log.jsonl", "checkpoint-") if status["state"] == "finished" else ("log.jsonl",)
+    leftover = ("log.jsonl", "checkpoint-") if status.state == "finished" else ("log.jsonl",)
     return next((problem for problem in problems_of(folder) if not problem.startswith(leftover)), None)
 
 
-def _tidy(folder: RunFolder, store: Store, status: dict[str, Any], on_event: Callable[[Event], None]) -> None:
+def _tidy(folder: RunFolder, store: Store, status: RunStatus, on_event: OnEvent) -> RunStatus:
     """What a kill or a damaged log left behind in a settled run, whose results are whole."""
-    if status["state"] == "finished":
-        for old in checkpoint.found(folder.path):
+    if status.state == "finished":
+        for old in checkpoint.saved_checkpoints(folder.path):
             old.unlink()
     log = folder.path / "log.jsonl"
-    if not log.exists() or file_digest(log) != status["files"]["log.jsonl"]:
-        message = "log.jsonl: damaged; a new one begins"
-        if log.exists():
-            message += f" (kept in {store.set_aside(log)})"
-        on_event({"event": "notice", "run": folder.id, "message": message})
-        writer = ChainWriter(log)
-        writer.append({"event": "log renewed", "time": time.time()})
-        writer.close()
-        status["files"]["log.jsonl"] = file_digest(log)
-        write_sealed(folder.path / "status.json", status)
+    if log.exists() and file_digest(log) == status.files["log.jsonl"]:
+        return status
+    message = "log.jsonl: damaged; a new one begins"
+    if log.exists():
+        message += f" (kept in {store.set_aside(log)})"
+    on_event(Event(kind="notice", run=folder.id, message=message))
+    writer = ChainWriter(log)
+    writer.append(LogRecord(event="log renewed", time=time.time()).to_json())
+    writer.close()
+    status = status.model_copy(update={"files": {**status.files, "log.jsonl": file_digest(log)}})
+    write_as(folder.path / "status.json", status)
+    return status
 
 
 @contextmanager
@@ -117,69 +122,78 @@ def _deterministic(threads: int) -> Iterator[None]:
 class _Execution:
     def __init__(
         self,
-        spec: RunConfig,
+        config: RunConfig[Any],
         store: Store,
         folder: RunFolder,
         options: ExecutionOptions,
-        on_event: Callable[[Event], None],
+        on_event: OnEvent,
         should_stop: Callable[[], bool],
     ) -> None:
-        self.spec, self.store, self.folder, self.path = spec, store, folder, folder.path
+        self.config, self.store, self.folder, self.path = config, store, folder, folder.path
         self.options, self.on_event, self.should_stop = options, on_event, should_stop
-        self.streams = Streams.of(spec.seed)
+        self.streams = Streams.of(config.seed)
         self.at = Progress()
         self.log: ChainWriter | None = None
         self.metrics: ChainWriter | None = None
         self.notices: list[str] = []
         self.created = time.time()
-        self.last_checkpoint = self.last_status = self.last_told = time.monotonic()
+        self.last_checkpoint = self.last_status = self.last_event = time.monotonic()
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> RunStatus:
         self.threads = self.options.threads or cores()
         with preserve_rng_state(), _deterministic(self.threads):
             try:
                 self._clear_temporary_files()
-                self._write_spec()
+                self._write_config()
                 self.log = self._open_log()
                 status = self._guarded()
             finally:
                 for file in (self.log, self.metrics):
                     if file is not None:
                         file.close()
-        if status["state"] == "finished":
-            for old in checkpoint.found(self.path):
+        if status.state == "finished":
+            for old in checkpoint.saved_checkpoints(self.path):
                 old.unlink()
         return status
 
-    def _guarded(self) -> dict[str, Any]:
+    def _guarded(self) -> RunStatus:
         """Train; whatever goes wrong becomes the run's own end."""
         try:
             return self._train()
         except NonFiniteError as failure:
-            error = {"kind": "non_finite", "step": failure.step, "tensor": failure.tensor, "message": str(failure)}
+            error = RunError(kind="non_finite", step=failure.step, tensor=failure.tensor, message=str(failure))
         except Exception as failure:
-            self._log("traceback", text=traceback.format_exc())
-            error = {"kind": "exception", "step": self.at.step, "message": f"{type(failure).__name__}: {failure}"}
+            self._log(LogRecord(event="traceback", time=time.time(), text=traceback.format_exc()))
+            message = f"{type(failure).__name__}: {failure}"
+            error = RunError(kind="exception", step=self.at.step, message=message)
         return self._rest("failed", error)
 
-    def _train(self) -> dict[str, Any]:
+    def _train(self) -> RunStatus:
         self.device = resolve_device(self.options.device)
-        job = self.spec.job()
+        job = self.config.job()
         job.setup(self.streams, self.device)
-        optimizer = job.optimizer(self.spec.training) or make_optimizer(job.model, self.spec.training)
+        optimizer = job.optimizer(self.config.training) or make_optimizer(job.model, self.config.training)
         metrics = self.metrics = self._restore(job, optimizer)
         torch.set_num_threads(self.threads)
-        self._log("resumed" if self.at.step else "started", **self._environment(), notices=self.notices)
-        self._emit("started", step=self.at.step)
+        begun = LogRecord(
+            event="resumed" if self.at.step else "started",
+            time=time.time(),
+            environment=self._environment(),
+            notices=tuple(self.notices),
+        )
+        self._log(begun)
+        self.on_event(Event(kind="started", run=self.config.id, step=self.at.step))
 
         def save(at: Progress) -> None:
-            facts = {**asdict(at), "metrics_mark": metrics.sync(), "created": self.created}
-            checkpoint.save(self.path, at.step, job.model, optimizer, {**facts, "environment": self._environment()})
+            facts = checkpoint.CheckpointFacts(
+                progress=at, metrics_mark=metrics.sync(), created=self.created, environment=self._environment()
+            )
+            checkpoint.save(self.path, job.model, optimizer, facts)
             self.last_checkpoint = time.monotonic()
             self._write_status("running")
 
         listener = Listener(
-            record=metrics.append,
+            record=lambda record: metrics.append(record.model_dump(mode="json")),
             checkpoint=save,
             progress=self._progress,
             checkpoint_due=lambda: time.monotonic() - self.last_checkpoint >= self.options.checkpoint_interval,
@@ -188,7 +202,7 @@ class _Execution:
         if self.at.step == 0:
             save(self.at)  # there is always a last good state, and a disk that cannot hold it shows at once
         try:
-            done = train(job, self.spec.training, self.streams, optimizer, self.at, listener)
+            done = train(job, self.config.training, self.streams, optimizer, self.at, listener)
         except NonFiniteError:
             if all(parameter.isfinite().all() for parameter in job.model.parameters()):
                 save(self.at)
@@ -204,19 +218,20 @@ class _Execution:
         for leftover in self.path.glob(f"{TEMPORARY}*"):
             leftover.unlink()
 
-    def _write_spec(self) -> None:
-        path = self.path / "spec.json"
-        described = {"spec": self.spec.document(), "versions": self.spec.versions()}
-        body = {"format": FORMAT, **described, "streams": asdict(self.streams)}
+    def _write_config(self) -> None:
+        path = self.path / "config.json"
+        config = StoredConfig(
+            config=self.config.document(), versions=self.config.versions(), streams=asdict(self.streams)
+        )
         try:
-            if read_sealed(path) == body:
+            if read_as(StoredConfig, path) == config:
                 return
-            self._notice("spec.json does not describe this run; rewritten", path)
+            self._notice("config.json does not describe this run; rewritten", path)
         except FileNotFoundError:
             pass
         except CorruptFileError as damage:
-            self._notice(f"spec.json: {damage.reason}; rewritten", path)
-        write_sealed(path, body)
+            self._notice(f"config.json: {damage.reason}; rewritten", path)
+        write_as(path, config)
 
     def _open_log(self) -> ChainWriter:
         path = self.path / "log.jsonl"
@@ -230,113 +245,114 @@ class _Execution:
         """Go back to the newest checkpoint that is whole and whose metrics are whole; else to the beginning."""
         path = self.path / "metrics.jsonl"
         self._check_old_status()
-        for saved in checkpoint.found(self.path):
+        for saved in checkpoint.saved_checkpoints(self.path):
             try:
                 tensors, facts = checkpoint.read(saved, job.model)
-                size, link = facts["metrics_mark"]
-                if read_chained(path, upto=size)[1] != (size, link):
+                mark = facts.metrics_mark
+                if read_chained(path, upto=mark[0])[1] != mark:
                     raise CorruptFileError(path, "does not match the checkpoint")
             except CorruptFileError as damage:
                 self._notice(f"{damage.path.name}: {damage.reason}; going back further", saved)
                 continue
             checkpoint.restore(tensors, job.model, optimizer)
-            self.at = Progress(**{field.name: facts[field.name] for field in fields(Progress)})
-            self.created = facts["created"]
-            self._note_changes(facts["environment"])
-            return ChainWriter(path, (size, link))
+            self.at, self.created = facts.progress, facts.created
+            self._note_changes(facts.environment)
+            return ChainWriter(path, mark)
         if path.exists() and path.stat().st_size:
             self._notice("metrics.jsonl: no usable checkpoint goes with it; starting over", path)
         return ChainWriter(path)
 
-    def _note_changes(self, before: dict[str, Any]) -> None:
-        """Threads are taken over, because results depend on them in the last bits; other changes are said."""
-        self.threads = before["threads"]
-        changed = [f"{key} {before[key]} → {now}" for key, now in self._environment().items() if before[key] != now]
+    def _note_changes(self, before: Environment) -> None:
+        """Threads are taken over, because results depend on them in the last bits; other changes are reported."""
+        self.threads = before.threads
+        pairs = zip(before, self._environment(), strict=True)
+        changed = [f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new]
         if changed:
             self._notice(f"goes on under other conditions ({', '.join(changed)}): last digits may differ", None)
 
     def _check_old_status(self) -> None:
         path = self.path / "status.json"
         try:
-            status = read_sealed(path)
+            status = self.folder.written_status()
         except FileNotFoundError:
             return
         except CorruptFileError as damage:
             self._notice(f"status.json: {damage.reason}; rewritten", path)
             return
-        self.created = status["created"]
-        for name, expected in status.get("files", {}).items():
+        self.created = status.created
+        for name, expected in status.files.items():
             target = self.path / name
             if target.exists() and name != "log.jsonl" and file_digest(target) != expected:
                 self._notice(f"{name}: checksum does not match the one noted when the run stopped", None)
 
-    # --- telling
+    # --- reporting
 
-    def _environment(self) -> dict[str, Any]:
-        return {
-            "threads": self.threads,
-            "device": str(self.device),
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "whence": whence.__version__,
-        }
+    def _environment(self) -> Environment:
+        return Environment(
+            threads=self.threads,
+            device=str(self.device),
+            machine=platform.machine(),
+            python=platform.python_version(),
+            torch=torch.__version__,
+            whence=whence.__version__,
+        )
 
-    def _log(self, event: str, **facts: Any) -> None:
+    def _log(self, record: LogRecord) -> None:
         assert self.log is not None
-        self.log.append({"event": event, "time": time.time(), **facts})
+        self.log.append(record.to_json())
         self.log.sync()
 
     def _notice(self, message: str, damaged: Path | None) -> None:
         if damaged is not None and damaged.exists():
             message += f" (kept in {self.store.set_aside(damaged)})"
         self.notices.append(message)
-        self._emit("notice", message=message)
-
-    def _emit(self, event: str, **facts: Any) -> None:
-        self.on_event({"event": event, "run": self.spec.id, **facts})
+        self.on_event(Event(kind="notice", run=self.config.id, message=message))
 
     def _progress(self, at: Progress) -> None:
-        if time.monotonic() - self.last_told > 0.1:
-            self._emit("progress", step=at.step, loss=at.loss, headline=at.latest.get("headline", {}))
-            self.last_told = time.monotonic()
+        if time.monotonic() - self.last_event > 0.1:
+            numbers = {"step": at.step, "loss": at.loss, "headline": at.latest.get("headline", {})}
+            self.on_event(Event(kind="progress", run=self.config.id, **numbers))
+            self.last_event = time.monotonic()
         if time.monotonic() - self.last_status > 2:
             self._write_status("running")
 
-    def _write_status(self, state: str, **more: Any) -> dict[str, Any]:
-        resting = state != "running"
-        status = {
-            "id": self.spec.id,
-            "kind": self.spec.kind,
-            "title": " · ".join(self.spec.labels().values()),
-            "labels": self.spec.labels(),
-            "seed": self.spec.seed,
-            "state": state,
-            "steps": self.spec.training.steps,
+    def _write_status(
+        self, state: RunState, files: dict[str, str] | None = None, error: RunError | None = None
+    ) -> RunStatus:
+        labels = self.config.labels()
+        status = RunStatus(
+            id=self.config.id,
+            kind=self.config.kind,
+            title=" · ".join(labels.values()),
+            labels=labels,
+            seed=self.config.seed,
+            state=state,
+            steps=self.config.training.steps,
             **asdict(self.at),
-            "headline": self.at.latest.get("headline", {}),
-            "created": self.created,
-            "updated": time.time(),
-            **more,
-        }
-        write_sealed(self.path / "status.json", status, durable=resting)
+            headline=self.at.latest.get("headline", {}),
+            created=self.created,
+            updated=time.time(),
+            files=files or {},
+            error=error,
+        )
+        write_as(self.path / "status.json", status, durable=state != "running")
         self.last_status = time.monotonic()
         return status
 
-    def _lasting_files(self, state: str) -> list[str]:
-        names = ["spec.json", "metrics.jsonl", "log.jsonl", self.folder.weights.name]
+    def _lasting_files(self, state: RunState) -> list[str]:
+        names = ["config.json", "metrics.jsonl", "log.jsonl", self.folder.weights.name]
         if state != "finished":
-            names += [path.name for path in checkpoint.found(self.path)]
+            names += [path.name for path in checkpoint.saved_checkpoints(self.path)]
         return [name for name in names if (self.path / name).exists()]
 
-    def _rest(self, state: str, error: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write the last status, which pins every other file by its checksum."""
-        self._log(state, step=self.at.step, **({"error": error} if error else {}))
+    def _rest(self, state: Literal["finished", "failed", "interrupted"], error: RunError | None = None) -> RunStatus:
+        """Write the last status, which holds the checksum of every other file."""
+        self._log(LogRecord(event=state, time=time.time(), step=self.at.step, error=error))
         if self.metrics is not None:
             self.metrics.sync()
         files = {name: file_digest(self.path / name) for name in self._lasting_files(state)}
-        status = self._write_status(state, files=files, **({"error": error} if error else {}))
-        self._emit(state, status=status)
+        status = self._write_status(state, files, error)
+        self.on_event(Event.of_end(state, status))
         return status
 
 
@@ -344,4 +360,4 @@ def bytes_needed(parameters: int, runs: int, workers: int) -> int:
     """Upper estimate for a sweep. Finished runs keep their weights; running ones also checkpoints, with two moments
     each, and one more while it is being written."""
     weights = 4 * parameters
-    return runs * (weights + 2**18) + workers * 3 * weights * (checkpoint.KEPT + 1)
+    return runs * (weights + 2**18) + workers * 3 * weights * (checkpoint.SAVED + 1)

@@ -16,8 +16,9 @@ from typing import Any, Generic, TypeVar
 
 from whence import stats
 from whence.errors import UserError
-from whence.execution.engines.local import RunEnd, run_all, share
-from whence.execution.execute import Event, bytes_needed
+from whence.execution.engines.local import run_all, share
+from whence.execution.events import OnEvent, RunEnd
+from whence.execution.execute import bytes_needed
 from whence.execution.options import ExecutionOptions
 from whence.experiments.instrument import ComparisonConfig, Instrument, Measurement, OnProgress
 from whence.experiments.options import store_flag
@@ -32,7 +33,6 @@ from whence.training.config import RunConfig
 
 C = TypeVar("C", bound=ComparisonConfig)
 R = TypeVar("R", bound=RunConfig)
-OnEvent = Callable[[Event], None]
 Watch = Callable[[Sequence[RunConfig], int, int], AbstractContextManager[OnEvent]]
 """Given the runs, the number of workers and of threads per worker: what receives the events while they run"""
 
@@ -269,6 +269,6 @@ def execute_runs(
 def _by_now(store: Store, run: str) -> RunEnd:
     """A run that another process was busy with may be finished when all others are."""
     try:
-        return "skipped" if store.folder(run).status()["state"] == "finished" else "busy"
+        return "skipped" if store.folder(run).status().state == "finished" else "busy"
     except (OSError, CorruptFileError):
         return "busy"

@@ -19,9 +19,9 @@ from whence.experiments.page import comparison_page, page_title
 from whence.experiments.table import Table, tabulate
 from whence.formatting import as_csv
 from whence.report.export import picture_of
-from whence.store.files import CorruptFileError, canonical, digest, write_atomically
+from whence.store.files import FORMAT, CorruptFileError, canonical, digest, write_atomically
 from whence.store.runs import Store
-from whence.training.config import FORMAT, RunConfig
+from whence.training.config import RunConfig
 
 PUBLISHED_FORMAT = 1
 

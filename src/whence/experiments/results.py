@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from whence.store.files import CorruptFileError
+from whence.store.records import EvaluationRecord, LossRecord
 from whence.store.runs import Store
 from whence.training.config import M, RunConfig
 
@@ -33,8 +34,10 @@ class RunResult(Generic[R]):
     """Failed by its own numbers, as it would again. Other failures say nothing about the method."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Of the last evaluation; empty unless finished"""
-    records: Sequence[Mapping[str, Any]] = ()
-    """Losses and evaluations by step; empty unless finished"""
+    losses: Sequence[LossRecord] = ()
+    """By step; empty unless finished"""
+    evaluations: Sequence[EvaluationRecord] = ()
+    """By step; empty unless finished. `evaluations_of` reads their metrics"""
     seconds: float = 0.0
     tokens: int = 0
 
@@ -42,10 +45,6 @@ class RunResult(Generic[R]):
     def ended(self) -> bool:
         """Nothing that is done again would change it."""
         return self.state == "finished" or self.diverged
-
-    @property
-    def evaluations(self) -> list[Mapping[str, Any]]:
-        return [record for record in self.records if "metrics" in record]
 
 
 def final_metrics(result: RunResult[RunConfig[M]]) -> M:
@@ -56,7 +55,7 @@ def final_metrics(result: RunResult[RunConfig[M]]) -> M:
 def evaluations_of(result: RunResult[RunConfig[M]]) -> list[Evaluation[M]]:
     """All of them, by step; none unless finished."""
     read = result.run.metrics_class().model_validate
-    return [Evaluation(record["step"], read(record["metrics"])) for record in result.evaluations]
+    return [Evaluation(record.step, read(record.metrics)) for record in result.evaluations]
 
 
 def read_results(runs: Sequence[R], store: Store, ends: Mapping[str, str] = {}) -> list[RunResult[R]]:
@@ -66,19 +65,25 @@ def read_results(runs: Sequence[R], store: Store, ends: Mapping[str, str] = {}) 
 
 def _read(run: R, store: Store, end: str) -> RunResult[R]:
     folder = store.folder(run.id)
-    status: dict[str, Any] = {"state": "not run"}
     try:
         status = folder.status()
-        if status["state"] == "finished":
-            numbers = {name: status[name] for name in ("seconds", "tokens")}
-            return RunResult(run, "finished", metrics=status["latest"], records=folder.metrics(), **numbers)
+        if status.state == "finished":
+            records = folder.metrics()
+            return RunResult(
+                run,
+                "finished",
+                metrics=status.latest,
+                losses=[record for record in records if isinstance(record, LossRecord)],
+                evaluations=[record for record in records if isinstance(record, EvaluationRecord)],
+                seconds=status.seconds,
+                tokens=status.tokens,
+            )
+        if status.state == "failed":
+            return RunResult(run, "failed", status.reason, status.diverged)
     except FileNotFoundError:
-        pass
+        status = None
     except (OSError, CorruptFileError) as damage:
         return RunResult(run, "damaged", str(damage))
-    if status["state"] == "failed":
-        diverged = status["error"]["kind"] == "non_finite"
-        return RunResult(run, "failed", status["error"]["message"], diverged)
     if end == "crashed":
         return RunResult(run, "failed", "its process died; the same command tries again")
-    return RunResult(run, "unfinished" if status["state"] in ("running", "interrupted") else "not run")
+    return RunResult(run, "unfinished" if status else "not run")

@@ -65,13 +65,11 @@ def score_figures(table: Table[FeaturesRun]) -> dict[str, go.Figure]:
 
 def losses(row: Row[FeaturesRun]) -> dict[str, dict[int, float]]:
     """By run, the training loss by step."""
-    return {
-        r.run.id: {record["step"]: record["loss"] for record in r.records if "loss" in record} for r in row.finished
-    }
+    return {r.run.id: {record.step: record.loss for record in r.losses} for r in row.finished}
 
 
 def held_out_fvu(row: Row[FeaturesRun]) -> dict[str, dict[int, float]]:
-    return {r.run.id: {e["step"]: e["metrics"]["curve"] for e in r.evaluations} for r in row.finished}
+    return {r.run.id: {e.step: e.metrics["curve"] for e in r.evaluations} for r in row.finished}
 
 
 def final_losses(row: Row[FeaturesRun]) -> dict[str, float]:

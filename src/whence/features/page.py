@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
@@ -15,9 +14,10 @@ from whence.features.view import View
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.html import bullets
 from whence.report.shell import plot, regenerate, shell
+from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
 
 
-def run_page(run: FeaturesRun, found: View, records: Sequence[Mapping[str, Any]], again: str) -> bytes:
+def run_page(run: FeaturesRun, found: View, records: Sequence[MetricsRecord], again: str) -> bytes:
     """records: everything that the run has noted, losses and evaluations."""
     title = f"whence features: {run.id}"
     labels = html.escape(" · ".join(run.labels().values()))
@@ -66,21 +66,21 @@ def degrees(found: View) -> go.Figure:
     return figure.update_xaxes(range=[-0.06, 1.02])
 
 
-def learning(records: Sequence[Mapping[str, Any]]) -> go.Figure:
+def learning(records: Sequence[MetricsRecord]) -> go.Figure:
     """As it was trained."""
     figure = figure_of("step", "fraction of variance")
-    losses = [record for record in records if "loss" in record]
-    checks = [record for record in records if "metrics" in record]
+    losses = [record for record in records if isinstance(record, LossRecord)]
+    checks = [record for record in records if isinstance(record, EvaluationRecord)]
     figure.add_scatter(
-        x=[r["step"] for r in losses],
-        y=[r["loss"] for r in losses],
+        x=[r.step for r in losses],
+        y=[r.loss for r in losses],
         name="training loss",
         mode="lines",
         line={"color": COLOURS[1], "dash": DASHES[0], "width": 1},
     )
     figure.add_scatter(
-        x=[r["step"] for r in checks],
-        y=[r["metrics"]["curve"] for r in checks],
+        x=[r.step for r in checks],
+        y=[r.metrics["curve"] for r in checks],
         name="FVU on states never trained on",
         mode="lines+markers",
         line={"color": COLOURS[0]},

@@ -15,6 +15,7 @@ from whence.report.figures import learning_curves, line_style, style_at
 from whence.report.html import badge, heading, html_table, render, swatch
 from whence.report.shell import plot, regenerate, shell
 from whence.store.files import CorruptFileError, flat
+from whence.store.records import EvaluationRecord, RunStatus
 from whence.store.runs import Store
 
 MOST = 12
@@ -26,14 +27,14 @@ class ComparedRun:
     """One of the runs that are looked at together."""
 
     id: str
-    status: Mapping[str, Any]
+    status: RunStatus
     config: Mapping[str, Any]
-    evaluations: Sequence[Mapping[str, Any]]
+    evaluations: Sequence[EvaluationRecord]
     style: Mapping[str, str]
 
     @property
     def name(self) -> str:
-        return f"{self.status['title']} · seed {self.status['seed']} · {self.id[:6]}"
+        return f"{self.status.title} · seed {self.status.seed} · {self.id[:6]}"
 
 
 def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[str, str]]:
@@ -43,8 +44,8 @@ def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[st
     for place, run_id in enumerate(ids):
         folder = store.folder(run_id)
         try:
-            status, spec, evaluations = folder.status(), folder.spec_document(), folder.evaluations()
-            encoding = status["labels"].get("encoding")  # has its own colour everywhere
+            status, spec, evaluations = folder.status(), folder.config_document(), folder.evaluations()
+            encoding = status.labels.get("encoding")  # has its own colour everywhere
             style = style_at(place) if encoding is None else line_style(encoding)
             found.append(ComparedRun(run_id, status, spec, evaluations, style))
         except (OSError, CorruptFileError) as damage:
@@ -54,7 +55,7 @@ def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[st
 
 def scores(runs: Sequence[ComparedRun]) -> list[str]:
     """Names of what any of them is scored by."""
-    return list(dict.fromkeys(name for run in runs for name in run.status["headline"]))
+    return list(dict.fromkeys(name for run in runs for name in run.status.headline))
 
 
 def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
@@ -71,24 +72,24 @@ def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
         render(
             "{{ swatch }}{{ title }}<br><span class=note>seed {{ seed }} · {{ id }}</span>",
             swatch=swatch(run.style),
-            title=run.status["title"],
-            seed=run.status["seed"],
+            title=run.status.title,
+            seed=run.status.seed,
             id=run.id,
         )
         for run in runs
     ]
     lines: list[list[str]] = [
-        ["state", *(badge(run.status["state"]) for run in runs)],
-        ["step", *(f"{run.status['step']:,} of {run.status['steps']:,}" for run in runs)],
+        ["state", *(badge(run.status.state) for run in runs)],
+        ["step", *(f"{run.status.step:,} of {run.status.steps:,}" for run in runs)],
         *([labelled(name), *(_score(run, name) for run in runs)] for name in scores(runs)),
-        ["time", *(f"{run.status['seconds']:.0f} s" for run in runs)],
+        ["time", *(f"{run.status.seconds:.0f} s" for run in runs)],
         *([name, *values] for name, values in differences(runs).items()),
     ]
     return html_table(["", *head], lines, label="Runs side by side", row_headers=True)
 
 
 def _score(run: ComparedRun, name: str) -> str:
-    value = run.status["headline"].get(name)
+    value = run.status.headline.get(name)
     return "–" if value is None else scored(name, value)
 
 
@@ -96,14 +97,7 @@ def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
     """One score over steps, a line per run."""
     scale = 100 if is_share(name) else 1
     found = {
-        run.name: [
-            {
-                e["step"]: scale * e["metrics"]["headline"][name]
-                for e in run.evaluations
-                if name in e["metrics"]["headline"]
-            }
-        ]
-        for run in runs
+        run.name: [{e.step: scale * e.headline[name] for e in run.evaluations if name in e.headline}] for run in runs
     }
     return learning_curves(found, labelled(name), {run.name: run.style for run in runs}, markers=True)
 

@@ -21,9 +21,8 @@ from typing import Any, Generic, TypeVar
 import whence
 from whence.config import Config
 from whence.errors import UserError
-from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
+from whence.store.files import FORMAT, CorruptFileError, canonical, digest, read_sealed, write_sealed
 from whence.store.runs import Store
-from whence.training.config import FORMAT
 
 NAME = re.compile(r"([a-z_]+)-([0-9a-f]{12})\.json")
 Q = TypeVar("Q", bound=Config)
@@ -67,7 +66,7 @@ class ArtifactKind(Generic[Q, T]):
         path.parent.mkdir(parents=True, exist_ok=True)
         created = time.time()
         measured = {"request": request.model_dump(mode="json"), "result": result.model_dump(mode="json")}
-        body = {"format": FORMAT, "kind": self.name, **measured, "created": created, "whence": whence.__version__}
+        body = {"kind": self.name, **measured, "created": created, "whence": whence.__version__}
         write_sealed(path, body)
         return Artifact(self.id(request), request, result, created, path)
 
@@ -113,8 +112,6 @@ def artifact_paths(store: Store, kind: str = "") -> list[Path]:
 def read_document_of_artifact(path: Path) -> dict[str, Any]:
     """Checksum, format and address are checked, whatever its kind; `CorruptFileError` if one of them is wrong."""
     body = read_sealed(path)
-    if body.get("format") != FORMAT:
-        raise CorruptFileError(path, f"format {body.get('format')!r}; this version of whence reads format {FORMAT}")
     if not all(key in body for key in ("kind", "request", "result", "created")):
         raise CorruptFileError(path, "not an artifact")
     if path.name != f"{body['kind']}-{_artifact_id(body['kind'], body['request'])}.json":

@@ -21,6 +21,9 @@ from typing import IO, Any
 START = "0" * 16
 TEMPORARY = ".tmp-"
 LARGEST_DOCUMENT = 256 * 2**20
+FORMAT = 3
+"""Of everything that is stored. Raised when the layout changes or the same configuration gives another result: runs of
+another format are other runs, and documents of another format are refused."""
 
 
 class CorruptFileError(Exception):
@@ -29,6 +32,13 @@ class CorruptFileError(Exception):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path, self.reason = path, reason
+
+
+class FormatError(CorruptFileError):
+    """A stored file is whole, and of another format."""
+
+    def __init__(self, path: Path, found: object) -> None:
+        super().__init__(path, f"stored in format {found}; this version of whence reads format {FORMAT}")
 
 
 def canonical(document: Any) -> str:
@@ -88,9 +98,9 @@ def read_document(path: Path) -> bytes:
 # --- sealed
 
 
-def _seal(body: Any) -> bytes:
-    text = canonical(body)
-    return f'{{"body":{text},"sha256":"{digest(text)}"}}\n'.encode()
+def _seal(body: Any, format: int = FORMAT) -> bytes:
+    text = f'"body":{canonical(body)},"format":{format}'
+    return f'{{{text},"sha256":"{digest(text)}"}}\n'.encode()
 
 
 def write_sealed(path: Path, body: Any, *, durable: bool = True) -> None:
@@ -98,15 +108,18 @@ def write_sealed(path: Path, body: Any, *, durable: bool = True) -> None:
 
 
 def read_sealed(path: Path) -> Any:
-    """The body; `Corrupt` unless every byte is the one that was written."""
+    """The body; `CorruptFileError` unless every byte is the one that was written, in this format."""
     raw = read_document(path)
     try:
-        body = json.loads(raw)["body"]
-        intact = raw == _seal(body)  # the seal fixes spelling and white space as well
-    except (ValueError, KeyError, TypeError, RecursionError):
-        intact, body = False, None
+        document = json.loads(raw)
+        body, format = document["body"], document.get("format", "none")
+        intact = format == "none" or raw == _seal(body, format)  # the seal fixes spelling and white space as well
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        intact, body, format = False, None, None
     if not intact:
         raise CorruptFileError(path, "checksum does not match")
+    if format != FORMAT:
+        raise FormatError(path, format)
     return body
 
 

@@ -1,6 +1,6 @@
 """Where runs live: one directory each, files are the truth.
 
-<store>/runs/<id>/spec.json            sealed   what was asked for, and the seeds of its random streams
+<store>/runs/<id>/config.json          sealed   what was requested, and the seeds of its random streams
                   status.json          sealed   where it stands, its latest numbers, checksums once it rests
                   metrics.jsonl        chained  losses and evaluations: identical however often it was resumed
                   log.jsonl            chained  every start, stop and mishap, with machine, threads and versions
@@ -22,12 +22,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from whence.config import Config
 from whence.errors import UserError, nearest
 from whence.store.files import (
     TEMPORARY,
@@ -35,16 +36,41 @@ from whence.store.files import (
     file_digest,
     flat,
     read_chained,
-    read_sealed,
     write_atomically,
-    write_sealed,
 )
-from whence.training.config import FORMAT, RunConfig, load_run_config
+from whence.store.records import (
+    EvaluationRecord,
+    LossRecord,
+    MetricsRecord,
+    RunError,
+    RunStatus,
+    RunSummary,
+    StoredConfig,
+    parse_metrics,
+    read_as,
+    write_as,
+)
+from whence.training.config import RunConfig, load_run_config
 
-State = Literal["running", "finished", "failed", "interrupted", "corrupt"]
 ID = re.compile(r"[0-9a-f]{12}")
 SPARE_BYTES = 64 * 2**20
 """Left free on the disk after everything a sweep is expected to write."""
+
+
+Stamp = tuple[int, int, int]
+"""Of a file: changes whenever its content does"""
+NO_FILE: Stamp = (0, 0, 0)
+
+
+class IndexRow(Config):
+    stamp: Stamp
+    run: RunSummary
+
+
+class Index(Config):
+    """index.json"""
+
+    runs: dict[str, IndexRow]
 
 
 class RunLockedError(Exception):
@@ -61,30 +87,43 @@ class RunFolder:
     def id(self) -> str:
         return self.path.name
 
-    def spec_document(self) -> dict[str, Any]:
-        return read_sealed(self.path / "spec.json")["spec"]
+    def config_document(self) -> dict[str, Any]:
+        return read_as(StoredConfig, self.path / "config.json").config
 
-    def status(self) -> dict[str, Any]:
+    def config(self) -> RunConfig[Any]:
+        return load_run_config(self.config_document())
+
+    def written_status(self) -> RunStatus:
+        """Its state may be `running` although its process is gone."""
+        return read_as(RunStatus, self.path / "status.json")
+
+    def status(self) -> RunStatus:
         """As written, except that a run whose process is gone reads as interrupted, never as running."""
-        status = read_sealed(self.path / "status.json")
-        if status["state"] == "running" and not self.is_locked():
-            status = {**status, "state": "interrupted"}
-        return status
+        status = self.written_status()
+        gone = status.state == "running" and not self.is_locked()
+        return status.model_copy(update={"state": "interrupted"}) if gone else status
 
-    def stamp(self) -> list[int]:
+    def stamp(self) -> Stamp:
         """Changes whenever its status does."""
         return _stamp(self.path / "status.json")
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Every record; `Corrupt` if any is damaged or, once the run rests, missing."""
+    def metrics(self) -> list[MetricsRecord]:
+        """Every record; `CorruptFileError` if any is damaged or, once the run rests, missing."""
         path = self.path / "metrics.jsonl"
-        pinned = self.status().get("files", {}).get(path.name)
-        if pinned is not None and file_digest(path) != pinned:
-            raise CorruptFileError(path, "checksum does not match")
-        return read_chained(path)[0]
+        self.check_pinned(path)
+        return parse_metrics(read_chained(path)[0], path)
 
-    def evaluations(self) -> list[dict[str, Any]]:
-        return [record for record in self.metrics() if "metrics" in record]
+    def losses(self) -> list[LossRecord]:
+        return [record for record in self.metrics() if isinstance(record, LossRecord)]
+
+    def evaluations(self) -> list[EvaluationRecord]:
+        return [record for record in self.metrics() if isinstance(record, EvaluationRecord)]
+
+    def check_pinned(self, path: Path) -> None:
+        """Raise `CorruptFileError` unless a file has the checksum that the run's last status states for it."""
+        expected = self.written_status().files.get(path.name)
+        if expected is not None and file_digest(path) != expected:
+            raise CorruptFileError(path, "checksum does not match")
 
     @property
     def weights(self) -> Path:
@@ -126,7 +165,7 @@ class Store:
         self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
         self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
         self.paces = self.root / "paces.json"
-        self._index: tuple[list[int], dict[str, dict[str, Any]]] = ([], {})
+        self._index: tuple[Stamp, dict[str, IndexRow]] = (NO_FILE, {})
         """Stamp and content of the index as it was last seen: whoever asks often does not read it again."""
 
     def folder(self, run_id: str) -> RunFolder:
@@ -201,84 +240,71 @@ class Store:
             run.path.rename(doomed)
         shutil.rmtree(doomed)
 
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> list[RunSummary]:
         """One row per run, oldest first, through the index: only runs that changed since are read."""
         known = self._read_index()
-        rows: dict[str, dict[str, Any]] = {}
+        rows: dict[str, IndexRow] = {}
         for run_id in self.ids():
             stamp = _stamp(f"{self.runs}/{run_id}/status.json")  # a Path takes longer to make than to ask for
             row = known.get(run_id)
-            rows[run_id] = row if row and row["stamp"] == stamp else self._summarise(run_id, stamp)
+            rows[run_id] = row if row and row.stamp == stamp else IndexRow(stamp=stamp, run=self._summarise(run_id))
         if rows != known and self.root.is_dir():
             with suppress(OSError):  # a read-only store still lists, only slower
-                write_sealed(self.root / "index.json", {"format": FORMAT, "runs": rows}, durable=False)
-        live = [{**row, "state": self._live_state(row)} for row in rows.values()]
-        return sorted(live, key=lambda row: (row.get("created", 0), row["id"]))
+                write_as(self.root / "index.json", Index(runs=rows), durable=False)
+        return sorted((self._live(row.run) for row in rows.values()), key=lambda run: (run.created, run.id))
 
-    def _read_index(self) -> dict[str, dict[str, Any]]:
+    def _read_index(self) -> dict[str, IndexRow]:
         path = self.root / "index.json"
         stamp = _stamp(path)
         if stamp != self._index[0]:
             try:
-                index = read_sealed(path)
-                self._index = stamp, index["runs"] if index.get("format") == FORMAT else {}
+                self._index = stamp, read_as(Index, path).runs
             except (OSError, CorruptFileError):
                 return {}  # it is only a cache
         return self._index[1]
 
-    def _summarise(self, run_id: str, stamp: list[int]) -> dict[str, Any]:
+    def _summarise(self, run_id: str) -> RunSummary:
         try:
-            status = read_sealed(self.runs / run_id / "status.json")
+            return self.folder(run_id).written_status().summary()
         except FileNotFoundError:
-            return {"id": run_id, "stamp": stamp, "state": "interrupted", "title": "", "labels": {}, "step": 0}
+            return RunSummary(id=run_id, state="interrupted")
         except (OSError, CorruptFileError) as error:
-            return {
-                "id": run_id,
-                "stamp": stamp,
-                "state": "corrupt",
-                "title": "",
-                "labels": {},
-                "error": {"message": str(error)},
-            }
-        return {**{key: value for key, value in status.items() if key not in ("latest", "files")}, "stamp": stamp}
+            return RunSummary(id=run_id, state="corrupt", error=RunError(kind="unreadable", message=str(error)))
 
-    def _live_state(self, row: dict[str, Any]) -> State:
-        if row["state"] == "running" and not self.folder(row["id"]).is_locked():
-            return "interrupted"
-        return row["state"]
+    def _live(self, run: RunSummary) -> RunSummary:
+        gone = run.state == "running" and not self.folder(run.id).is_locked()
+        return run.model_copy(update={"state": "interrupted"}) if gone else run
 
 
 @contextmanager
-def open_finished_run(store: Store, text: str) -> Iterator[tuple[RunFolder, RunConfig]]:
+def open_finished_run(store: Store, text: str) -> Iterator[tuple[RunFolder, RunConfig[Any]]]:
     """The folder and the configuration of a finished run, found by the first digits of its id.
 
     Damage that is met here or while the caller reads on raises `UserError`.
     """
     folder = store.find(text)
     try:
-        if folder.status()["state"] != "finished":
+        if folder.status().state != "finished":
             raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.", field="run")
-        yield folder, load_run_config(folder.spec_document())
+        yield folder, folder.config()
     except (OSError, CorruptFileError) as damage:
         raise UserError(
             f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
         ) from None
 
 
-def evaluation_rows(
-    store: Store, runs: Iterable[Mapping[str, Any]]
-) -> tuple[list[dict[str, Any]], dict[str, Exception]]:
-    """A row per evaluation of these runs, given as `Store.summaries` gives them; and why others are left out, by id."""
+def evaluation_rows(store: Store, runs: Iterable[RunSummary]) -> tuple[list[dict[str, Any]], dict[str, Exception]]:
+    """A row per evaluation of these runs, for other programs; and why others are left out, by id."""
     rows: list[dict[str, Any]] = []
     left_out: dict[str, Exception] = {}
     for run in runs:
-        common = {"id": run["id"], "state": run["state"], **run["labels"], "seed": run.get("seed")}
+        common = {"id": run.id, "state": run.state, **run.labels, "seed": run.seed}
         try:
-            evaluations = store.folder(run["id"]).evaluations()
+            evaluations = store.folder(run.id).evaluations()
         except (OSError, CorruptFileError) as damage:
-            left_out[run["id"]] = damage
+            left_out[run.id] = damage
             continue
-        rows += [{**common, "step": e["step"], **flat(e["metrics"])} for e in evaluations]
+        rows += [{**common, "step": record.step, **flat(record.metrics)} for record in evaluations]
     return rows, left_out
 
 
@@ -294,9 +320,9 @@ def _flock(handle: int, patience: float) -> bool:
             time.sleep(0.02)
 
 
-def _stamp(path: Path | str) -> list[int]:
+def _stamp(path: Path | str) -> Stamp:
     try:
         stat = os.stat(path)
     except OSError:
-        return [0, 0, 0]
-    return [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+        return NO_FILE
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from whence.store.files import (
     CorruptFileError,
@@ -13,6 +12,7 @@ from whence.store.files import (
     read_chained,
     read_sealed,
 )
+from whence.store.records import StoredConfig, read_as
 from whence.store.runs import RunFolder, Store
 from whence.training import checkpoint
 from whence.training.config import run_id
@@ -41,23 +41,22 @@ def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
 
 def _problems(run: RunFolder) -> Iterator[str]:
     path = run.path
-    status: dict[str, Any] | None = None
+    pinned: dict[str, str] = {}
     try:
-        status = read_sealed(path / "status.json")
+        pinned = run.written_status().files
     except FileNotFoundError:
         yield "status.json: missing"
     except (OSError, CorruptFileError) as damage:
         yield f"status.json: {getattr(damage, 'reason', damage)}"
-    pinned = status.get("files", {}) if status else {}
     for name, expected in pinned.items():
         if not (path / name).exists():
             yield f"{name}: missing"
         elif file_digest(path / name) != expected:
             yield f"{name}: checksum does not match"
-    yield from _caught(path / "spec.json", lambda: _check_identity(run))
+    yield from _caught(path / "config.json", lambda: _check_identity(run))
     for name in ("metrics.jsonl", "log.jsonl"):
         yield from _caught(path / name, lambda name=name: _check_chain(path / name))
-    for saved in checkpoint.found(path):
+    for saved in checkpoint.saved_checkpoints(path):
         yield from _caught(saved, lambda saved=saved: check_addressed(saved))
     lock = path / "lock"
     if lock.exists() and lock.stat().st_size:
@@ -65,9 +64,9 @@ def _problems(run: RunFolder) -> Iterator[str]:
 
 
 def _check_identity(run: RunFolder) -> None:
-    path = run.path / "spec.json"
-    document = read_sealed(path)
-    if run_id(document.get("spec", {}), document.get("versions", {})) != run.id:
+    path = run.path / "config.json"
+    stored = read_as(StoredConfig, path)
+    if run_id(stored.config, stored.versions) != run.id:
         raise CorruptFileError(path, "describes another run than its directory's name says")
 
 
@@ -76,7 +75,7 @@ def _check_chain(path: Path) -> None:
         raise CorruptFileError(path, "the last line is torn (its writer was killed); dropped on resume")
 
 
-def _caught(path: Path, check: Any) -> Iterator[str]:
+def _caught(path: Path, check: Callable[[], object]) -> Iterator[str]:
     try:
         check()
     except FileNotFoundError:

@@ -5,52 +5,65 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from whence.config import Config
 from whence.store.files import (
+    FORMAT,
     LARGEST_DOCUMENT,
     CorruptFileError,
+    FormatError,
     addressed_name,
     canonical,
     check_addressed,
-    file_digest,
     write_atomically,
 )
+from whence.store.records import Environment, parse_as
 from whence.store.runs import RunFolder
+from whence.training.trainer import Progress
 
 NAME = re.compile(r"checkpoint-(\d{9})-[0-9a-f]{16}\.safetensors")
-KEPT = 2  # if the newest turns out damaged, the one before is still there
+SAVED = 2  # if the newest turns out damaged, the one before is still there
 
 
-def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]) -> None:
-    """`facts` are small JSON values: where the metrics file stood, how long the run has taken."""
+class CheckpointFacts(Config):
+    """What a checkpoint holds besides tensors."""
+
+    progress: Progress
+    metrics_mark: tuple[int, str]
+    """Where the metrics file stood: its size and its last link"""
+    created: float
+    environment: Environment
+
+
+def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: CheckpointFacts) -> None:
+    step = facts.progress.step
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
             tensors[f"optimizer/{names[id(parameter)]}/{key}"] = value
-    metadata = {"facts": canonical({**facts, "step": step})}
+    metadata = {"facts": canonical(facts.model_dump(mode="json")), "format": str(FORMAT)}
     data = safetensors.torch.save({key: _plain(tensor) for key, tensor in tensors.items()}, metadata)
     path = folder / addressed_name(f"checkpoint-{step:09d}", data, ".safetensors")
     write_atomically(path, data)
-    earlier = [old for old in found(folder) if old != path]
+    earlier = [old for old in saved_checkpoints(folder) if old != path]
     for old in earlier:
-        if old.name.startswith(f"checkpoint-{step:09d}-") or old in earlier[KEPT - 1 :]:
+        if old.name.startswith(f"checkpoint-{step:09d}-") or old in earlier[SAVED - 1 :]:
             old.unlink()
 
 
-def found(folder: Path) -> list[Path]:
+def saved_checkpoints(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
     return sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), reverse=True)
 
 
-def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts of a checkpoint; `Corrupt` if it is damaged or was taken of another model."""
+def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], CheckpointFacts]:
+    """Tensors and facts of a checkpoint; `CorruptFileError` if it is damaged or was taken of another model."""
     state = model.state_dict()
     expected = sum(tensor.nbytes for tensor in state.values())
     if path.stat().st_size > 4 * expected + LARGEST_DOCUMENT:  # weights, two moments, and the facts
@@ -58,7 +71,10 @@ def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any
     check_addressed(path)
     tensors = safetensors.torch.load_file(path)
     with safetensors.safe_open(path, "pt") as file:
-        facts = json.loads(file.metadata()["facts"])
+        metadata = file.metadata()
+    if metadata.get("format") != str(FORMAT):
+        raise FormatError(path, metadata.get("format"))
+    facts = parse_as(CheckpointFacts, json.loads(metadata["facts"]), path)
     shapes = {key: value.shape for key, value in weights_in(tensors).items()}
     if shapes != {key: value.shape for key, value in state.items()}:
         raise CorruptFileError(path, "holds another model's tensors")
@@ -92,7 +108,5 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def weights_of(run: RunFolder) -> dict[str, Tensor]:
     """Of a finished run, after a check that the file is what the run wrote."""
-    pinned = run.status().get("files", {}).get(run.weights.name)
-    if pinned is not None and file_digest(run.weights) != pinned:
-        raise CorruptFileError(run.weights, "checksum does not match")
+    run.check_pinned(run.weights)
     return safetensors.torch.load_file(run.weights)

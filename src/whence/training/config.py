@@ -13,17 +13,13 @@ from pydantic import ConfigDict, Field
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.store.files import canonical, digest
+from whence.store.files import FORMAT, canonical, digest
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from whence.random import Streams
-
-
-FORMAT = 2
-"""Raised when the same description gives another result: runs of an older format are then other runs."""
 
 
 class TrainingConfig(Config):
@@ -151,7 +147,7 @@ def _generic_arguments(model: type) -> tuple[Any, ...]:
 
 
 def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
-    return digest(canonical({"spec": document, "versions": versions}))[:12]
+    return digest(canonical({"config": document, "versions": versions}))[:12]
 
 
 def load_run_config(document: dict[str, Any]) -> RunConfig:

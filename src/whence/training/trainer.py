@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from whence.random import Streams, derive, generator
+from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
 from whence.training.config import Metrics, Trainable, TrainingConfig
 
 LOGGED_LOSSES = 200
@@ -44,7 +45,7 @@ class Progress:
 class Listener:
     """How the loop speaks to whoever runs it. `record` gets only numbers that a resumed run would repeat exactly."""
 
-    record: Callable[[dict[str, Any]], None]
+    record: Callable[[MetricsRecord], None]
     checkpoint: Callable[[Progress], None]
     progress: Callable[[Progress], None]
     checkpoint_due: Callable[[], bool]
@@ -77,7 +78,7 @@ def train(
         at.step, at.tokens = at.step + 1, at.tokens + tokens
         at.seconds += time.perf_counter() - started
         if at.step % log_every == 0:
-            listener.record({"step": at.step, "loss": at.loss, "grad_norm": norm, "lr": training.lr_at(at.step - 1)})
+            listener.record(LossRecord(step=at.step, loss=at.loss, grad_norm=norm, lr=training.lr_at(at.step - 1)))
         evaluate_if_due()
         if at.step < training.steps and listener.checkpoint_due():
             listener.checkpoint(at)
@@ -119,7 +120,7 @@ def _evaluate(job: Trainable, training: TrainingConfig, streams: Streams, at: Pr
     if bad is not None:
         raise NonFiniteError(at.step, f"evaluation metric {bad}")
     at.latest, at.evaluated = metrics, at.step
-    listener.record({"step": at.step, "metrics": metrics})
+    listener.record(EvaluationRecord(step=at.step, metrics=metrics))
 
 
 def autocast(model: nn.Module, precision: str) -> AbstractContextManager[Any]:

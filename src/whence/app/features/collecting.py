@@ -70,8 +70,8 @@ def _problem(store: Store, name: str) -> str:
 
 def _models(store: Store) -> dict[str, str]:
     """Those that come in packages, and runs of the arena: no path of this machine."""
-    runs = [run for run in store.summaries() if run.get("kind") == "arena" and run["state"] == "finished"]
-    named = {f"{RUN}{run['id']}": f"run {run['id'][:4]}: {run['title']}, seed {run['seed']}" for run in runs[::-1]}
+    runs = [run for run in store.summaries() if run.kind == "arena" and run.state == "finished"]
+    named = {f"{RUN}{run.id}": f"run {run.id[:4]}: {run.title}, seed {run.seed}" for run in runs[::-1]}
     return {**dict(zip(PACKAGED, PACKAGED, strict=True)), **named}
 
 

@@ -20,6 +20,7 @@ from whence.features.run import FeaturesRun
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.stored import load
 from whence.features.view import SHOWN, Context, Order, View, contexts, most_bound, view
+from whence.store.records import RunSummary
 from whence.store.runs import Store
 
 ALONE = "none"
@@ -36,7 +37,7 @@ class Opened:
 
 
 def look(store: Store) -> None:
-    runs = {run["id"]: run for run in reversed(store.summaries()) if _can_be_looked_at(run)}
+    runs = {run.id: run for run in reversed(store.summaries()) if _can_be_looked_at(run)}
     if not runs:
         empty("No autoencoder has been trained in this store yet.", "Start a comparison under “Compare”.")
         return
@@ -56,13 +57,13 @@ def look(store: Store) -> None:
     guarded(_training)(opened, store)
 
 
-def _can_be_looked_at(run: dict[str, Any]) -> bool:
-    return run.get("kind") == FeaturesRun.kind and run["state"] == "finished"
+def _can_be_looked_at(run: RunSummary) -> bool:
+    return run.kind == FeaturesRun.kind and run.state == "finished"
 
 
-def _label(run: dict[str, Any]) -> str:
-    when = datetime.fromtimestamp(run["created"]).strftime("%d %b %H:%M")
-    return f"{run['title']} · seed {run['seed']} · {run['id'][:4]} · {when}"
+def _label(run: RunSummary) -> str:
+    when = datetime.fromtimestamp(run.created).strftime("%d %b %H:%M")
+    return f"{run.title} · seed {run.seed} · {run.id[:4]} · {when}"
 
 
 def _open(store: Store, run_id: str) -> Opened:

@@ -28,8 +28,8 @@ DIVIDED, BESIDE = "divider", "side by side"
 
 def show(store: Store) -> None:
     known = {run_id: one for run_id, one in field_runs(store).items() if one.of_images}
-    runs = {run_id: one for run_id, one in known.items() if one.summary["state"] == "finished"}
-    if not runs and any(one.summary["state"] == "running" for one in known.values()):
+    runs = {run_id: one for run_id, one in known.items() if one.state == "finished"}
+    if not runs and any(one.state == "running" for one in known.values()):
         empty("A field is being trained: watch it under Train.", "Images can be rendered once it has finished.")
         return
     if not runs:

@@ -22,8 +22,7 @@ from whence.fields.page import signal_curves
 from whence.fields.run import FieldsRun, load_model
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
-from whence.training.checkpoint import NAME, found, read, weights_in
-from whence.training.config import load_run_config
+from whence.training.checkpoint import NAME, read, saved_checkpoints, weights_in
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class ListedRun:
     """A run as lists show it."""
 
     run: FieldsRun
-    summary: dict[str, Any]
+    state: str
 
     @property
     def label(self) -> str:
@@ -54,16 +53,16 @@ def field_runs(store: Store) -> dict[str, ListedRun]:
     """By id, the latest first. What cannot be read is left to the page of all runs."""
     runs = {}
     for summary in reversed(store.summaries()):
-        if summary.get("kind") == FieldsRun.kind:
+        if summary.kind == FieldsRun.kind:
             with suppress(OSError, CorruptFileError, UserError):
-                runs[summary["id"]] = ListedRun(_run_config(store.root, summary["id"]), summary)
+                runs[summary.id] = ListedRun(_run_config(store.root, summary.id), summary.state)
     return runs
 
 
 @st.cache_resource(show_spinner=False, max_entries=2048)
 def _run_config(root: Path, run_id: str) -> FieldsRun:
     """An id names what it says, so that this never changes."""
-    run = load_run_config(Store(root).folder(run_id).spec_document())
+    run = Store(root).folder(run_id).config()
     if not isinstance(run, FieldsRun):
         raise UserError(f"run: {run_id} is none of fields.", field="run")
     return run
@@ -158,7 +157,7 @@ def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Snapshot]:
 def _begun(run: FieldsRun, store: Store) -> float:
     """A run that was deleted and trained again is another one, though it has the same name."""
     try:
-        return float(store.folder(run.id).status().get("created", 0))
+        return store.folder(run.id).status().created
     except (OSError, CorruptFileError):
         return 0
 
@@ -166,7 +165,7 @@ def _begun(run: FieldsRun, store: Store) -> float:
 def _read_checkpoint(run: FieldsRun, store: Store, known: dict[int, Snapshot]) -> None:
     """At the newest checkpoint that is still there when it is read."""
     folder = store.folder(run.id).path
-    for path in found(folder) if folder.is_dir() else ():
+    for path in saved_checkpoints(folder) if folder.is_dir() else ():
         step = int(path.name.split("-")[1]) if NAME.fullmatch(path.name) else -1
         if step in known:
             return

@@ -97,7 +97,7 @@ def _requested_runs(store: Store) -> dict[str, ListedRun]:
             run = FieldsRun.read(_resolved(request.config if isinstance(request, TrainRequest) else {}))
         except UserError:
             continue
-        runs[run.id] = ListedRun(run, {"state": job.state})
+        runs[run.id] = ListedRun(run, job.state)
     return runs
 
 

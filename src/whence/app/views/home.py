@@ -37,7 +37,7 @@ def _now() -> None:
             f"Store: {store.root}",
         )
         return
-    by_state = Counter(run["state"] for run in runs)
+    by_state = Counter(run.state for run in runs)
     shown = [state for state in ("running", "finished", "failed", "interrupted", "corrupt") if by_state[state]]
     for column, state in zip(st.columns(max(4, len(shown))), shown, strict=False):
         column.metric(f"runs {state}", f"{by_state[state]:,}")

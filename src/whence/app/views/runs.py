@@ -32,10 +32,10 @@ from whence.report.export import browser, picture_of
 from whence.report.html import badge
 from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
 from whence.store.files import digest
+from whence.store.records import RunSummary
 from whence.store.runs import RunLockedError, Store, evaluation_rows
 from whence.store.verify import problems_of
 
-Row = dict[str, Any]
 EVERY_SECONDS = 5.0
 MESSAGE = "runs:message"
 """Of the last action, shown when the page is made again"""
@@ -54,14 +54,14 @@ def show() -> None:
         empty("No runs match these filters.", "Remove a filter, or search for another word.")
         return
     ids = _chosen(matches)
-    chosen = [row for row in matches if row["id"] in ids]
+    chosen = [row for row in matches if row.id in ids]
     _actions(chosen, store)
     _export(chosen or matches, store, everything=not chosen)
     if chosen:
-        _side_by_side([row["id"] for row in chosen], store)
+        _side_by_side([row.id for row in chosen], store)
     else:
         ready_to_draw()
-    running = [row["id"] for row in rows if row["state"] == "running"]
+    running = [row.id for row in rows if row.state == "running"]
     resuming = [job.id for job in _resuming(store)]
     live(EVERY_SECONDS if running or resuming else None)(_watch)(running, resuming, store)
 
@@ -90,8 +90,8 @@ def _resuming(store: Store) -> list[Job]:
 # --- which
 
 
-def _filtered(rows: list[Row]) -> list[Row]:
-    kinds, states = Counter(row.get("kind", "") for row in rows), Counter(row["state"] for row in rows)
+def _filtered(rows: list[RunSummary]) -> list[RunSummary]:
+    kinds, states = Counter(row.kind for row in rows), Counter(row.state for row in rows)
     words, instrument, state = st.columns([2, 3, 3], vertical_alignment="bottom")
     text = words.text_input(
         "Contains", key="runs:text", help="Words of a title, or the beginning of an id.", persist_state="session"
@@ -115,15 +115,15 @@ def _filtered(rows: list[Row]) -> list[Row]:
     return [
         row
         for row in rows
-        if (not wanted_kinds or row.get("kind") in wanted_kinds)
-        and (not wanted_states or row["state"] in wanted_states)
-        and all(word in row["title"].lower() or row["id"].startswith(word) for word in text.lower().split())
+        if (not wanted_kinds or row.kind in wanted_kinds)
+        and (not wanted_states or row.state in wanted_states)
+        and all(word in row.title.lower() or row.id.startswith(word) for word in text.lower().split())
     ]
 
 
-def _chosen(rows: list[Row]) -> set[str]:
+def _chosen(rows: list[RunSummary]) -> set[str]:
     """Ticked in the table. Its name is made of the runs it shows: a tick never moves to another run."""
-    ids = [row["id"] for row in rows]
+    ids = [row.id for row in rows]
     linked = query("run")
     start = [ids.index(linked)] if linked in ids else []
     if linked and not start:
@@ -147,36 +147,31 @@ def _chosen(rows: list[Row]) -> set[str]:
     return {ids[place] for place in event.selection.rows if place < len(ids)}
 
 
-def _columns(rows: list[Row]) -> dict[str, list[Any]]:
+def _columns(rows: list[RunSummary]) -> dict[str, list[Any]]:
     return {
-        "what": [row["title"] or _why(row) for row in rows],
-        "seed": [row.get("seed") for row in rows],
-        "state": [row["state"] for row in rows],
-        "progress": [row.get("step", 0) / row["steps"] if row.get("steps") else 0.0 for row in rows],
+        "what": [row.title or row.reason for row in rows],
+        "seed": [row.seed for row in rows],
+        "state": [row.state for row in rows],
+        "progress": [row.step / row.steps if row.steps else 0.0 for row in rows],
         "scores (% unless a unit is named)": [
-            "  ".join(f"{name} {scored(name, value)}" for name, value in row.get("headline", {}).items())
-            for row in rows
+            "  ".join(f"{name} {scored(name, value)}" for name, value in row.headline.items()) for row in rows
         ],
-        "time": [row.get("seconds") for row in rows],
-        "began": [datetime.fromtimestamp(row["created"]) if "created" in row else None for row in rows],
-        "instrument": [row.get("kind", "") for row in rows],
-        "id": [row["id"] for row in rows],
+        "time": [row.seconds for row in rows],
+        "began": [datetime.fromtimestamp(row.created) if row.created else None for row in rows],
+        "instrument": [row.kind for row in rows],
+        "id": [row.id for row in rows],
     }
-
-
-def _why(row: Row) -> str:
-    return str((row.get("error") or {}).get("message", ""))
 
 
 # --- what to do with them
 
 
-def _actions(chosen: list[Row], store: Store) -> None:
+def _actions(chosen: list[RunSummary], store: Store) -> None:
     if not chosen:
         st.caption("Tick runs to put them side by side, to go on with them, or to delete them. A heading sorts.")
         return
-    ids = [row["id"] for row in chosen]
-    resumable = [row["id"] for row in chosen if _can_resume(row)]
+    ids = [row.id for row in chosen]
+    resumable = [row.id for row in chosen if _can_resume(row)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
         if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
@@ -191,10 +186,9 @@ def _actions(chosen: list[Row], store: Store) -> None:
         _verify(ids, store)
 
 
-def _can_resume(row: Row) -> bool:
+def _can_resume(row: RunSummary) -> bool:
     """Numbers that were not finite would be so again."""
-    failed = row["state"] == "failed" and (row.get("error") or {}).get("kind") != "non_finite"
-    return failed or row["state"] == "interrupted"
+    return row.state == "interrupted" or (row.state == "failed" and not row.diverged)
 
 
 def _verify(ids: list[str], store: Store) -> None:
@@ -233,16 +227,16 @@ def _delete(ids: list[str], store: Store) -> None:
         st.rerun()
 
 
-def _export(rows: list[Row], store: Store, *, everything: bool) -> None:
+def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
     """Numbers of any selection; pages and pictures of what fits on one."""
-    ids = [row["id"] for row in rows]
+    ids = [row.id for row in rows]
     name = f"runs-{digest(' '.join(ids))[:8]}"
 
     def page() -> bytes:
         runs, _ = beside(store, ids)
         return runs_page(runs, "\n".join(terminal("runs", "show", run_id) for run_id in ids))
 
-    def lines() -> list[Row]:
+    def lines() -> list[dict[str, Any]]:
         """Also of those that cannot be read: their state, and why."""
         records, left_out = evaluation_rows(store, rows)
         return records + [{"id": name, "state": "corrupt", "error": str(why)} for name, why in left_out.items()]
@@ -282,14 +276,14 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
     if not runs:
         return
     for run in runs:
-        if "error" in run.status:
-            st.error(plain(f"{run.id} failed: {run.status['error']['message']}"), icon=":material/error:")
-    st.subheader("Side by side" if len(runs) > 1 else plain(runs[0].status["title"]))
+        if run.status.error:
+            st.error(plain(f"{run.id} failed: {run.status.reason}"), icon=":material/error:")
+    st.subheader("Side by side" if len(runs) > 1 else plain(runs[0].status.title))
     markup(side_by_side(runs))
     _curves(runs)
     with st.expander("Configuration"):
         for run in runs:
-            st.caption(f"{run.id} · {duration(run.status['seconds'])} · {run.status['tokens']:,} tokens")
+            st.caption(f"{run.id} · {duration(run.status.seconds)} · {run.status.tokens:,} tokens")
             st.json(dict(run.config), expanded=1)
 
 

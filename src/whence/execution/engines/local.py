@@ -6,20 +6,19 @@ workers, only events; results are in the store.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Literal
+from typing import Any
 
-from whence.execution.execute import Event
+from whence.execution.events import Event, OnEvent, RunEnd, RunRequest
 from whence.execution.options import ExecutionOptions
 from whence.execution.worker import GRACE_SECONDS
 from whence.store.runs import Store
@@ -28,10 +27,6 @@ from whence.training.config import RunConfig
 
 Inbox = SimpleQueue[tuple[int, Event | None]]
 CTRL_C = -1
-RunEnd = Literal["finished", "skipped", "failed", "interrupted", "busy", "crashed"]
-"""How a run ended here. Skipped: the store had it. Busy: another process writes it. Crashed: its process died."""
-ENDS: tuple[RunEnd, ...] = ("finished", "skipped", "failed", "interrupted", "busy")
-"""Those that a worker reports itself"""
 
 
 class _Worker:
@@ -57,17 +52,17 @@ class _Worker:
             with self.process.stdout as events:
                 for line in events:
                     with suppress(ValueError):  # not an event: printed at start-up, or cut off by a kill
-                        inbox.put((self.number, json.loads(line)))
+                        inbox.put((self.number, Event.model_validate_json(line)))
             self.process.wait()
         finally:
             inbox.put((self.number, None))
 
-    def submit(self, config: RunConfig, store: Store, options: ExecutionOptions) -> None:
+    def submit(self, config: RunConfig[Any], store: Store, options: ExecutionOptions) -> None:
         assert self.process.stdin is not None
         self.run = config.id
-        task = {"config": config.document(), "store": str(store.root.absolute()), "options": asdict(options)}
+        request = RunRequest(config=config.document(), store=str(store.root.absolute()), options=options)
         with suppress(BrokenPipeError):  # it has died; its end is on the way to the inbox
-            self.process.stdin.write(json.dumps(task) + "\n")
+            self.process.stdin.write(request.model_dump_json() + "\n")
 
     def close(self) -> None:
         """Nothing more to run: an idle worker ends by itself."""
@@ -83,10 +78,10 @@ def share(runs: int, workers: int | None = None, threads: int | None = None) -> 
 
 
 def run_all(
-    configs: Sequence[RunConfig],
+    configs: Sequence[RunConfig[Any]],
     store: Store,
     options: ExecutionOptions = ExecutionOptions(),
-    on_event: Callable[[Event], None] = lambda event: None,
+    on_event: OnEvent = lambda event: None,
 ) -> dict[str, RunEnd]:
     """Run every configuration; by id, how each run ended.
 
@@ -101,10 +96,10 @@ def run_all(
 class _Engine:
     def __init__(
         self,
-        configs: Sequence[RunConfig],
+        configs: Sequence[RunConfig[Any]],
         store: Store,
         options: ExecutionOptions,
-        on_event: Callable[[Event], None],
+        on_event: OnEvent,
     ) -> None:
         self.waiting = deque(configs)
         self.store, self.options, self.on_event = store, options, on_event
@@ -153,15 +148,15 @@ class _Engine:
             worker.close()
             if worker.run:  # it died with a run in hand
                 end = self.ends[worker.run] = "interrupted" if self.stopping else "crashed"
-                how = f"its process ended with code {worker.process.returncode}"
-                self.on_event({"event": end, "run": worker.run, "message": how})
+                message = f"its process ended with code {worker.process.returncode}"
+                self.on_event(Event(kind=end, run=worker.run, message=message))
             if self.waiting and not self.stopping:
                 self._spawn()
-        elif event["event"] == "idle":
+        elif event.kind == "idle":
             self._assign(worker)
         else:
-            if event["event"] in ENDS:
-                self.ends[event["run"]] = event["event"]
+            if event.end:
+                self.ends[event.run] = event.end
                 worker.run = ""
             self.on_event(event)
 
@@ -171,7 +166,7 @@ class _Engine:
             self._kill_all()
             return
         self.stopping = True
-        self.on_event({"event": "stopping", "run": ""})
+        self.on_event(Event(kind="stopping"))
         for worker in self.workers.values():
             worker.process.terminate()
 

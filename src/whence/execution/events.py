@@ -1,0 +1,47 @@
+"""What an engine and its workers exchange, as JSON lines: requests in, events out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from pydantic import Field
+
+from whence.config import Config
+from whence.execution.options import ExecutionOptions
+from whence.store.records import RunStatus
+
+RunEnd = Literal["finished", "skipped", "failed", "interrupted", "busy", "crashed"]
+"""How a run ended here. Skipped: the store had it. Busy: another process writes it. Crashed: its process died."""
+RUN_ENDS: tuple[RunEnd, ...] = get_args(RunEnd)
+
+
+class Event(Config):
+    """Something that happened to a run, or to an engine (`stopping`) or a worker (`idle`), which have none."""
+
+    kind: Literal[RunEnd, "started", "progress", "notice", "stopping", "idle"]
+    run: str = ""
+    step: int = 0
+    loss: float | None = None
+    headline: dict[str, float] = Field(default_factory=dict)
+    message: str = ""
+
+    @property
+    def end(self) -> RunEnd | None:
+        return self.kind if self.kind in RUN_ENDS else None
+
+    @classmethod
+    def of_end(cls, end: RunEnd, status: RunStatus) -> Event:
+        numbers = {"step": status.step, "loss": status.loss, "headline": status.headline}
+        return cls(kind=end, run=status.id, message=status.reason, **numbers)
+
+
+OnEvent = Callable[[Event], None]
+
+
+class RunRequest(Config):
+    """What a worker is to execute."""
+
+    config: dict[str, Any]
+    store: str
+    options: ExecutionOptions
