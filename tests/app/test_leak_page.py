@@ -13,11 +13,12 @@ from playwright.sync_api import Browser, Locator, expect
 
 from tests.app.browse import App, Visitor
 from tests.app.test_arena_page import TAMPERED
-from whence.app.interim import AUDITS, AuditConfig
 from whence.app.jobs import FORMAT, ActionRequest, Job, JobEnd, Submission, job_id, jobs
+from whence.cli.main import run
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
-from whence.leak.config import LeakConfig
+from whence.leak.audit.artifact import AUDITS, audit_request
+from whence.leak.config import AuditConfig, LeakConfig
 from whence.store.files import digest, write_sealed
 from whence.store.runs import Store
 
@@ -85,13 +86,24 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     assert json.loads(download.path().read_text())["verdict"]["leak"] == "leaky"
     download = visitor.download("HTML")
     assert b"whence leak audit --run" in download.path().read_bytes()
-    assert f"audit={jobs(app.store, verb='audit')[0].id}" in visitor.page.url
+    assert f"audit={next(AUDITS.all(app.store)).id}" in visitor.page.url
     for view in ("New audit", "Audits", "Compare mitigations", "Audits"):
         go_to(visitor, view)
     visitor.sees(re.compile("Reconstructs nothing: "))
     visitor.open("")
     visitor.page.get_by_role("link", name=re.compile("Audit of planted")).click()
     visitor.sees(re.compile("Reconstructs nothing: "))
+
+
+def test_an_audit_of_the_command_line_is_on_the_page(visitor: Visitor, app: App) -> None:
+    arguments = ["leak", "audit", "--run", the_run(app), "--ratios", "0.5", "--seed", "7"]
+    assert run([*arguments, "--store", str(app.store.root), "--json"]) == 0
+    artifact = next(AUDITS.all(app.store))
+    assert artifact.request.config.seed == 7
+    visitor.open("leak?audit=")
+    visitor.choose("Audit", re.compile("--seed 7"))
+    visitor.sees(re.compile("Reconstructs nothing: at every mask ratio"))
+    expect(visitor.page).to_have_url(re.compile(artifact.id))
 
 
 @pytest.mark.slow
@@ -149,7 +161,7 @@ def from_elsewhere(store: Store, out: str) -> Job:
     submission = Submission(request=request, title=f"<b>{job.id}</b>", link={}, exclusive=False)
     write_sealed(job.path / "job.json", {"format": FORMAT, **submission.model_dump(mode="json")})
     write_sealed(job.path / "end.json", JobEnd(state="finished").model_dump())
-    path = AUDITS.path(config, store)
+    path = AUDITS.path(audit_request(config, store), store)
     path.parent.mkdir(exist_ok=True)
     path.write_text(out)
     return job
