@@ -13,7 +13,7 @@ from whence.arena.instrument import ARENA, Arena, ArenaTable, tables_of_runs
 from whence.arena.metrics import PARTS, ArenaMetrics, EvalCounts, pool
 from whence.arena.run import ArenaRun
 from whence.arena.score import Score, judge
-from whence.experiments import table as experiments_table
+from whence.experiments import tabulate as experiments_tabulate
 from whence.experiments.comparison import plan_comparison, runs_of
 from whence.experiments.comparison import tables_of as tables_of_comparison
 from whence.experiments.results import RunResult
@@ -47,7 +47,7 @@ def tabulate(
     runs: Sequence[ArenaRun], store: Store, ends: Mapping[str, str] = {}, **options: Any
 ) -> list[Table[ArenaRun]]:
     """Tables of these runs, all pairs compared."""
-    return experiments_table.tabulate(ARENA, list(tables_of_runs(runs)), store, ends, **options)
+    return experiments_tabulate.tabulate(ARENA, list(tables_of_runs(runs)), store, ends, **options)
 
 
 def tables_of(comparison: ArenaConfig, store: Store) -> list[Table[ArenaRun]]:
@@ -180,7 +180,7 @@ def table_of(rows: Sequence[Row[ArenaRun]], design: stats.TestDesign = "fixed") 
     criteria = [Criterion(stats.ACCURACY, part, part) for part in PARTS if any(part in row.cells for row in rows)]
     planned = ArenaTable("made", variants, stats.all_pairs(variants), criteria)
     with tempfile.TemporaryDirectory() as folder:
-        return one(experiments_table.tabulate(Made(), [planned], Store(folder), design=design))
+        return one(experiments_tabulate.tabulate(Made(), [planned], Store(folder), design=design))
 
 
 def score(per_seed: Mapping[int, float], baseline: float = 0.25, effective: float = 500) -> Score:

@@ -20,7 +20,7 @@ from tests.fields.test_instrument import made_up_metrics
 from tests.fields.test_run import trained
 from whence import stats
 from whence.cli.main import run
-from whence.experiments import table
+from whence.experiments import table, tabulate
 from whence.experiments.results import RunResult
 from whence.fields import instrument
 from whence.fields.config import FieldsConfig
@@ -242,7 +242,7 @@ def test_variants_are_compared_with_the_first_variant(store: Store, monkeypatch:
     monkeypatch.setattr(table, "read_results", lambda runs, store, ends: [results[run.id] for run in runs])
     variants = dict(zip(made_up, runs, strict=False))
     planned = replace(plan, variants=variants, pairs=stats.against("a", variants), on="these held-out signals")
-    (found,) = table.tabulate(FIELDS, [planned], store)
+    (found,) = tabulate.tabulate(FIELDS, [planned], store)
     told = "\n".join(found.findings)
     assert (
         "b beats a at ×1 on these held-out signals by 1.00 dB [1.00, 1.00] (better in 7 of 7 seeds, p = .031)." in told

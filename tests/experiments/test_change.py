@@ -126,7 +126,7 @@ def test_more_training_seen_from_outside(capsys: pytest.CaptureFixture[str]) -> 
     names = [each["name"] for each in made]
     assert names == [Path(each["command"].split("--config ")[1]).stem for each in made]
     found = document(["report", *names, "--diff"], capsys)
-    assert found["spec"] == {"training.steps": {"before": 5, "after": 80}}
+    assert found["config"] == {"training.steps": {"before": 5, "after": 80}}
     assert (found["before"], found["after"]) == tuple(names)
     rope = next(c for c in found["cells"] if (c["variant"], c["part"]) == ("rope", "id"))
     assert rope["before"] == "at chance"

@@ -2,7 +2,8 @@
 
 instrument   what an instrument supplies
 results      what the store holds of planned runs
-table        cells, columns, rows, tables; `tabulate`
+table        cells, columns, rows, tables
+tabulate     from the store to tables with verdicts
 comparison   `run_comparison`: plan, check, run, measure, tabulate, report
 saved        presets, and configurations that a store remembers
 looks        which verdicts have been shown

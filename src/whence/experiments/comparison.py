@@ -24,7 +24,8 @@ from whence.experiments.instrument import ComparisonConfig, Instrument, Measurem
 from whence.experiments.options import store_flag
 from whence.experiments.page import comparison_page
 from whence.experiments.saved import config_path, save_config
-from whence.experiments.table import PlannedTable, Table, tabulate
+from whence.experiments.table import PlannedTable, Table
+from whence.experiments.tabulate import tabulate
 from whence.report.shell import write
 from whence.store.files import CorruptFileError, canonical
 from whence.store.runs import Store

@@ -16,7 +16,8 @@ from whence.errors import UserError
 from whence.experiments.instrument import Instrument
 from whence.experiments.options import store_flag
 from whence.experiments.page import comparison_page, page_title
-from whence.experiments.table import Table, tabulate
+from whence.experiments.table import Table
+from whence.experiments.tabulate import tabulate
 from whence.formatting import as_csv
 from whence.report.export import picture_of
 from whence.store.files import FORMAT, CorruptFileError, canonical, digest, write_atomically
