@@ -20,7 +20,7 @@ from tests.fields.test_instrument import made_up_metrics
 from tests.fields.test_run import trained
 from whence import stats
 from whence.cli.main import run
-from whence.experiments import table, tabulate
+from whence.experiments import tabulate
 from whence.experiments.results import RunResult
 from whence.fields import instrument
 from whence.fields.config import FieldsConfig
@@ -239,7 +239,7 @@ def test_variants_are_compared_with_the_first_variant(store: Store, monkeypatch:
         for values, of in zip(made_up.values(), runs, strict=False)
         for run, value in zip(of, values, strict=True)
     }
-    monkeypatch.setattr(table, "read_results", lambda runs, store, ends: [results[run.id] for run in runs])
+    monkeypatch.setattr(tabulate, "read_results", lambda runs, store, ends: [results[run.id] for run in runs])
     variants = dict(zip(made_up, runs, strict=False))
     planned = replace(plan, variants=variants, pairs=stats.against("a", variants), on="these held-out signals")
     (found,) = tabulate.tabulate(FIELDS, [planned], store)
