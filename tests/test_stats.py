@@ -50,7 +50,7 @@ def test_holm_against_a_worked_example() -> None:
 
 
 def test_tables_of_nothing_seldom_claim_anything() -> None:
-    """Twelve cells at their floor: at most 5 % of such tables may call even one of them learned."""
+    """Twelve cells at their baseline: at most 5 % of such tables may call even one of them learned."""
     chance = random.Random(0)
     false = 0
     for _ in range(400):
@@ -74,7 +74,7 @@ def test_seeds_with_evaluation_data_of_their_own_add_up() -> None:
 
 
 def together(rng: np.random.Generator, sequences: int, answers: int, how: str) -> np.ndarray:
-    """Right answers per sequence of a predictor at a floor of 25 %."""
+    """Right answers per sequence of a predictor at a baseline of 25 %."""
     if how == "whole":
         return answers * rng.binomial(1, 0.25, sequences)
     share = rng.beta(0.25 * 3, 0.75 * 3, sequences) if how == "beta" else np.full(sequences, 0.25)
@@ -168,7 +168,7 @@ def test_scores_across_tasks() -> None:
     assert stats.normalised(0.25, 0.25) == 0
     assert stats.normalised(1.0, 0.25) == 1
     assert stats.normalised(0.1, 0.25) == pytest.approx(-0.2)
-    with pytest.raises(ValueError, match="floor"):
+    with pytest.raises(ValueError, match="baseline"):
         stats.normalised(1.0, 1.0)
     with pytest.raises(ValueError, match="nothing"):
         stats.iqm([])

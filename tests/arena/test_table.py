@@ -439,9 +439,9 @@ def test_scores_across_tasks(store: Store) -> None:
     found = overall(tables)
     assert list(found) == ["rope", "alibi"], "t5 lacks a task"
     for name, values in given.items():
-        floors = [max(t.planned.run.floors(8).values()) for t in tables]
+        baselines = [max(t.planned.run.shortcut_baselines(8).values()) for t in tables]
         normal = sorted(
-            (round(a * n) / n - f) / (1 - f) for f, n in zip(floors, (1400, 200), strict=True) for a in values
+            (round(a * n) / n - f) / (1 - f) for f, n in zip(baselines, (1400, 200), strict=True) for a in values
         )
         value, count = found[name]
         assert count == 4
@@ -487,7 +487,7 @@ def test_a_table_of_real_runs(tiny: Callable[..., Any], store: Store) -> None:
         assert [len(result.evaluations) for result in r.finished] == [3] * len(r.finished)
     first, last = id_score(rows[0]), id_score(rows[-1])
     assert first is not None
-    assert first.baseline == max(plan[0].floors(8).values())
+    assert first.baseline == max(plan[0].shortcut_baselines(8).values())
     assert bool(first.exact)
     assert last is not None
     assert not last.exact, "one answer per sequence: nothing to be right as a whole"

@@ -59,7 +59,7 @@ def test_findings_baselines_and_headings_are_in_the_page(report: Report) -> None
         assert len(findings(table)) > 2
         for line in findings(table):
             assert line in text
-        baselines = table.planned.run.floors(8)
+        baselines = table.planned.run.shortcut_baselines(8)
         assert all(f"{name} {100 * value:.1f} %" in text for name, value in baselines.items())
         assert table.caption in text
     assert "rope beats alibi in distribution" in text

@@ -90,7 +90,7 @@ def _copying(tables: Sequence[Table[ArenaRun]]) -> Judgement:
 
 
 NEAR, FAR = 0.25, 0.5
-"""Of the way from the floor to 100 %: below the first is near chance, above the second is not."""
+"""Of the way from the shortcut baseline to 100 %: below the first is near chance, above the second is not."""
 
 
 def _stays_at_chance(tables: Sequence[Table[ArenaRun]]) -> Judgement:
@@ -108,11 +108,17 @@ def _stays_at_chance(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     held = [encoding for encoding, (low, _) in way.items() if low >= FAR]
     between = [encoding for encoding, (_, high) in way.items() if high >= NEAR]
     if held:
-        return Judgement("not reproduced", f"{', '.join(held)} at least half-way from the floor to 100 %: {told}")
+        return Judgement(
+            "not reproduced", f"{', '.join(held)} at least half-way from the shortcut baseline to 100 %: {told}"
+        )
     if between:
-        words = f"{', '.join(between)} may be more than a quarter of the way from the floor to 100 %: {told}"
+        words = (
+            f"{', '.join(between)} may be more than a quarter of the way from the shortcut baseline to 100 %: {told}"
+        )
         return Judgement("not decidable at this size", words)
-    return Judgement("reproduced", f"nobody gets a quarter of the way from the floor to 100 % beyond training: {told}")
+    return Judgement(
+        "reproduced", f"nobody gets a quarter of the way from the shortcut baseline to 100 % beyond training: {told}"
+    )
 
 
 def _randomised_wins(tables: Sequence[Table[ArenaRun]]) -> Judgement:

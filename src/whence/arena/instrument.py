@@ -137,7 +137,7 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
     def records(self, table: Table[ArenaRun]) -> Iterator[dict[str, Any]]:
         """One line per run and length."""
         run = table.planned.run
-        baselines = {n: max(run.floors(n).values()) for n in (run.train_length, *run.test_lengths)}
+        baselines = {n: max(run.shortcut_baselines(n).values()) for n in (run.train_length, *run.test_lengths)}
         for row in table.rows:
             for result in row.finished:
                 metrics = final_metrics(result)

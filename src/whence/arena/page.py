@@ -60,17 +60,17 @@ def accuracy_over_lengths(table: Table[ArenaRun]) -> go.Figure | None:
     if not run.test_lengths:
         return None
     figure = _figure("length", "accuracy (%)")
-    floors: dict[int, float] = {}
+    baselines: dict[int, float] = {}
     for row in table.rows:
         by_length = accuracy_by_length(row)
-        floors = floors or {n: max(run.floors(n).values()) for n in by_length}
+        baselines = baselines or {n: max(run.shortcut_baselines(n).values()) for n in by_length}
         dots = [(n, value) for n, values in by_length.items() for value in values]
         _add_line(figure, dots, row.name, "length", width=0, legend=False, mode="markers")
         mean = [(n, sum(values) / len(values)) for n, values in by_length.items()]
         _add_line(figure, mean, row.name, "length", width=3)
-    if floors:
-        _add_line(figure, list(floors.items()), "shortcut baseline", "length", width=1, style=BASELINE_STYLE)
-        figure.update_xaxes(type="log", tickvals=list(floors), ticktext=[str(n) for n in floors])
+    if baselines:
+        _add_line(figure, list(baselines.items()), "shortcut baseline", "length", width=1, style=BASELINE_STYLE)
+        figure.update_xaxes(type="log", tickvals=list(baselines), ticktext=[str(n) for n in baselines])
     end = [(run.train_length, 0.0), (run.train_length, 1.0)]  # a line of its own: marks ignore a log axis
     _add_line(figure, end, "end of training", "length", width=1, style={"color": "#888", "dash": "dash"})
     return figure
@@ -90,8 +90,8 @@ def accuracy_over_positions(table: Table[ArenaRun]) -> go.Figure | None:
     end = run.train_length if task.dense else None
     if end is not None:
         figure.add_vline(end, line_dash="dot", line_color="#888", annotation_text="end of training")
-    floors = list(baseline_by_position(task, length).items())
-    _add_line(figure, floors, "shortcut baseline", "position", width=1, style=BASELINE_STYLE)
+    baselines = list(baseline_by_position(task, length).items())
+    _add_line(figure, baselines, "shortcut baseline", "position", width=1, style=BASELINE_STYLE)
     return figure
 
 

@@ -155,7 +155,7 @@ class ArenaRun(RunConfig[ArenaMetrics]):
                 max_length=task.tokens(max((self.train_length, *self.test_lengths))),
             )
 
-    def floors(self, length: int) -> dict[str, float]:
+    def shortcut_baselines(self, length: int) -> dict[str, float]:
         """Accuracy of every shortcut, by name, on the answers that count at this length."""
         found = scores(self.task, length, self.first_counted(length))
         return {score.name: score.accuracy for score in found if not score.expresses_skill}

@@ -155,10 +155,10 @@ def judge(rows: Sequence[Row[ArenaRun]]) -> list[Row[ArenaRun]]:
 
 def _pooled_baselines(run: ArenaRun, totals: Mapping[int, int]) -> dict[str, float]:
     """Accuracy of every shortcut on the same answers, and of the best one at each length."""
-    floors = {length: run.floors(length) for length in totals}
+    baselines = {length: run.shortcut_baselines(length) for length in totals}
     whole = sum(totals.values())
-    common = set.intersection(*(set(by_name) for by_name in floors.values()))
-    best = {n: max(by_name, key=by_name.__getitem__) for n, by_name in floors.items()}
-    choices = {name: dict.fromkeys(totals, name) for name in next(iter(floors.values())) if name in common}
+    common = set.intersection(*(set(by_name) for by_name in baselines.values()))
+    best = {n: max(by_name, key=by_name.__getitem__) for n, by_name in baselines.items()}
+    choices = {name: dict.fromkeys(totals, name) for name in next(iter(baselines.values())) if name in common}
     choices[" / ".join(dict.fromkeys(best.values()))] = best
-    return {name: sum(floors[n][of[n]] * totals[n] for n in totals) / whole for name, of in choices.items()}
+    return {name: sum(baselines[n][of[n]] * totals[n] for n in totals) / whole for name, of in choices.items()}

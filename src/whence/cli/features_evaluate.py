@@ -113,8 +113,8 @@ def _print_probe(name: str, result: dict[str, Any]) -> None:
         sides |= {each: known["k"], f"{each}, control": known["control"]["k"]}
     rows = [[side, *(f"{100 * accuracies[k]:.1f}" for k in ks)] for side, accuracies in sides.items()]
     print_table(f"Accuracy (%) of {name}", ["from", *(f"{k} features" for k in ks)], rows)
-    floors = f"  majority {100 * result['majority']:.1f}, all raw numbers {100 * result['raw']['all']:.1f}"
-    print(floors + (f", a bag of tokens {100 * result['bag']:.1f}" if "bag" in result else "") + "\n")
+    shown = f"  majority {100 * result['majority']:.1f}, all raw numbers {100 * result['raw']['all']:.1f}"
+    print(shown + (f", a bag of tokens {100 * result['bag']:.1f}" if "bag" in result else "") + "\n")
 
 
 def splice(invocation: Invocation) -> int:

@@ -1,4 +1,4 @@
-"""One score: how much evidence it rests on, its interval, its test against the floor, its verdict."""
+"""One score: how much evidence it rests on, its interval, its test against the shortcut baseline, its verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def design_effect(*, correct: int, total: int, sequences: int, squares: int) -> 
     whole = (total - 1) / (sequences - 1)  # the estimate when sequences are right or wrong as a whole
     if correct in (0, total):
         # Nothing shows how answers hang together. A single odd one would give 1, so many sequences count in full;
-        # with few, a floor's luck could make all of them right, and then no more than the sequences may count.
+        # with few, a baseline's luck could make all of them right, and then no more than the sequences may count.
         return 1.0 if sequences >= MANY_SEQUENCES else whole
     accuracy = correct / total
     observed = (squares - correct**2 / sequences) / (sequences - 1)
@@ -109,7 +109,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(accuracy: float, adjusted_p: float) -> Verdict:
-    """A cell that cannot be told from its floor is at chance, whatever its accuracy."""
+    """A cell that cannot be told from its shortcut baseline is at chance, whatever its accuracy."""
     if adjusted_p >= ALPHA:
         return "at chance"
     return "solved" if accuracy >= SOLVED else "learning"
@@ -120,11 +120,11 @@ def rankable(verdicts: Mapping[str, str]) -> list[str]:
     return [name for name, found in verdicts.items() if found in ("learning", "solved")]
 
 
-def normalised(accuracy: float, floor: float) -> float:
-    """The share of what lies above the floor, so that scores of different tasks can be averaged."""
-    if not 0 <= floor < 1:
-        raise ValueError(f"nothing can be learned above a floor of {floor}")
-    return (accuracy - floor) / (1 - floor)
+def normalised(accuracy: float, baseline: float) -> float:
+    """The share of what lies above the baseline, so that scores of different tasks can be averaged."""
+    if not 0 <= baseline < 1:
+        raise ValueError(f"nothing can be learned above a baseline of {baseline}")
+    return (accuracy - baseline) / (1 - baseline)
 
 
 def mean(values: Sequence[float]) -> float:
