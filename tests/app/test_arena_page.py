@@ -24,7 +24,7 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     visitor.press("Start")
     visitor.sees(re.compile("^ID: "))
     expect(visitor.page.get_by_text("exploratory").first).to_be_visible()
-    until(lambda: [run["state"] for run in app.store.summaries()] == ["finished", "finished"])
+    until(lambda: [run.state for run in app.store.summaries()] == ["finished", "finished"])
     expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     visitor.settled()
     for tab in ("Accuracy by length", "Accuracy by position"):
@@ -41,7 +41,7 @@ def test_what_is_missing_of_a_comparison_can_be_run(visitor: Visitor, app: App) 
     visitor.open(f"arena?comparison={save_config('arena', ArenaConfig.read(small), app.store).stem}")
     visitor.press("Run what is missing")
     visitor.sees(re.compile("^ID: "))
-    assert ("finished", 7) in {(run["state"], run["step"]) for run in app.store.summaries()}
+    assert ("finished", 7) in {(run.state, run.step) for run in app.store.summaries()}
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def start_a_long_one(visitor: Visitor) -> None:
 
 
 def steps(app: App) -> int:
-    return max((run.get("step", 0) for run in app.store.summaries()), default=0)
+    return max((run.step for run in app.store.summaries()), default=0)
 
 
 def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> None:
@@ -88,8 +88,8 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
     until(lambda: steps(app) > at_rest)
     visitor.press("Stop")
     visitor.sees("Stopped. Nothing is lost.")
-    [long] = [run for run in app.store.summaries() if run["steps"] == 200_000]
-    assert (long["state"], long["step"] > at_rest) == ("interrupted", True)
+    [long] = [run for run in app.store.summaries() if run.steps == 200_000]
+    assert (long.state, long.step > at_rest) == ("interrupted", True)
 
 
 @pytest.mark.slow

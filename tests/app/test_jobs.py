@@ -65,7 +65,7 @@ def train(store: Store, seed: int) -> Job:
 
 
 def steps(store: Store) -> int:
-    return max((run.get("step", 0) for run in store.summaries()), default=0)
+    return max((run.step for run in store.summaries()), default=0)
 
 
 def test_a_comparison_is_run_and_its_results_are_in_the_store(store: Store) -> None:
@@ -123,13 +123,13 @@ def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store
     first.stop()
     until(lambda: first.state == "stopped")
     [run] = store.summaries()
-    assert run["state"] == "interrupted"
+    assert run.state == "interrupted"
     first.start()
-    until(lambda: steps(store) > run["step"])
+    until(lambda: steps(store) > run.step)
     assert first.started is not None
     os.kill(first.started.process, signal.SIGKILL)
     until(lambda: first.state == "interrupted")
-    until(lambda: store.summaries()[0]["state"] == "interrupted")  # its worker leaves, too
+    until(lambda: store.summaries()[0].state == "interrupted")  # its worker leaves, too
 
 
 def test_a_damaged_job_is_left_out(store: Store) -> None:
