@@ -25,9 +25,13 @@ def fill(store: Store, count: int) -> None:
         run = ArenaRun.read({**DOCUMENT, "seed": seed})
         folder = store.runs / run.id
         folder.mkdir()
-        body = {"format": 1, "spec": run.document(), "streams": {}}
-        write_sealed(folder / "spec.json", body, durable=False)
-        end = {"state": "failed", "error": {"message": "made for a benchmark"}} if seed % 10 == 0 else {}
+        body = {"config": run.document(), "versions": run.versions(), "streams": {}}
+        write_sealed(folder / "config.json", body, durable=False)
+        end = (
+            {"state": "failed", "error": {"kind": "exception", "message": "made for a benchmark"}}
+            if seed % 10 == 0
+            else {}
+        )
         write_sealed(folder / "status.json", {**status, "id": run.id, "seed": seed, **end}, durable=False)
         for name in ("metrics.jsonl", "log.jsonl", "model.safetensors"):
             os.link(store.folder(first.id).path / name, folder / name)

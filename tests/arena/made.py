@@ -116,7 +116,9 @@ def finish(store: Store, run: ArenaRun, *scores: Any, **more: Any) -> None:
     found = metrics(run, *scores, **more).model_dump(mode="json")
     folder = store.folder(run.id).path
     folder.mkdir(parents=True)
-    write_sealed(folder / "spec.json", {"spec": run.document(), "versions": run.versions()}, durable=False)
+    write_sealed(
+        folder / "config.json", {"config": run.document(), "versions": run.versions(), "streams": {}}, durable=False
+    )
     status = {"id": run.id, "state": "finished", "seed": run.seed, "seconds": 2.0, "tokens": 5000, "latest": found}
     write_sealed(folder / "status.json", status, durable=False)
     records = ChainWriter(folder / "metrics.jsonl")
@@ -128,7 +130,9 @@ def finish(store: Store, run: ArenaRun, *scores: Any, **more: Any) -> None:
 def fail(store: Store, run: ArenaRun, message: str) -> None:
     folder = store.folder(run.id).path
     folder.mkdir(parents=True)
-    write_sealed(folder / "spec.json", {"spec": run.document(), "versions": run.versions()}, durable=False)
+    write_sealed(
+        folder / "config.json", {"config": run.document(), "versions": run.versions(), "streams": {}}, durable=False
+    )
     status = {"id": run.id, "state": "failed", "error": {"kind": "non_finite", "message": message}}
     write_sealed(folder / "status.json", status, durable=False)
 

@@ -124,7 +124,7 @@ def test_a_comparison_from_end_to_end(capsys: pytest.CaptureFixture[str], here: 
     run_id = rows[0]["id"]
     shown = document(["runs", "show", run_id[:8]], capsys)
     assert shown["status"]["id"] == run_id
-    assert shown["spec"]["kind"] == "arena"
+    assert shown["config"]["kind"] == "arena"
     assert run_id in output(["runs", "show", run_id], capsys)
 
     table_rows = list(csv.DictReader(io.StringIO(output(["runs", "export", "--csv"], capsys))))

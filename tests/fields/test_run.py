@@ -21,6 +21,7 @@ from whence.fields.images import write
 from whence.fields.metrics import FieldsMetrics
 from whence.fields.run import FieldsRun, diversity, load_model
 from whence.random import generator
+from whence.store.records import RunStatus
 from whence.store.runs import Store
 
 TINY: dict[str, Any] = {
@@ -90,7 +91,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path, count: int, side: int, word
         DATA.choose(f"folder:path={path},size=16,factor=2").build().draw(generator(0), 1, "train")
 
 
-def trained(tmp_path: Path, **changes: Any) -> tuple[FieldsRun, Store, dict[str, Any]]:
+def trained(tmp_path: Path, **changes: Any) -> tuple[FieldsRun, Store, RunStatus]:
     run = FieldsRun.read({**TINY, **changes})
     run.check()
     store = Store(tmp_path)
@@ -100,8 +101,8 @@ def trained(tmp_path: Path, **changes: Any) -> tuple[FieldsRun, Store, dict[str,
 
 def test_a_run_from_spec_to_picture(tmp_path: Path) -> None:
     run, store, status = trained(tmp_path)
-    assert status["state"] == "finished"
-    one, two = FieldsMetrics.model_validate(status["latest"]).test.scales
+    assert status.state == "finished"
+    one, two = FieldsMetrics.model_validate(status.latest).test.scales
     assert (one.scale, two.scale) == (1, 2)
     assert set(two.methods) == {"field", "render", "linear", "bicubic", "kernel"}
     assert two.methods["kernel"].psnr > two.methods["linear"].psnr
@@ -121,9 +122,9 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     other.prepare()
     calls = iter([False, False, False, True])
     stopped = execute(run, other, ExecutionOptions(threads=1, device="cpu"), should_stop=lambda: next(calls))
-    assert stopped["state"] == "interrupted"
+    assert stopped.state == "interrupted"
     finished = execute(run, other, ExecutionOptions(threads=1, device="cpu"))
-    assert finished["latest"] == whole["latest"]
+    assert finished.latest == whole.latest
     one, two = (load_model(s, run.id)[0].state_dict() for s in (store, other))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
@@ -132,8 +133,8 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
 def test_other_signals(tmp_path: Path, data: str, patch: int) -> None:
     """Grey pictures too small for ssim, and volumes, where no kernel is fitted."""
     _, _, status = trained(tmp_path, data=data, model={**TINY["model"], "patch": patch, "lps": 4})
-    assert status["state"] == "finished"
-    scales = FieldsMetrics.model_validate(status["latest"]).test.scales
+    assert status.state == "finished"
+    scales = FieldsMetrics.model_validate(status.latest).test.scales
     assert (scales[0].field.ssim is None) == (data.startswith("digits") or "size=8" in data)
     if data.startswith("volume"):
         assert scales[1].scale == 2
@@ -149,7 +150,7 @@ def test_splits_of_digits_do_not_meet() -> None:
 
 def test_adamw_instead_of_muon(tmp_path: Path) -> None:
     _, _, status = trained(tmp_path, training={**TINY["training"], "optimizer": "adamw"})
-    assert status["state"] == "finished"
+    assert status.state == "finished"
 
 
 def test_training_learns(tmp_path: Path) -> None:

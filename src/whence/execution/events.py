@@ -32,8 +32,14 @@ class Event(Config):
 
     @classmethod
     def of_end(cls, end: RunEnd, status: RunStatus) -> Event:
-        numbers = {"step": status.step, "loss": status.loss, "headline": status.headline}
-        return cls(kind=end, run=status.id, message=status.reason, **numbers)
+        return cls(
+            kind=end,
+            run=status.id,
+            step=status.step,
+            loss=status.loss,
+            headline=status.headline,
+            message=status.reason,
+        )
 
 
 OnEvent = Callable[[Event], None]

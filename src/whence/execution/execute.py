@@ -6,7 +6,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -105,7 +105,7 @@ def _tidy(folder: RunFolder, store: Store, status: RunStatus, on_event: OnEvent)
 
 
 @contextmanager
-def _deterministic(threads: int) -> Iterator[None]:
+def _deterministic(threads: int) -> Generator[None]:
     """Deterministic kernels while a run is on; the caller's settings afterwards."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -310,8 +310,8 @@ class _Execution:
 
     def _progress(self, at: Progress) -> None:
         if time.monotonic() - self.last_event > 0.1:
-            numbers = {"step": at.step, "loss": at.loss, "headline": at.latest.get("headline", {})}
-            self.on_event(Event(kind="progress", run=self.config.id, **numbers))
+            headline = at.latest.get("headline", {})
+            self.on_event(Event(kind="progress", run=self.config.id, step=at.step, loss=at.loss, headline=headline))
             self.last_event = time.monotonic()
         if time.monotonic() - self.last_status > 2:
             self._write_status("running")

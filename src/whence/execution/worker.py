@@ -19,7 +19,7 @@ GRACE_SECONDS = 30
 
 def main() -> None:
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # events own the real stdout; whatever a library prints goes to stderr
     events = os.fdopen(os.dup(1), "w", buffering=1)

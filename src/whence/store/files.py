@@ -50,7 +50,7 @@ def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested groups as one, by dotted name."""
     leaves: dict[str, Any] = {}
     for key, item in document.items():
-        leaves |= flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
+        leaves |= flat(document[key], f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
     return leaves
 
 

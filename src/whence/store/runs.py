@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +144,7 @@ class RunFolder:
         return False
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> Generator[None]:
         """For the one writer. The kernel releases it when the process dies, however it dies."""
         path = self.path / "lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -277,7 +277,7 @@ class Store:
 
 
 @contextmanager
-def open_finished_run(store: Store, text: str) -> Iterator[tuple[RunFolder, RunConfig[Any]]]:
+def open_finished_run(store: Store, text: str) -> Generator[tuple[RunFolder, RunConfig[Any]]]:
     """The folder and the configuration of a finished run, found by the first digits of its id.
 
     Damage that is met here or while the caller reads on raises `UserError`.

@@ -150,7 +150,7 @@ def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
     return digest(canonical({"config": document, "versions": versions}))[:12]
 
 
-def load_run_config(document: dict[str, Any]) -> RunConfig:
+def load_run_config(document: dict[str, Any]) -> RunConfig[Any]:
     """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
     kind = str(document.get("kind"))
     known = re.fullmatch(r"[a-z]+", kind) and importlib.util.find_spec(f"whence.{kind}")

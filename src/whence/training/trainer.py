@@ -38,7 +38,7 @@ class Progress:
     loss: float | None = None
     evaluated: int = -1
     """The step of the latest evaluation: one that is due stays due through a stop or a failure."""
-    latest: dict[str, Any] = field(default_factory=dict)
+    latest: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -176,12 +176,12 @@ class _Engine:
 
 
 @contextmanager
-def _ctrl_c_goes_to(inbox: Inbox) -> Iterator[None]:
+def _ctrl_c_goes_to(inbox: Inbox) -> Generator[None]:
     """Ctrl-C becomes a message like any other, so that it cannot tear the engine in the middle of a line."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: inbox.put((CTRL_C, None)))
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: inbox.put((CTRL_C, None)))
     try:
         yield
     finally:
