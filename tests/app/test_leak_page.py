@@ -44,7 +44,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
 
 def the_run(app: App) -> str:
     """The one that the store has had from the beginning."""
-    return app.store.summaries()[0]["id"]
+    return app.store.summaries()[0].id
 
 
 def chart(visitor: Visitor, alt: str) -> Locator:
