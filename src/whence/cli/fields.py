@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 TRAIN = """Train one field model: signal → tokens, position tokens between them, a mixer, values at any point.
 
   whence fields train --data photos --minutes 10      photographs of scikit-image and scikit-learn
-  whence fields train --data DIR                      your own pictures, some of them held out
+  whence fields train --data DIR                      your own images, some of them held out
   whence fields train --lps 128 --placement hierarchical --steps 2000
 
 Two outputs are learned and never confused: the field, where everything comes through the position tokens, and the
-residual render, which sees the enlarged input as well. Both are reported on pictures never trained on, beside
+residual render, which sees the enlarged input as well. Both are reported on held-out signals, beside
 linear and bicubic interpolation and the best linear 7×7 kernel."""
 
 RENDER = """Render an image at any size, from 1×1 to 8192×8192, through a trained run.

@@ -36,7 +36,7 @@ class Pruning(Config):
 
 
 class FieldAnalysis(Config):
-    """PSNR (dB) of the field at the input's own size, unless said otherwise, and what changes it."""
+    """PSNR (dB) of the field at the input's own size, unless noted, and what changes it."""
 
     own: float
     swapped: float

@@ -250,7 +250,7 @@ class PaceRequest(Config):
 
 
 class Pace(Config):
-    """As measured, and the steps that fit. The same request means the same run, to be resumed or found finished."""
+    """As measured, and the steps that fit. The same request means the same run, to be resumed or already finished."""
 
     step_seconds: float
     evaluation_seconds: float

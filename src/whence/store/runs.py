@@ -11,7 +11,6 @@
 <store>/reports/                       pages, named by their checksum
 <store>/jobs/                          what the app has started (whence.app.jobs)
 <store>/index.json                     sealed   a cache of all statuses; delete it at will
-<store>/paces.json                     sealed   how many steps fitted into the minutes that runs were asked for in
 """
 
 from __future__ import annotations
@@ -164,7 +163,6 @@ class Store:
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
         self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
-        self.paces = self.root / "paces.json"
         self._index: tuple[Stamp, dict[str, IndexRow]] = (NO_FILE, {})
         """Stamp and content of the index as it was last seen: whoever asks often does not read it again."""
 

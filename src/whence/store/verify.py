@@ -34,9 +34,9 @@ def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
     if store.reports.is_dir():
         for page in sorted(path for path in store.reports.iterdir() if path.is_file()):
             yield f"reports/{page.name}", list(_caught(page, lambda page=page: check_addressed(page)))
-    for path in (store.root / "index.json", store.paces):
-        if path.exists():
-            yield path.name, list(_caught(path, lambda path=path: read_sealed(path)))
+    index = store.root / "index.json"
+    if index.exists():
+        yield index.name, list(_caught(index, lambda: read_sealed(index)))
 
 
 def _problems(run: RunFolder) -> Iterator[str]:
