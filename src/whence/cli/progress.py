@@ -46,8 +46,8 @@ def progress_line(first: str = "") -> Iterator[Callable[[str], None]]:
 class RunProgress:
     """A context manager that gives an engine what receives its events."""
 
-    def __init__(self, specs: Sequence[RunConfig], workers: int, threads: int) -> None:
-        self.specs = {spec.id: spec for spec in specs}
+    def __init__(self, runs: Sequence[RunConfig], workers: int, threads: int) -> None:
+        self.runs = {run.id: run for run in runs}
         self.state: dict[str, Event] = {}
         self.ended: dict[str, str] = {}
         self.started = time.monotonic()
@@ -59,7 +59,7 @@ class RunProgress:
         if self.live:
             self.live.__enter__()
         else:
-            self._line(f"{len(self.specs)} run{'s' * (len(self.specs) != 1)} · {self.crew}")
+            self._line(f"{len(self.runs)} run{'s' * (len(self.runs) != 1)} · {self.crew}")
         return self.event
 
     def __exit__(
@@ -95,18 +95,18 @@ class RunProgress:
         ends = list(self.ended.values())
         counts = ", ".join(f"{ends.count(end)} {text.lower()}" for end, text in ENDED.items() if end in ends)
         elapsed = duration(time.monotonic() - self.started)
-        return f"{len(ends)} of {len(self.specs)} runs ended ({counts or 'none'}) in {elapsed}"
+        return f"{len(ends)} of {len(self.runs)} runs ended ({counts or 'none'}) in {elapsed}"
 
     def _render(self) -> Group:
         table = Table.grid(padding=(0, 2))
         roomy = stderr.width >= 110  # a narrow terminal shows what matters, on one line
         for run, latest in list(self.state.items())[:SHOWN_AT_ONCE]:
             step, steps = latest.step, self._steps(run)
-            what = " · ".join(self.specs[run].labels().values()) + f" · seed {self.specs[run].seed}"
+            what = " · ".join(self.runs[run].labels().values()) + f" · seed {self.runs[run].seed}"
             bar = ProgressBar(total=steps, completed=step, width=24 if roomy else 8)
             cells = [Text(what, no_wrap=True, overflow="ellipsis"), f"{step}/{steps}", bar]
             table.add_row(*([run, *cells, self._numbers(latest)] if roomy else cells))
-        done, total = len(self.ended), len(self.specs)
+        done, total = len(self.ended), len(self.runs)
         elapsed = time.monotonic() - self.started
         left = f" · about {duration(elapsed / done * (total - done))} left" if done else ""
         return Group(Text(f"{done} of {total} runs ended · {self.crew} · {duration(elapsed)}{left}"), table)
@@ -120,11 +120,11 @@ class RunProgress:
         return f" ({event.message})" if event.message else self._numbers(event)
 
     def _steps(self, run: str) -> int:
-        return self.specs[run].training.steps
+        return self.runs[run].training.steps
 
     def _label(self, run: str) -> str:
-        spec = self.specs[run]
-        return f"{run} {' · '.join(spec.labels().values())} · seed {spec.seed}"
+        config = self.runs[run]
+        return f"{run} {' · '.join(config.labels().values())} · seed {config.seed}"
 
     def _line(self, text: str) -> None:
         (self.live.console if self.live else Console(file=sys.stderr, width=200)).print(

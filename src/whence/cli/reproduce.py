@@ -49,15 +49,15 @@ def _reproduce(invocation: Invocation) -> int:
     store, code = Store(options.store), 0
     found: dict[str, Judgement] = {}
     for name, claim in CLAIMS.items():
-        spec = PRESETS.load(name)
+        config = PRESETS.load(name)
         if name in options.claims or options.all:
-            stderr.print(f"{name}: {len(check_plan(ARENA, spec, store))} runs", highlight=False)
-            result = run_comparison(ARENA, spec, store, options.execution, watch=RunProgress)
+            stderr.print(f"{name}: {len(check_plan(ARENA, config, store))} runs", highlight=False)
+            result = run_comparison(ARENA, config, store, options.execution, watch=RunProgress)
             code = max(code, exit_code(result.ends))
             if result.interrupted:
                 return code
         with stderr.status(f"judging {name}"):
-            found[name] = judge(claim, tables_of(ARENA, spec, store))
+            found[name] = judge(claim, tables_of(ARENA, config, store))
     if options.json_:
         print_json([_document(CLAIMS[name], judgement) for name, judgement in found.items()])
         return code

@@ -159,22 +159,22 @@ def _resume(invocation: Invocation) -> int:
     ids = [store.find(word).id for word in options.runs] or [
         r.id for r in store.summaries() if r.state == "interrupted"
     ]
-    specs = []
+    runs = []
     for run_id in ids:
         try:
-            spec = store.folder(run_id).config()
-            if spec.id != run_id:
-                raise UserError("its spec describes another run, or belongs to another version of whence")
-            specs.append(spec)
+            run = store.folder(run_id).config()
+            if run.id != run_id:
+                raise UserError("its config describes another run, or belongs to another version of whence")
+            runs.append(run)
         except (OSError, CorruptFileError, UserError) as problem:
             _left_out(run_id, problem)
     if options.print_config:
-        print_json([spec.document() for spec in specs])
+        print_json([run.document() for run in runs])
         return 0
-    if not specs:
+    if not runs:
         print_json({"runs": {}}) if options.json_ else print(f"nothing to resume in {store.root}")
         return 0
-    ends = execute_runs(specs, store, options.execution, RunProgress)
+    ends = execute_runs(runs, store, options.execution, RunProgress)
     if options.json_:
         print_json({"runs": ends})
     return exit_code(ends)
