@@ -19,7 +19,7 @@ from tests.leak.test_model import job_of, trained
 from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.targets.module import audit_target
 from whence.leak.audit.targets.pretrained import _target
-from whence.leak.data.planted import Planted
+from whence.leak.data.planted import PlantedRecordings
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
 from whence.random import preserve_rng_state
@@ -43,7 +43,7 @@ class Known:
 
 def content(seed: int, rows: int = ROWS, position: float = 0.0) -> Tensor:
     """Smooth signals (rows, TOKENS, FEATURES); `position`: share of their variance that a fixed template carries."""
-    data = Planted(steps=TOKENS, channels=FEATURES, smoothness=3.0, position=position)
+    data = PlantedRecordings(steps=TOKENS, channels=FEATURES, smoothness=3.0, position=position)
     return data.draw(torch.Generator().manual_seed(seed), rows, "test")
 
 

@@ -15,7 +15,7 @@ from whence.leak.audit.auditing import measure_ratio
 from whence.leak.audit.measures import Sample
 from whence.leak.audit.target import AuditTarget
 from whence.leak.data import DATA, DataChoice
-from whence.leak.data.base import Data, Split
+from whence.leak.data.base import RecordingData, Split
 from whence.leak.masks import Pattern, draw
 from whence.leak.metrics import MASK_RATIOS, LeakMetrics
 from whence.leak.mitigations import MitigationChoice
@@ -113,7 +113,7 @@ class LeakRun(RunConfig[LeakMetrics]):
             raise UserError(str(error), field="model") from None
 
     def build_model(self, device: torch.device | str) -> MaskedModel:
-        data: Data = self.data.build()
+        data: RecordingData = self.data.build()
         tokens, features = self.model.shape(data.steps, data.channels)
         with torch.device(device):
             sizes = {"d_model": self.model.d_model, "tokens": tokens, "features": features}
@@ -129,7 +129,7 @@ class LeakJob(Trainable):
 
     def __init__(self, run: LeakRun) -> None:
         self.run = run
-        self.data: Data = run.data.build()
+        self.data: RecordingData = run.data.build()
         self.positions = run.model.positions(self.data.steps, self.data.channels)
 
     def setup(self, streams: Streams, device: torch.device) -> None:

@@ -82,17 +82,17 @@ class AuditTarget:
         """Hidden states after every layer, (rows, tokens, width)."""
         with capture(self.model, list(self.layers), attention=False) as cache:
             self.predictions(content, masked)
-        found = {}
+        activations = {}
         for layer in self.layers:
             parts = cache.hidden[layer]
-            found[layer] = torch.cat(parts) if isinstance(parts, list) else parts
-            if found[layer].shape[:2] != masked.shape:
+            activations[layer] = torch.cat(parts) if isinstance(parts, list) else parts
+            if activations[layer].shape[:2] != masked.shape:
                 raise UserError(
-                    f"model: {layer} returns {tuple(found[layer].shape)}, not one vector per token of "
+                    f"model: {layer} returns {tuple(activations[layer].shape)}, not one vector per token of "
                     f"{tuple(masked.shape)}.",
                     field="model",
                 )
-        return {layer: states.float().cpu() for layer, states in found.items()}
+        return {layer: states.float().cpu() for layer, states in activations.items()}
 
     def is_noisy(self) -> bool:
         """Whether two forward passes on the same input differ."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from whence.leak.data.base import Data
+from whence.leak.data.base import RecordingData
 from whence.registry import Choice, Registry
 
-DATA: Registry[Data] = Registry(__name__, Data)
-DataChoice = Annotated[Choice[Data], DATA]
+DATA: Registry[RecordingData] = Registry(__name__, RecordingData)
+DataChoice = Annotated[Choice[RecordingData], DATA]

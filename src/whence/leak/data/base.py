@@ -16,7 +16,7 @@ from whence.system import packaged_file
 Split = Literal["train", "validation", "test"]
 
 
-class Data(Variant):
+class RecordingData(Variant):
     """Recordings, split by whole recordings or by time, never by windows that overlap."""
 
     held_out_name: ClassVar[str] = "these held-out recordings"
@@ -45,7 +45,7 @@ class Data(Variant):
         return [recording[:middle], recording[-middle:]]
 
 
-class Packaged(Data):
+class PackagedRecordings(RecordingData):
     """Data inside a package that is installed for its files alone."""
 
     package: ClassVar[str] = "aeon"

@@ -9,11 +9,11 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from whence.leak.data.base import Packaged, Split, standardised
+from whence.leak.data.base import PackagedRecordings, Split, standardised
 from whence.recordings import read_ts
 
 
-class BasicMotions(Packaged):
+class BasicMotions(PackagedRecordings):
     """Smart-watch recordings of four motions: 80 of 100 steps, 3 axes of acceleration and 3 of rotation.
 
     The published split: 40 to train on (of which every fifth to choose by), 40 to report on.

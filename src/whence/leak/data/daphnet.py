@@ -11,10 +11,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.leak.data.base import Packaged, Split, cut_in_time, standardised
+from whence.leak.data.base import PackagedRecordings, Split, cut_in_time, standardised
 
 
-class Daphnet(Packaged):
+class Daphnet(PackagedRecordings):
     """Accelerometers on ankle, leg and trunk of one walker: 7,040 steps, 9 channels, 64 per second."""
 
     channels = 9

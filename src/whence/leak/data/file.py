@@ -10,12 +10,12 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.leak.data.base import Data, Split, cut_in_time, standardised
+from whence.leak.data.base import RecordingData, Split, cut_in_time, standardised
 from whence.recordings import read_npy
 from whence.store.files import file_digest
 
 
-class File(Data):
+class RecordingFile(RecordingData):
     """A .npy file: one recording (time, channels), or several (recordings, time, channels)."""
 
     def __init__(
@@ -42,13 +42,14 @@ class File(Data):
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, _changed: int, steps: int) -> dict[Split, list[Tensor]]:
-    found = read_npy(path, {2: "(time, channels)", 3: "(recordings, time, channels)"})
-    if found.ndim == 2:
-        return standardised(cut_in_time(found, steps))
-    if len(found) < 6 or found.shape[1] < steps:
+    recordings = read_npy(path, {2: "(time, channels)", 3: "(recordings, time, channels)"})
+    if recordings.ndim == 2:
+        return standardised(cut_in_time(recordings, steps))
+    if len(recordings) < 6 or recordings.shape[1] < steps:
         raise UserError(
-            f"data: {len(found)} recordings of {found.shape[1]} steps. Allowed: 6 or more, of {steps} steps or more.",
+            f"data: {len(recordings)} recordings of {recordings.shape[1]} steps. Allowed: 6 or more, of {steps} "
+            "steps or more.",
             field="data",
         )
     split: list[Split] = ["train", "train", "train", "train", "validation", "test"]
-    return standardised({name: [r for i, r in enumerate(found) if split[i % 6] == name] for name in split})
+    return standardised({name: [r for i, r in enumerate(recordings) if split[i % 6] == name] for name in split})

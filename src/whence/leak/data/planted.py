@@ -9,11 +9,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.leak.data.base import Data, Split
+from whence.leak.data.base import RecordingData, Split
 from whence.random import derive
 
 
-class Planted(Data):
+class PlantedRecordings(RecordingData):
     """Smooth random content, different in every example, plus a template that is the same at the same place in all.
 
     `position` is the share of the variance that the template carries: no model can know more from position than that.

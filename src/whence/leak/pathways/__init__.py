@@ -1,4 +1,4 @@
-"""Where position may enter a model: one file for each kind of pathway."""
+"""Pathways through which position enters a model: one file for each kind, with its detector."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ class AdditiveEncoding(Detector):
     """Additive encodings: those of whence, and embedding tables that are read at 0, 1, 2, …"""
 
     def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
-        found = []
+        pathways = []
         for name, module in named(target.model, Encoding).items():
             if isinstance(module, Encoding) and "embed" in module.hooks():
-                found.append(
+                pathways.append(
                     Pathway(
                         _called(module),
                         name,
@@ -27,7 +27,7 @@ class AdditiveEncoding(Detector):
                     )
                 )
         for name, (table, norm) in self._tables(target, masked).items():
-            found.append(
+            pathways.append(
                 Pathway(
                     "learned absolute positions",
                     name,
@@ -35,7 +35,7 @@ class AdditiveEncoding(Detector):
                     note=f"norm at masked tokens {norm:.2g}",
                 )
             )
-        return found
+        return pathways
 
     def _tables(self, target: AuditTarget, masked: Tensor) -> dict[str, tuple[nn.Module, float]]:
         """Embeddings whose indices count up along the sequence."""

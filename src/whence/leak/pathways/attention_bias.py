@@ -16,14 +16,14 @@ class AttentionBias(Detector):
     """Bias in attention: encodings of whence with a bias or score hook, and T5's tables."""
 
     def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
-        found = []
+        pathways = []
         for name, module in named(target.model, Encoding).items():
             if not isinstance(module, Encoding):
                 continue
             if "bias" in module.hooks():
-                found.append(Pathway("bias in attention", name, _without_bias(module), note=module.name))
+                pathways.append(Pathway("bias in attention", name, _without_bias(module), note=module.name))
             if "score" in module.hooks():
-                found.append(
+                pathways.append(
                     Pathway(
                         "scores that count positions",
                         name,
@@ -34,8 +34,8 @@ class AttentionBias(Detector):
         tables = {n: m for n, m in named(target.model, nn.Embedding).items() if n.endswith("relative_attention_bias")}
         if tables:
             modules = list(tables.values())
-            found.append(Pathway("bias in attention", next(iter(tables)), lambda: hooked(modules, _zero)))
-        return found
+            pathways.append(Pathway("bias in attention", next(iter(tables)), lambda: hooked(modules, _zero)))
+        return pathways
 
 
 def _without_bias(module: Encoding) -> Any:

@@ -15,21 +15,21 @@ from whence.registry import Variant
 
 @dataclass(frozen=True)
 class Pathway:
-    """One place where position may come in."""
+    """One place where position may enter."""
 
     name: str
     where: str
     """Modules, by name."""
     ablate: Callable[[], AbstractContextManager[Any]]
-    """While open, nothing comes in there."""
+    """While the context is open, no position enters there."""
     note: str = ""
 
 
 class Detector(Variant):
-    """One kind of pathway."""
+    """Detects one kind of pathway."""
 
     def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
-        """Those in this model. It may be run once, with these tokens masked, to see what it does."""
+        """Those in this model. It may be run once, with these tokens masked, to observe it."""
         raise NotImplementedError
 
 

@@ -23,14 +23,14 @@ class ConvolutionEdge(Detector):
 
     def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
         ours = {n: m for n, m in target.model.named_modules() if isinstance(m, Mamba) and m.conv1d.kernel_size[0] > 1}
-        found = []
+        pathways = []
         if ours:
-            found.append(Pathway("convolution edge", together(list(ours)), lambda: _ringed([*ours.values()])))
+            pathways.append(Pathway("convolution edge", together(list(ours)), lambda: _ringed([*ours.values()])))
         with _Padded(shut=False) as seen:
             target.predictions(target.content[:1], masked[:1])
         if seen.calls:
-            found.append(Pathway("convolution edge", f"{seen.calls} convolutions", lambda: _Padded(shut=True)))
-        return found
+            pathways.append(Pathway("convolution edge", f"{seen.calls} convolutions", lambda: _Padded(shut=True)))
+        return pathways
 
 
 @contextmanager

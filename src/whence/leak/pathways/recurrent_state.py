@@ -20,18 +20,18 @@ class RecurrentState(Detector):
     """Recurrent state: how long it has been running tells where a token is. Shut, every token starts afresh."""
 
     def detect(self, target: AuditTarget, masked: Tensor) -> list[Pathway]:
-        found = []
+        pathways = []
         scans = {
             n: m for n, m in named(target.model, nn.Module).items() if isinstance(getattr(m, "A_log", None), Tensor)
         }
         if scans:
             tables = [cast(Tensor, module.A_log) for module in scans.values()]
-            found.append(Pathway("recurrent state", together(list(scans)), lambda: _forgetful(tables)))
+            pathways.append(Pathway("recurrent state", together(list(scans)), lambda: _forgetful(tables)))
         loops = named(target.model, nn.RNNBase)
         if loops:
             modules = list(loops.values())
-            found.append(Pathway("recurrent state", together(list(loops)), lambda: hooked(modules, _afresh)))
-        return found
+            pathways.append(Pathway("recurrent state", together(list(loops)), lambda: hooked(modules, _afresh)))
+        return pathways
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class Rotation(Detector):
             for name, module in named(target.model, Encoding).items()
             if isinstance(module, Encoding) and "rotate" in module.hooks()
         }
-        found = [
+        pathways = [
             Pathway(
                 "rotation in attention",
                 name,
@@ -35,8 +35,10 @@ class Rotation(Detector):
         }
         if rotary:
             modules = list(rotary.values())
-            found.append(Pathway("rotation in attention", together(list(rotary)), lambda: hooked(modules, _unturned)))
-        return found
+            pathways.append(
+                Pathway("rotation in attention", together(list(rotary)), lambda: hooked(modules, _unturned))
+            )
+        return pathways
 
 
 def _unturned(_module: nn.Module, _inputs: Any, output: Any) -> Any:
