@@ -136,7 +136,7 @@ def test_more_training_seen_from_outside(capsys: pytest.CaptureFixture[str]) -> 
     assert "not ranked" in printed
 
     same = output(["report", names[1], names[1], "--diff"], capsys)
-    assert "both ask for the same" in same
+    assert "both have the same configuration" in same
     assert not any(word in same for word in ("better", "worse"))
     assert "'nothing' is not known" in output(["report", names[0], "nothing", "--diff"], capsys, code=2)
     assert "compares two" in output(["report", *names, names[0], "--diff"], capsys, code=2)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
 
 from whence import stats
 from whence.arena.metrics import Part
 from whence.arena.page import position_counts
 from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, mastered, ood_score
-from whence.arena.tuning import Trial, dependent
+from whence.arena.tuning import ArenaTable, Trial, dependent
 from whence.experiments.table import Row, Table
 from whence.shortcuts.search import baseline_by_position
-
-if TYPE_CHECKING:
-    from whence.arena.instrument import ArenaTable
 
 SEEN = 0.01
 """Share of test sequences seen in training from which on it is reported."""
@@ -36,7 +32,7 @@ def findings(table: Table[ArenaRun]) -> list[str]:
 
 
 def _tried(table: Table[ArenaRun]) -> Mapping[str, Sequence[Trial]]:
-    return cast("ArenaTable", table.planned).tried
+    return table.planned.tried if isinstance(table.planned, ArenaTable) else {}
 
 
 def _limits(table: Table[ArenaRun]) -> list[str]:
@@ -48,7 +44,7 @@ def _limits(table: Table[ArenaRun]) -> list[str]:
     seen = max((score.seen for score in map(id_score, table.rows) if score), default=0.0)
     if seen >= SEEN:
         lines.append(f"{100 * seen:.0f} % of the test sequences of the training length also occur in training.")
-    tuned = cast("ArenaTable", table.planned).tuned
+    tuned = isinstance(table.planned, ArenaTable) and table.planned.tuned
     untuned = [name for name, trials in _tried(table).items() if tuned and not trials]
     if untuned:
         lines.append(f"No tuning run has finished, so that the first values listed are used: {_listed(untuned)}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -16,7 +16,7 @@ from whence.arena.findings import findings
 from whence.arena.page import attention_of, figures
 from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, judge, mastered, ood_score, score_of
-from whence.arena.tuning import Key, Trial, choose, setting_of, shared_fields, trials, tuned_values
+from whence.arena.tuning import ArenaTable, Key, Trial, choose, setting_of, shared_fields, trials
 from whence.errors import UserError
 from whence.experiments.instrument import Instrument, Measurement, Summary
 from whence.experiments.results import final_metrics, read_results
@@ -27,19 +27,6 @@ from whence.store.files import canonical
 from whence.store.runs import Store
 
 PRESETS = Presets("whence.arena", ArenaConfig)
-
-
-@dataclass(frozen=True)
-class ArenaTable(PlannedTable[ArenaRun]):
-    """One task in one setting."""
-
-    tuned: tuple[str, ...] = ()
-    """Fields that tuning chose for every encoding"""
-    tried: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
-    """By encoding, what tuning tried"""
-
-    def chosen(self, encoding: str) -> dict[str, Any]:
-        return tuned_values(self.variants[encoding][0], self.tuned)
 
 
 class Arena(Instrument[ArenaConfig, ArenaRun]):

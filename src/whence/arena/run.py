@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 import torch
@@ -259,7 +259,7 @@ class ArenaJob(Trainable):
 
 def answers(model: nn.Module, batch: Batch) -> Tensor:
     """What the model says to a batch; one that may look ahead within the question is told where it ends."""
-    if cast(SequenceModel, model).config.attention != "prefix":
+    if not isinstance(model, SequenceModel) or model.config.attention != "prefix":
         return model(batch.inputs, batch.positions)
     ends = torch.full((len(batch.inputs),), batch.prompt, device=batch.inputs.device)
     return model(batch.inputs, batch.positions, prefix=ends)

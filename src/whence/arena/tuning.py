@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from whence import stats
@@ -15,6 +15,7 @@ from whence.arena.metrics import PARTS
 from whence.arena.run import ArenaRun, Lengths
 from whence.errors import UserError, not_allowed
 from whence.experiments.results import final_metrics, read_results
+from whence.experiments.table import PlannedTable
 from whence.models.sequence import Architecture
 from whence.registry import Choice
 from whence.store.files import canonical
@@ -93,6 +94,19 @@ def _trial(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> Tria
         stats.mean([counts.loss for counts in validation]),
         {part: stats.mean([counts.accuracy for counts in of]) for part, of in by_part.items() if of},
     )
+
+
+@dataclass(frozen=True)
+class ArenaTable(PlannedTable[ArenaRun]):
+    """One task in one setting."""
+
+    tuned: tuple[str, ...] = ()
+    """Fields that tuning chose for every encoding"""
+    tried: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    """By encoding, what tuning tried"""
+
+    def chosen(self, encoding: str) -> dict[str, Any]:
+        return tuned_values(self.variants[encoding][0], self.tuned)
 
 
 def choose(tried: Mapping[Key, Sequence[Trial]]) -> dict[Key, Mapping[str, Any]]:
