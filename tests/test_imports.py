@@ -62,6 +62,53 @@ def test_command_line_and_app_meet_only_where_the_server_is_started(source: Path
     assert meeting == ["cli/app.py"]
 
 
+DYNAMIC = {
+    "training/config.py": "a stored run's kind names the package of its instrument",
+    "registry.py": "a registry loads the variants of the place that it is given",
+    "instruments.py": "the list of instruments, above all of them",
+    "cli/main.py": "the module of a verb, in cli itself",
+    "app/components.py": "the module of a page, in app itself",
+    "app/main.py": "loads an instrument before it is needed",
+}
+
+
+def imports_by_name(tree: ast.Module) -> bool:
+    """Whether a module of whence may be imported by a name that is put together or passed on."""
+    loaders = [
+        node
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr in ("import_module", "__import__"))
+        or (isinstance(node, ast.Name) and node.id in ("import_module", "__import__"))
+    ]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.func in loaders]
+    foreign = [
+        call
+        for call in calls
+        if call.args and isinstance(call.args[0], ast.Constant) and not str(call.args[0].value).startswith("whence")
+    ]
+    return len(loaders) > len(foreign)
+
+
+def test_modules_are_imported_by_name_only_where_there_is_a_reason(source: Path) -> None:
+    package = source / "whence"
+    files = [path for path in package.rglob("*.py") if path != package / "__init__.py"]
+    dynamic = {str(path.relative_to(package)) for path in files if imports_by_name(ast.parse(path.read_text()))}
+    assert dynamic <= DYNAMIC.keys()
+    assert imports_by_name(ast.parse("importlib.import_module('whence.cli')"))
+    assert not imports_by_name(ast.parse("importlib.import_module('mamba_ssm.ops')"))
+
+
+def test_cli_and_app_meet_only_where_the_server_is_started(source: Path) -> None:
+    package = source / "whence"
+    meet = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        for other in imported(ast.parse(path.read_text()), path.name)
+        if {path.relative_to(package).parts[0], other} == {"cli", "app"}
+    }
+    assert meet <= {"cli/app.py"}
+
+
 def test_the_test_itself_can_fail() -> None:
     assert imported(ast.parse("from whence.cli import main\nimport whence.store.runs"), "x") == {"cli", "store"}
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from pathlib import Path
 
 import pytest
 
+from whence.store import files
 from whence.store.files import (
+    FORMAT,
     ChainWriter,
     CorruptFileError,
+    FormatError,
     addressed_name,
     check_addressed,
     read_chained,
@@ -120,3 +125,16 @@ def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path: Path, monkey
         write_sealed(path, {"version": 2})
     assert read_sealed(path) == {"version": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["f.json"]
+
+
+def test_another_format_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "status.json"
+    monkeypatch.setattr(files, "_seal", functools.partial(files._seal, format=FORMAT - 1))
+    write_sealed(path, {"version": 1})
+    monkeypatch.undo()
+    message = f"{path}: stored in format {FORMAT - 1}; this version of whence reads format {FORMAT}"
+    with pytest.raises(FormatError, match=f"^{re.escape(message)}$"):
+        read_sealed(path)
+    path.write_text('{"body":{},"sha256":"0"}\n')
+    with pytest.raises(FormatError, match="stored in format none"):
+        read_sealed(path)
