@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whence.features.sae.autoencoder import AutoencoderSpec
+from whence.features.config import AutoencoderConfig
+from whence.features.sae.autoencoder import Autoencoder
 from whence.kernels.sparse_code import ByFeature, decode, gathered, scores, top_k
 
 WIDTH, K, BATCH = 576, 32, 4096
@@ -22,12 +23,12 @@ WIDTH, K, BATCH = 576, 32, 4096
 class Weights:
     """Where training might stand: encoder and decoder alike but not tied, decoder rows of length 1."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, d_sae: int) -> None:
         draw = torch.Generator().manual_seed(0)
-        rows = torch.randn(size, WIDTH, generator=draw)
+        rows = torch.randn(d_sae, WIDTH, generator=draw)
         self.decoder = rows / rows.norm(dim=1, keepdim=True)
-        self.encoder = self.decoder + 0.01 * torch.randn(size, WIDTH, generator=draw)
-        self.bias, self.centre = 0.1 * torch.randn(size, generator=draw), 0.1 * torch.randn(WIDTH, generator=draw)
+        self.encoder = self.decoder + 0.01 * torch.randn(d_sae, WIDTH, generator=draw)
+        self.bias, self.centering = 0.1 * torch.randn(d_sae, generator=draw), 0.1 * torch.randn(WIDTH, generator=draw)
 
 
 class Side:
@@ -59,17 +60,17 @@ def _side(loss: Callable[[Tensor], Tensor], weights: Weights, turned: tuple[str,
 
 
 def whence(weights: Weights) -> Side:
-    names = ("encoder", "bias", "decoder", "centre")
+    names = ("encoder", "bias", "decoder", "centering")
     own = {name: torch.nn.Parameter(getattr(weights, name)) for name in names}
-    encoder, bias, decoder, centre = own.values()
+    encoder, bias, decoder, centering = own.values()
 
     def loss(x: Tensor) -> Tensor:
-        centred = x - centre
+        centred = x - centering
         dense = scores(centred, encoder, bias)
         indices = top_k(dense, K)
         by_feature = ByFeature(indices, len(encoder))
         values = gathered(centred, encoder, bias, indices, dense=dense, by_feature=by_feature).relu()
-        reconstruction = decode(values, indices, decoder, by_feature=by_feature) + centre
+        reconstruction = decode(values, indices, decoder, by_feature=by_feature) + centering
         return F.mse_loss(reconstruction, x, reduction="sum") / len(x)
 
     return _side(loss, weights, **own)
@@ -78,8 +79,15 @@ def whence(weights: Weights) -> Side:
 def autoencoder(weights: Weights) -> Side:
     """What `whence features train` runs. Its bias is not taken off the input, so that gradients are checked elsewhere
     (tests/features/test_autoencoder.py)."""
-    model = AutoencoderSpec.read({"size": len(weights.bias), "sparsity": f"topk:k={K}"}).build(WIDTH, 128, 1).train()
-    own = {"encoder": model.encoder.weight, "bias": model.encoder.bias, "decoder": model.decoder, "centre": model.bias}
+    model = Autoencoder(
+        AutoencoderConfig.read({"d_sae": len(weights.bias), "sparsity": f"topk:k={K}"}), WIDTH, 128, 1
+    ).train()
+    own = {
+        "encoder": model.encoder.weight,
+        "bias": model.encoder.bias,
+        "decoder": model.decoder,
+        "centering": model.bias,
+    }
     positions = torch.arange(BATCH) % 128
     return _side(lambda x: model.loss(x, positions), weights, **own)
 
@@ -100,7 +108,7 @@ def sae_lens(weights: Weights, sparse: bool = False) -> Side:
         )
         return sae.training_forward_pass(given).loss
 
-    own = {"encoder": sae.W_enc, "bias": sae.b_enc, "decoder": sae.W_dec, "centre": sae.b_dec}
+    own = {"encoder": sae.W_enc, "bias": sae.b_enc, "decoder": sae.W_dec, "centering": sae.b_dec}
     return _side(loss, weights, ("encoder",), **own)
 
 
@@ -108,7 +116,12 @@ def dictionary_learning(weights: Weights) -> Side:
     from dictionary_learning.trainers.top_k import AutoEncoderTopK
 
     sae = AutoEncoderTopK(WIDTH, len(weights.bias), K)
-    own = {"encoder": sae.encoder.weight, "bias": sae.encoder.bias, "decoder": sae.decoder.weight, "centre": sae.b_dec}
+    own = {
+        "encoder": sae.encoder.weight,
+        "bias": sae.encoder.bias,
+        "decoder": sae.decoder.weight,
+        "centering": sae.b_dec,
+    }
     return _side(lambda x: (x - sae(x)).pow(2).sum(-1).mean(), weights, ("decoder",), **own)
 
 
@@ -117,7 +130,7 @@ def sparsify(weights: Weights) -> Side:
     from sparsify import SparseCoder, SparseCoderConfig
 
     sae = SparseCoder(WIDTH, SparseCoderConfig(num_latents=len(weights.bias), k=K))
-    own = {"encoder": sae.encoder.weight, "bias": sae.encoder.bias, "decoder": sae.W_dec, "centre": sae.b_dec}
+    own = {"encoder": sae.encoder.weight, "bias": sae.encoder.bias, "decoder": sae.W_dec, "centering": sae.b_dec}
     return _side(lambda x: sae(x, total_variance=torch.tensor(float(len(x)))).fvu, weights, **own)
 
 

@@ -39,11 +39,11 @@ OURS: dict[str, dict[str, Any]] = {
     "l1": {"sparsity": f"l1:l0={K},coefficient=2"},
     "jumprelu": {"sparsity": f"jumprelu:l0={K}"},
     "batch_topk": {"sparsity": f"batch_topk:k={K}"},
-    "topk, blind": {"sparsity": f"topk:k={K}", "centre": "position_mean", "blind": True},
+    "topk, position ablated": {"sparsity": f"topk:k={K}", "centering": "position_mean", "position_ablated": True},
 }
 
 
-def states(part: int) -> Tensor:
+def activations(part: int) -> Tensor:
     """Sums of a few directions; the mean is ten times as long as what varies."""
     features = torch.randn(1024, WIDTH, generator=generator("interop"))
     active = torch.rand(BATCH, 1024, generator=generator("interop", part)) < 0.03
@@ -53,14 +53,14 @@ def states(part: int) -> Tensor:
 
 
 def trained(model: dict[str, Any]) -> tuple[Any, FeaturesRun]:
-    run = FeaturesRun.read({"data": f"planted:width={WIDTH}", "model": {"size": SIZE, **model}})
+    run = FeaturesRun.read({"data": f"synthetic:d_in={WIDTH}", "model": {"d_sae": SIZE, **model}})
     made = run.build_model("cpu")
     initialise(made, 0)
-    made.fit([(states(part), ANYWHERE) for part in range(4)])
+    made.fit([(activations(part), ANYWHERE) for part in range(4)])
     optimizer = torch.optim.Adam(made.train().parameters(), lr=2e-3)
     for step in range(STEPS):
         optimizer.zero_grad()
-        made.loss(states(step), ANYWHERE).backward()
+        made.loss(activations(step), ANYWHERE).backward()
         optimizer.step()
     return made.eval(), run
 
@@ -93,7 +93,7 @@ def theirs() -> dict[str, Callable[[Path], Any]]:
 
 
 def compared(name: str, dictionary: Dictionary, sae: Any, x: Tensor) -> bool:
-    codes, encoded = dictionary.codes(x, ANYWHERE), sae.encode(x)
+    codes, encoded = dictionary.encode(x, ANYWHERE), sae.encode(x)
     same = ((codes > 0) == (encoded > 0)).all(1)
     ours, reconstructed = dictionary.decode(codes, ANYWHERE), sae(x)
     apart = _largest(ours - reconstructed, reconstructed - x.mean(0), same)
@@ -107,14 +107,14 @@ def compared(name: str, dictionary: Dictionary, sae: Any, x: Tensor) -> bool:
     return good
 
 
-def _largest(difference: Tensor, of: Tensor, states: Tensor) -> float:
+def _largest(difference: Tensor, of: Tensor, activations: Tensor) -> float:
     """A state without active features has a code of length 0, and so has the difference."""
-    return float((difference.norm(dim=1) / of.norm(dim=1).clamp(min=1e-30))[states].max())
+    return float((difference.norm(dim=1) / of.norm(dim=1).clamp(min=1e-30))[activations].max())
 
 
 @torch.no_grad()
 def main() -> bool:
-    x, good = states(-1), []
+    x, good = activations(-1), []
     print(f"SAELens {sae_lens.__version__}")
     with tempfile.TemporaryDirectory() as place:
         for number, (name, parts) in enumerate(OURS.items()):

@@ -17,10 +17,11 @@ from whence.execution.options import ExecutionOptions
 from whence.experiments.saved import save_config
 from whence.features.activations.collect import collect_from
 from whence.features.activations.sources import of_module
-from whence.features.activations.store import Activations, collections
+from whence.features.activations.store import Collection, collections
 from whence.features.config import FeaturesConfig
+from whence.features.instrument import planned_runs
 
-SMALL = "planted:width=16,features=24,context=8,windows=2"
+SMALL = "synthetic:d_in=16,features=24,context_size=8,windows=2"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def trained(app: App) -> list[str]:
         {"presets": ["plain_topk", "static_slice"], "data": SMALL, "seeds": 1, "training": {"steps": 30}}
     )
     save_config("features", spec, app.store)
-    runs = [run for runs in spec.runs().values() for run in runs]
+    runs = [run for runs in planned_runs(spec).values() for run in runs]
     for run in runs:
         execute(run, app.store, ExecutionOptions(threads=1, device="cpu"))
     return [run.id for run in runs]
@@ -40,7 +41,7 @@ def trained(app: App) -> list[str]:
 def collected(app: App) -> str:
     ids = torch.randint(20, (40, 16), generator=torch.Generator().manual_seed(0))
     source = of_module(nn.Sequential(nn.Embedding(20, 8)), "0", ids, 8)
-    return collect_from(source, app.store, "tiny", {"model": "an embedding"}).name
+    return collect_from(source, app.store, "tiny", {"model": "an embedding"}).path.name
 
 
 def start(visitor: Visitor, data: str, *presets: str, lr: str = "") -> None:
@@ -69,7 +70,7 @@ def profile(visitor: Visitor) -> list[float]:
     """What the figure of one feature draws; nothing, before it does."""
     return visitor.page.evaluate(
         "Array.from([...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])"
-        ".find(line => ['masks lifted', 'mean activation'].includes(line.name))?.y ?? [])"
+        ".find(line => ['mask off', 'mean activation'].includes(line.name))?.y ?? [])"
     )
 
 
@@ -91,12 +92,12 @@ def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> N
     drawn(visitor, ".barlayer .trace")
     visitor.page.get_by_role("tab", name="FVU on held-out activations").click()
     drawn(visitor, ".js-line:visible", 2)
-    visitor.page.get_by_text("Look at the features of one of them").click()
+    visitor.page.get_by_text("Show the features of one of them").click()
     visitor.page.get_by_role("button", name="seed 0", exact=True).last.click()
-    visitor.sees(re.compile("FVU .*; with masks lifted"))
+    visitor.sees(re.compile("FVU .*; with mask off"))
     assert re.search(r"\?run=[0-9a-f]{12}$", visitor.page.url)
     visitor.page.reload()
-    visitor.sees("Where each feature speaks")
+    visitor.sees("Mean activation by position")
 
 
 def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trained: list[str]) -> None:
@@ -111,21 +112,21 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     visitor.sees(re.compile("Feature 4: peak at position"))
     until(lambda: profile(visitor) != before)
     assert len(profile(visitor)) == len(before)  # a value per position
-    visitor.sees("These states are made, not collected: there is no text that they belong to.")
+    visitor.sees("These activations are synthetic, not collected: there is no text that they belong to.")
     visitor.choose("Sorted by", "number")
-    visitor.sees("A click on a circle looks at that feature.")
+    visitor.sees("A click on a circle selects that feature.")
     until(lambda: clicked(visitor, 9))
 
 
 @pytest.mark.slow
 def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -> None:
     visitor.open(f"features?run={trained[1]}")
-    visitor.choose("Shown", "where it speaks, as trained")
+    visitor.choose("Shown", "mean activation, as trained")
     drawn(visitor, ".heatmaplayer image", 1)
     visitor.choose("Beside it", re.compile(rf"plain .* {trained[0][:4]}"))
     drawn(visitor, ".heatmaplayer image", 2)
-    visitor.sees(re.compile("static_slice .*: where it speaks, as trained, 32 features"))
-    visitor.sees(re.compile(r"plain .*: where it speaks, \d+ features"))
+    visitor.sees(re.compile("static_slice .*: mean activation, as trained, 32 features"))
+    visitor.sees(re.compile(r"plain .*: mean activation, \d+ features"))
     assert f"run={trained[1]}" in visitor.page.url
 
 
@@ -134,14 +135,14 @@ def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor,
     visitor.open("features?collection=")
     visitor.write("name", "fresh")
     visitor.write("tokens", "2000")
-    visitor.write("context", "32")
+    visitor.write("context_size", "32")
     visitor.press("Collect")
     until(lambda: "fresh" in [path.name for path in collections(app.store)])
     expect(visitor.page.get_by_role("row", name=re.compile("fresh minilm 3 384 32 .* finished"))).to_be_visible()
     start(visitor, "fresh", "plain_topk")
-    visitor.sees("Look at the features of one of them").click()
+    visitor.sees("Show the features of one of them").click()
     visitor.page.get_by_role("button", name="seed 0", exact=True).click()
-    visitor.sees("Where each feature speaks")
+    visitor.sees("Mean activation by position")
     expect(visitor.page.locator(".whence td mark").first).to_be_visible()
     words = visitor.page.locator(".whence td:has(mark)")
     before = words.all_inner_texts()
@@ -158,7 +159,7 @@ def test_what_failed_is_named_beside_what_did_not(visitor: Visitor, app: App) ->
     visitor.sees(re.compile(r"^plain_topk, [0-9a-f]{12}: "))
     visitor.sees(re.compile(r"^Failed runs, in no average: plain_topk \(1\)\.$"))
     states = [run.state for run in app.store.summaries() if run.steps == 30][-2:]
-    assert sorted(states) == ["failed", "finished"]
+    assert sorted(activations) == ["failed", "finished"]
 
 
 TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>", "%00", "f" * 4000, "features-../../x"]
@@ -182,11 +183,11 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, trained: l
 def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, collected: str) -> None:
     """Not even where there would be some to read."""
     elsewhere = app.store.root.parent / "elsewhere"
-    shutil.copytree(Activations.open(app.store, collected).path, elsewhere)
+    shutil.copytree(Collection.open(app.store, collected).path, elsewhere)
     visitor.open("features")
     for text in (str(elsewhere), f"stored:path={elsewhere}", "stored:path=../../..", "../elsewhere", "stored"):
         visitor.fill("data", text)
-        visitor.sees(re.compile(r"data: .* is not known\. Allowed: planted, "))
+        visitor.sees(re.compile(r"data: .* is not known\. Allowed: synthetic, "))
         expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
     visitor.fill("data", collected)
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
@@ -202,7 +203,7 @@ def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, coll
 
 @pytest.mark.slow
 def test_by_keyboard_and_on_a_telephone(browser: Browser, app: App, trained: list[str], collected: str) -> None:
-    small = Visitor(browser, app, width=390, scheme="dark")
+    small = Visitor(browser, app, d_in=390, scheme="dark")
     for address in ("features", "features?comparison=", "features?collection=", f"features?run={trained[0]}"):
         small.open(address)
         assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), address

@@ -41,9 +41,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "seeds": 2,
     },
     "features": {
-        "data": "planted:width=16,features=24,context=8",
+        "data": "synthetic:d_in=16,features=24,context_size=8",
         "presets": ["plain_topk", "position_mean_topk"],
-        "size": 32,
+        "d_sae": 32,
         "training": SHORT,
         "seeds": 2,
     },

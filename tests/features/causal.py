@@ -67,15 +67,15 @@ def ring() -> Any:
 class Basis:
     """Every axis twice, up and down: it reconstructs all that is along the axes it has."""
 
-    context = 64
+    context_size = 64
 
     def __init__(self, axes: Tensor, scale: float = 1.0) -> None:
         self.axes = torch.cat([axes, -axes])
         self.scale = scale
-        self.size, self.width = self.axes.shape
+        self.d_sae, self.d_in = self.axes.shape
 
-    def codes(self, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
-        return (states @ self.axes.T).relu() / self.scale
+    def encode(self, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
+        return (activations @ self.axes.T).relu() / self.scale
 
     def decode(self, codes: Tensor, positions: Tensor) -> Tensor:
         return codes @ self.directions

@@ -10,16 +10,24 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.features.config import AutoencoderConfig
 from whence.features.run import FeaturesRun
-from whence.features.sae.autoencoder import Autoencoder, AutoencoderSpec
-from whence.features.sae.parts import CENTRES, ENCODERS, LOSSES, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
+from whence.features.sae.autoencoder import Autoencoder
+from whence.features.sae.centering import CENTERINGS
+from whence.features.sae.encoders import ENCODERS
+from whence.features.sae.inits import INITS
+from whence.features.sae.losses import LOSSES
+from whence.features.sae.masks import MASKS
+from whence.features.sae.norms import NORMS
+from whence.features.sae.schedules import SCHEDULES
+from whence.features.sae.sparsity import SPARSITY
 from whence.models.init import initialise
 
 WIDTH, SIZE, CONTEXT, N = 8, 48, 12, 64
 
 
 def built(steps: int = 10, **parts: Any) -> Autoencoder:
-    model = AutoencoderSpec.read({"size": SIZE, "sparsity": "topk:k=5", **parts}).build(WIDTH, CONTEXT, steps)
+    model = Autoencoder(AutoencoderConfig.read({"d_sae": SIZE, "sparsity": "topk:k=5", **parts}), WIDTH, CONTEXT, steps)
     initialise(model, 0)
     model.fit([some_states()])
     for parameter in model.positional_parameters():  # what starts at nothing would hide mistakes
@@ -35,16 +43,16 @@ def some_states(seed: int = 0, n: int = N) -> tuple[Tensor, Tensor]:
     return 3 + torch.randn(n, WIDTH, generator=drawn) + 0.5 * positions[:, None], positions
 
 
-def by_hand(model: Autoencoder, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
-    """Codes (n, size), all features computed, gradients through all of them."""
+def by_hand(model: Autoencoder, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
+    """Codes (n, d_sae), all features computed, gradients through all of them."""
     strength = model.schedule.strength(model.progress)
-    x = (states - model.centre.table[positions]) / model.scale
+    x = (activations - model.centering.table[positions]) / model.scale
     pre = model.encoder.linear(model.encoder.prepare(x, positions, strength), positions)
     scale, shift, mask = model.encoder.scale(strength), model.encoder.shift(strength), model.mask.table(model.progress)
-    pre = pre if scale is None or lifted else pre * scale[positions]
+    pre = pre if scale is None or mask_off else pre * scale[positions]
     pre = pre if shift is None else pre + shift[positions]
     raw = model.norm(pre).relu()
-    if mask is not None and not lifted:
+    if mask is not None and not mask_off:
         raw = raw * (1 + strength * (mask[positions] - 1))
     kept = torch.zeros_like(raw).scatter(1, raw.topk(5).indices, 1.0)
     return raw * kept
@@ -54,7 +62,7 @@ def variants() -> list[dict[str, str]]:
     found: list[dict[str, str]] = [{"encoder": name} for name in ENCODERS.names()]
     found += [{"mask": name} for name in MASKS.names()] + [{"norm": name} for name in NORMS.names()]
     found += [{"position_schedule": name, "mask": "gaussian", "encoder": "hierarchical"} for name in SCHEDULES.names()]
-    found += [{"centre": name} for name in CENTRES.names()] + [{"start": name} for name in STARTS.names()]
+    found += [{"centering": name} for name in CENTERINGS.names()] + [{"init": name} for name in INITS.names()]
     found += [
         {"encoder": "per_range:embedded=true", "mask": "hard:together=true", "norm": "layer_norm:place=after_relu"}
     ]
@@ -67,17 +75,17 @@ def test_few_features_computed_are_as_good_as_all(parts: dict[str, str]) -> None
     model = built(**parts)
     model.done.fill_(4)
     model.eval()
-    states, positions = some_states()
-    exact, true = deepcopy(model).double(), states.double()
-    for lifted in (False, True):
-        wanted = by_hand(exact, true, positions, lifted)
-        torch.testing.assert_close(model.codes(states, positions, lifted), wanted.float())
-    model.loss(states, positions).backward()
+    activations, positions = some_states()
+    exact, true = deepcopy(model).double(), activations.double()
+    for mask_off in (False, True):
+        wanted = by_hand(exact, true, positions, mask_off)
+        torch.testing.assert_close(model.encode(activations, positions, mask_off), wanted.float())
+    model.loss(activations, positions).backward()
     fast = {name: p.grad for name, p in model.named_parameters()}
-    x = (true - exact.centre(positions)) / exact.scale
-    said = by_hand(exact, true, positions) @ exact.decoder + exact.bias
-    said = exact.encoder.restore(said, positions, exact.schedule.strength(exact.progress))
-    (x - said).square().mean().backward()
+    x = (true - exact.centering(positions)) / exact.scale
+    decoded = by_hand(exact, true, positions) @ exact.W_dec + exact.b_dec
+    decoded = exact.encoder.restore(decoded, positions, exact.schedule.strength(exact.progress))
+    (x - decoded).square().mean().backward()
     for name, parameter in exact.named_parameters():
         if parameter.grad is None:
             assert fast[name] is None or not fast[name].any(), name
@@ -87,15 +95,15 @@ def test_few_features_computed_are_as_good_as_all(parts: dict[str, str]) -> None
 
 @pytest.mark.parametrize("on", ["masked", "raw"])
 def test_a_penalty_on_named_features_is_the_penalty_on_all(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from whence.features.sae.sparsity import l1
+    from whence.features.sae import sparsity
 
     model = built(sparsity=f"l1:l0=4,on={on}", mask="hard").eval()
-    states, positions = some_states()
+    activations, positions = some_states()
     gradients = []
     for sparse in (1, 10**9):
-        monkeypatch.setattr(l1, "SPARSE", sparse)
+        monkeypatch.setattr(sparsity, "SPARSE", sparse)
         model.zero_grad()
-        model.loss(states, positions).backward()
+        model.loss(activations, positions).backward()
         gradients.append([p.grad for p in model.parameters()])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
@@ -112,82 +120,83 @@ def test_a_wanted_number_of_active_features_is_reached(sparsity: str) -> None:
         optimizer.zero_grad()
         model.loss(*some_states(step, 256)).backward()
         optimizer.step()
-    states, positions = some_states(-1, 2000)
+    activations, positions = some_states(-1, 2000)
     with torch.no_grad():
-        l0 = float((model.eval().codes(states, positions) > 0).sum(1).float().mean())
+        l0 = float((model.eval().encode(activations, positions) > 0).sum(1).float().mean())
     assert 2.5 < l0 < 5.5
 
 
 def test_batch_topk_keeps_k_on_average_and_not_in_every_state() -> None:
     model = built(sparsity="batch_topk:k=3").train()
-    states, positions = some_states()
+    activations, positions = some_states()
     with torch.no_grad():
-        kept = (model.codes(states, positions) > 0).sum(1)
+        kept = (model.encode(activations, positions) > 0).sum(1)
     assert kept.sum() == 3 * N
     assert kept.unique().numel() > 1
 
 
 def test_a_lifted_mask_is_not_there() -> None:
-    states, positions = some_states()
+    activations, positions = some_states()
     plain, masked = built(), built(mask="hard")
-    assert not torch.equal(plain.codes(states, positions), masked.codes(states, positions))
-    assert torch.equal(plain.codes(states, positions), masked.codes(states, positions, lifted=True))
+    assert not torch.equal(plain.encode(activations, positions), masked.encode(activations, positions))
+    assert torch.equal(plain.encode(activations, positions), masked.encode(activations, positions, mask_off=True))
     closed = masked.mask.table(0)[positions] == 0
-    assert not masked.codes(states, positions)[closed].any()
+    assert not masked.encode(activations, positions)[closed].any()
 
 
 @pytest.mark.parametrize("parts", [{"encoder": name} for name in ENCODERS.names()] + [{"mask": "gaussian"}], ids=str)
 def test_a_blind_twin_knows_no_positions(parts: dict[str, str]) -> None:
-    model = built(**parts, blind=True, centre="position_mean")
-    assert model.assigned() is None
-    states, positions = some_states()
-    assert torch.equal(model.codes(states, positions), model.codes(states, positions.flip(0)))
-    seeing = built(**parts, centre="position_mean")
-    assert not torch.equal(seeing.codes(states, positions), seeing.codes(states, positions.flip(0)))
+    model = built(**parts, position_ablated=True, centering="position_mean")
+    assert model.mask_values() is None
+    activations, positions = some_states()
+    assert torch.equal(model.encode(activations, positions), model.encode(activations, positions.flip(0)))
+    seeing = built(**parts, centering="position_mean")
+    assert not torch.equal(seeing.encode(activations, positions), seeing.encode(activations, positions.flip(0)))
 
 
 def test_positions_beyond_those_trained_on_count_as_the_nearest() -> None:
     """The last position of the context may be a special token's, which nothing is trained on."""
-    spec = AutoencoderSpec.read({"size": SIZE, "mask": "gaussian", "centre": "position_mean"})
-    model = spec.build(WIDTH, CONTEXT, 10, ends=(1, CONTEXT - 2))
+    config = AutoencoderConfig.read({"d_sae": SIZE, "mask": "gaussian", "centering": "position_mean"})
+    model = Autoencoder(config, WIDTH, CONTEXT, 10, ends=(1, CONTEXT - 2))
     initialise(model, 0)
-    states, positions = some_states()
-    model.fit([(states, positions)])
+    activations, positions = some_states()
+    model.fit([(activations, positions)])
     first, second = torch.zeros(N, dtype=torch.long), torch.ones(N, dtype=torch.long)
-    assert torch.equal(model.codes(states, first), model.codes(states, second))
+    assert torch.equal(model.encode(activations, first), model.encode(activations, second))
     last, beyond = torch.full((N,), CONTEXT - 2), torch.full((N,), CONTEXT + 99)
-    assert torch.equal(model.codes(states, last), model.codes(states, beyond))
-    codes = model.codes(states, last)
+    assert torch.equal(model.encode(activations, last), model.encode(activations, beyond))
+    codes = model.encode(activations, last)
     assert torch.equal(model.decode(codes, last), model.decode(codes, beyond))
 
 
 def test_decode_undoes_the_centre_and_the_scale() -> None:
     """A dictionary of ± unit vectors, all of whose features may be active, gives states back."""
-    model = AutoencoderSpec.read({"size": 2 * WIDTH, "sparsity": f"topk:k={WIDTH}", "centre": "position_mean"}).build(
-        WIDTH, CONTEXT, 1
-    )
+    parts = {"sparsity": f"topk:k={WIDTH}", "centering": "position_mean"}
+    model = Autoencoder(AutoencoderConfig.read({"d_sae": 2 * WIDTH, **parts}), WIDTH, CONTEXT, 1)
     initialise(model, 0)
-    states, positions = some_states()
-    model.fit([(states, positions)])
+    activations, positions = some_states()
+    model.fit([(activations, positions)])
     basis = torch.cat([torch.eye(WIDTH), -torch.eye(WIDTH)])
-    model.decoder.data.copy_(basis)
+    model.W_dec.data.copy_(basis)
     model.encoder.weight.data.copy_(basis)
     with torch.no_grad():
-        torch.testing.assert_close(model.decode(model.codes(states, positions), positions), states)
+        torch.testing.assert_close(model.decode(model.encode(activations, positions), positions), activations)
 
 
 def test_position_means_by_hand() -> None:
-    states, positions = some_states(n=500)
-    full, same = built(centre="position_mean"), built(centre=f"position_mean:rank={WIDTH}")
+    activations, positions = some_states(n=500)
+    full, same = built(centering="position_mean"), built(centering=f"position_mean:rank={WIDTH}")
     for model in (full, same):
-        model.fit([(states, positions)])
+        model.fit([(activations, positions)])
         for p in range(CONTEXT):
-            torch.testing.assert_close(model.centre.table[p], states[positions == p].mean(0))
-    low = built(centre="position_mean:rank=1")
-    low.fit([(states, positions)])
-    assert torch.linalg.matrix_rank(low.centre.table - states.mean(0), atol=1e-4) == 1
-    low.fit([(states[positions != 3], positions[positions != 3])])
-    torch.testing.assert_close(low.centre.table[3], states[positions != 3].mean(0), msg="no states, the mean of all")
+            torch.testing.assert_close(model.centering.table[p], activations[positions == p].mean(0))
+    low = built(centering="position_mean:rank=1")
+    low.fit([(activations, positions)])
+    assert torch.linalg.matrix_rank(low.centering.table - activations.mean(0), atol=1e-4) == 1
+    low.fit([(activations[positions != 3], positions[positions != 3])])
+    torch.testing.assert_close(
+        low.centering.table[3], activations[positions != 3].mean(0), msg="no states, the mean of all"
+    )
 
 
 def test_masks_are_what_they_say() -> None:
@@ -213,16 +222,16 @@ def test_masks_are_what_they_say() -> None:
 
 
 def test_the_losses_by_hand() -> None:
-    states, positions = some_states()
+    activations, positions = some_states()
     for name in LOSSES.names():
         encoder = "multi_scale" if name == "scale_targets" else "shared"
         with_it, without = built(encoder=encoder, losses=[name]), built(encoder=encoder)
-        assert with_it.loss(states, positions) != without.loss(states, positions), name
+        assert with_it.loss(activations, positions) != without.loss(activations, positions), name
     model = built(losses=["position_weighted:first=1,last=3"])
-    codes = model.codes(states, positions)
-    errors = ((states - model.decode(codes, positions)) / model.scale).square().mean(1)
+    codes = model.encode(activations, positions)
+    errors = ((activations - model.decode(codes, positions)) / model.scale).square().mean(1)
     weights = (1 + 2 * positions / (CONTEXT - 1)) / 2
-    torch.testing.assert_close(model.eval().loss(states, positions), (errors * weights).mean())
+    torch.testing.assert_close(model.eval().loss(activations, positions), (errors * weights).mean())
     with pytest.raises(UserError, match="scale_targets"):
         FeaturesRun.read({"model": {"losses": ["scale_targets"]}}).check()
 

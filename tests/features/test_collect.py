@@ -16,9 +16,10 @@ import torch
 from whence.cli.main import run
 from whence.errors import UserError
 from whence.features.activations.collect import collect, collect_from
-from whence.features.activations.sources import Collection, of_module
-from whence.features.activations.store import CONTENT, FIRST, SPECIAL, Activations, shard_path
+from whence.features.activations.sources import of_module
+from whence.features.activations.store import CONTENT, FIRST, SPECIAL, Collection, shard_path
 from whence.features.activations.text import documents, held_out, labelled, sets
+from whence.features.config import CollectConfig
 from whence.models.capture import capture
 from whence.models.pretrained import default_text, pretrained
 from whence.store.runs import Store
@@ -33,44 +34,43 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def small(book: str, **changes: object) -> Collection:
-    return Collection.read({"tokens": 2400, "context": 16, "text": book, "layer": 2, **changes})
+def small(book: str, **changes: object) -> CollectConfig:
+    return CollectConfig.read({"tokens": 2400, "context_size": 16, "text": book, "layer": 2, **changes})
 
 
 @pytest.fixture(scope="module")
-def kept(book: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Activations]:
+def kept(book: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Collection]:
     store = Store(tmp_path_factory.mktemp("store"))
     store.prepare()
-    collect(small(book), store, "some")
-    return store, Activations.open(store, "some")
+    return store, collect(small(book, name="some"), store)
 
 
-def test_states_are_those_of_the_whole_model(kept: tuple[Store, Activations]) -> None:
+def test_states_are_those_of_the_whole_model(kept: tuple[Store, Collection]) -> None:
     """transformers' own hidden_states, computed without stopping, are the oracle."""
     _, found = kept
     model, _ = pretrained("minilm")
     with torch.no_grad():
         whole = model(input_ids=found.tokens[:5].long(), output_hidden_states=True).hidden_states[2]
     places = torch.cartesian_prod(torch.arange(5), torch.arange(16))
-    states = found.states(places).view(5, 16, -1)
-    torch.testing.assert_close(states, whole, atol=0.03, rtol=0.01)  # bfloat16
+    activations = found.activations(places).view(5, 16, -1)
+    torch.testing.assert_close(activations, whole, atol=0.03, rtol=0.01)  # bfloat16
     shuffled = places[torch.randperm(80)]
-    assert torch.equal(found.states(shuffled), states[shuffled[:, 0], shuffled[:, 1]])
+    assert torch.equal(found.activations(shuffled), activations[shuffled[:, 0], shuffled[:, 1]])
 
 
 @pytest.mark.parametrize("layer", [0, 6])
 def test_the_ends_of_the_model(book: str, tmp_path: Path, layer: int) -> None:
     store = Store(tmp_path)
     store.prepare()
-    found = Activations.open(store, collect(small(book, layer=layer, tokens=100), store).name)
+    found = collect(small(book, layer=layer, tokens=100), store)
     model, _ = pretrained("minilm")
     with torch.no_grad():
         whole = model(input_ids=found.tokens[:2].long(), output_hidden_states=True).hidden_states[layer]
-    states = found.states(torch.cartesian_prod(torch.arange(2), torch.arange(16))).view(2, 16, -1)
-    torch.testing.assert_close(states, whole, atol=0.03, rtol=0.01)
+    activations = found.activations(torch.cartesian_prod(torch.arange(2), torch.arange(16))).view(2, 16, -1)
+    torch.testing.assert_close(activations, whole, atol=0.03, rtol=0.01)
 
 
-def test_special_and_first_tokens_are_flagged_and_documents_held_out(kept: tuple[Store, Activations]) -> None:
+def test_special_and_first_tokens_are_flagged_and_documents_held_out(kept: tuple[Store, Collection]) -> None:
     _, found = kept
     assert found.flags.tolist() == [FIRST, *[CONTENT] * 14, SPECIAL]
     _, tokenizer = pretrained("minilm")
@@ -83,7 +83,7 @@ def test_special_and_first_tokens_are_flagged_and_documents_held_out(kept: tuple
     assert len(found.places("train", (CONTENT, SPECIAL, FIRST))) == len(found.sequences("train")) * 16
 
 
-def test_held_out_text_is_nowhere_in_training(kept: tuple[Store, Activations], book: str) -> None:
+def test_held_out_text_is_nowhere_in_training(kept: tuple[Store, Collection], book: str) -> None:
     _, found = kept
     _, tokenizer = pretrained("minilm")
     words = {
@@ -107,11 +107,23 @@ def test_packaged_sets_are_deduplicated() -> None:
 
 
 def test_a_killed_collection_ends_as_if_it_had_not_been(book: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "whence", "features", "collect", "--text", book, "--context", "16", "--layer", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "whence",
+        "features",
+        "collect",
+        "--text",
+        book,
+        "--context-size",
+        "16",
+        "--layer",
+        "2",
+    ]
     command += ["--tokens", "6000", "--json", "--name", "some", "--store"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole = subprocess.run([*command, str(tmp_path / "whole")], env=environment, capture_output=True, check=True)
-    assert json.loads(whole.stdout)["states"] >= 6000
+    assert json.loads(whole.stdout)["activations"] >= 6000
     first = tmp_path / "parts" / "activations" / "some"
     process = subprocess.Popen([*command, str(tmp_path / "parts")], env=environment, stderr=subprocess.DEVNULL)
     while not shard_path(first, 1).exists() and process.poll() is None:
@@ -127,32 +139,32 @@ def test_a_killed_collection_ends_as_if_it_had_not_been(book: str, tmp_path: Pat
         assert (first / name).read_bytes() == (tmp_path / "whole" / "activations" / "some" / name).read_bytes()
 
 
-def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, Activations]) -> None:
+def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, Collection]) -> None:
     store, _ = kept
 
-    def refuse(words: str, name: str = "", **changes: object) -> None:
+    def refuse(words: str, **changes: object) -> None:
         with pytest.raises(UserError, match=words):
-            collect(small(book, **changes), store, name)
+            collect(small(book, **changes), store)
 
     refuse("too deep", layer=9)
-    refuse("takes up to", context=4096)
-    refuse("holds other states", name="some", layer=3)
+    refuse("takes up to", context_size=4096)
+    refuse("holds other activations", name="some", layer=3)
     changed = tmp_path / "mine.txt"
     changed.write_text(Path(book).read_text())
-    collect(small(str(changed), tokens=200), store, "mine")
+    collect(small(book, text=str(changed), tokens=200, name="mine"), store)
     changed.write_text(Path(book).read_text() + "more")
-    with pytest.raises(UserError, match="other states"):
-        collect(small(str(changed), tokens=200), store, "mine")
+    with pytest.raises(UserError, match="other activations"):
+        collect(small(book, text=str(changed), tokens=200, name="mine"), store)
     refuse("no name", name="../out")
     refuse("cannot be read as text", text=str(tmp_path / "missing.txt"), name="other")
-    refuse("asked for", tokens=10_000_000, name="other")
+    refuse("are needed", tokens=10_000_000, name="other")
     refuse("not known", model="nowhere", name="other")
     with pytest.raises(UserError, match="some"):
-        Activations.open(store, "nowhere")
-    collect(small(book, tokens=1000), store, "gap")
+        Collection.open(store, "nowhere")
+    collect(small(book, tokens=1000, name="gap"), store)
     shard_path(store.root / "activations" / "gap", 0).unlink()
     with pytest.raises(UserError, match="not complete"):
-        Activations.open(store, "gap")
+        Collection.open(store, "gap")
 
 
 def test_the_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,16 +191,18 @@ def test_states_of_a_run_of_the_arena(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
     assert run(asked) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["width"], facts["context"]) == (16, 12)
-    assert facts["states"] >= 700
-    found = Activations.open(Store(tmp_path), facts["name"])
+    assert (facts["d_in"], facts["context_size"]) == (16, 12)
+    assert facts["activations"] >= 700
+    found = Collection.open(Store(tmp_path), facts["name"])
     assert found.flags.tolist() == [FIRST] + [CONTENT] * 11
     model = load_run_config(Store(tmp_path).folder(trained).config_document()).build_model("cpu").eval()  # type: ignore[attr-defined]
     model.load_state_dict(weights_of(Store(tmp_path).folder(trained)))
     with torch.no_grad(), capture(model, "blocks.1") as cache:
         model(found.tokens[:4].long(), torch.arange(12)[None])
     places = torch.cartesian_prod(torch.arange(4), torch.arange(12))
-    torch.testing.assert_close(found.states(places).view(4, 12, 16), cache.hidden["blocks.1"], atol=0.03, rtol=0.01)
+    torch.testing.assert_close(
+        found.activations(places).view(4, 12, 16), cache.hidden["blocks.1"], atol=0.03, rtol=0.01
+    )
     assert run([*asked[:4], "--layer", "3", *where]) == 2
 
 
@@ -197,11 +211,10 @@ def test_states_of_any_module(tmp_path: Path) -> None:
     ids = torch.randint(50, (30, 10))
     store = Store(tmp_path)
     store.prepare()
-    collect_from(of_module(model, "1", ids, width=8), store, "mine", {"seed": 0})
-    found = Activations.open(store, "mine")
+    found = collect_from(of_module(model, "1", ids, d_in=8), store, "mine", {"seed": 0})
     assert (len(found.sequences("train")), len(found.sequences("held out"))) == (27, 3)
     places = torch.cartesian_prod(torch.arange(30), torch.arange(10))
     with torch.no_grad():
-        torch.testing.assert_close(found.states(places).view(30, 10, 8), model[:2](ids), atol=0.03, rtol=0.01)
+        torch.testing.assert_close(found.activations(places).view(30, 10, 8), model[:2](ids), atol=0.03, rtol=0.01)
     with pytest.raises(UserError, match="layer"):
-        of_module(model, "7", ids, width=8)
+        of_module(model, "7", ids, d_in=8)

@@ -17,37 +17,43 @@ import torch
 from tests.calls import document, output
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
-from whence.features.config import PRESETS, FeaturesConfig
-from whence.features.data.planted import Planted
-from whence.features.run import FeaturesRun
-from whence.features.sae.parts import CENTRES, ENCODERS, MASKS, NORMS, SCHEDULES, SPARSITY, STARTS
-from whence.features.stored import load
+from whence.features.config import FeaturesConfig
+from whence.features.data import Synthetic
+from whence.features.instrument import planned_runs
+from whence.features.run import PRESETS, FeaturesRun, load_autoencoder
+from whence.features.sae.centering import CENTERINGS
+from whence.features.sae.encoders import ENCODERS
+from whence.features.sae.inits import INITS
+from whence.features.sae.masks import MASKS
+from whence.features.sae.norms import NORMS
+from whence.features.sae.schedules import SCHEDULES
+from whence.features.sae.sparsity import SPARSITY
 from whence.random import generator
 from whence.store.runs import Store
 
-SMALL = {"data": "planted:features=24,width=16,context=8", "size": 64}
+SMALL = {"data": "synthetic:features=24,d_in=16,context_size=8", "d_sae": 64}
 
 
 def test_planted_states_are_what_they_say() -> None:
     for regime, inside in (("rare", 0.04), ("equal", 0.16)):
-        data = Planted(regime=regime, noise=0.0)
-        states, positions = data.draw(generator("x"), 200_000)
+        data = Synthetic(regime=regime, noise=0.0)
+        activations, positions = data.draw(generator("x"), 200_000)
         # 64 numbers cannot hold 192 features, so rates are looked at before they are added up
         drawn = generator("x")
         torch.randint(32, (200_000,), generator=drawn)
         active = torch.rand(200_000, 192, generator=drawn) < data.rates[positions]
         strength = 0.5 + torch.rand(200_000, 192, generator=drawn)
-        torch.testing.assert_close(states, (active * strength) @ data.directions)
-        free, bound = active[:, :96].float().mean(), active[:, 96:].float().mean()
+        torch.testing.assert_close(activations, (active * strength) @ data.directions)
+        free, position_specific = active[:, :96].float().mean(), active[:, 96:].float().mean()
         assert free == pytest.approx(0.04, rel=0.02)
-        assert bound == pytest.approx(inside / 4, rel=0.02)
+        assert position_specific == pytest.approx(inside / 4, rel=0.02)
         window = positions * 4 // 32
         for w in range(4):
             outside = active[window != w][:, 96 + torch.arange(w, 96, 4)]
             assert not outside.any()
-        assert data.usual_l0 == round(96 * 0.04 + 96 * inside / 4)
-    free, bound = Planted().truth().values()
-    assert len(free) == len(bound) == 96
+        assert data.shape.default_l0 == round(96 * 0.04 + 96 * inside / 4)
+    free, position_specific = Synthetic().truth().values()
+    assert len(free) == len(position_specific) == 96
 
 
 def test_there_are_the_twenty_runs_and_four_baselines() -> None:
@@ -68,7 +74,7 @@ def test_every_preset_trains(name: str, tmp_path: Path) -> None:
     for sparsity, steps in (("own", 40), ("topk", 120)):
         training = {"steps": steps, "batch_size": 256, "lr": 2e-2, "evaluations": 1}
         asked = {"presets": [name], "seeds": 1, "training": training, "sparsity": sparsity, **SMALL}
-        (run,) = FeaturesConfig.read(asked).runs()[name]
+        (run,) = planned_runs(FeaturesConfig.read(asked))[name]
         status = execute(run, store, ExecutionOptions(threads=1, device="cpu"))
         assert status.state == "finished"
         first, last = (found["metrics"] for found in store.folder(run.id).evaluations())
@@ -77,12 +83,12 @@ def test_every_preset_trains(name: str, tmp_path: Path) -> None:
 
 
 def test_presets_of_a_comparison_are_at_the_same_number_of_active_features() -> None:
-    plan = FeaturesConfig.read({"seeds": 2, "l0": 7, **SMALL}).runs()
+    plan = planned_runs(FeaturesConfig.read({"seeds": 2, "l0": 7, **SMALL}))
     for name, runs in plan.items():
         assert [run.seed for run in runs] == [0, 1]
         sparsity = runs[0].model.sparsity.options()
         assert sparsity.get("k", sparsity.get("l0")) == 7, name
-    with_k = FeaturesConfig.read({"sparsity": "topk", **SMALL}).runs()
+    with_k = planned_runs(FeaturesConfig.read({"sparsity": "topk", **SMALL}))
     assert {str(runs[0].model.sparsity.name) for runs in with_k.values()} == {"topk"}
     assert plan["001_run02_soft_mask"][0].id == plan["001_run03_more_sparsity"][0].id, (
         "they differ in the penalty alone"
@@ -91,16 +97,21 @@ def test_presets_of_a_comparison_are_at_the_same_number_of_active_features() -> 
 
 def test_controls_know_no_positions_or_have_as_many_parameters() -> None:
     wanted = ["002_run07_range_encoders", "001_run01_hard_mask", "plain_topk"]
-    plan = FeaturesConfig.read({"presets": wanted, "controls": True, "seeds": 1, **SMALL}).runs()
+    plan = planned_runs(FeaturesConfig.read({"presets": wanted, "controls": True, "seeds": 1, **SMALL}))
     larger = "002_run07_range_encoders, plain of its size"
     assert plan[larger][0].training == plan["002_run07_range_encoders"][0].training
-    assert set(plan) == {*wanted, larger, "002_run07_range_encoders, blind", "001_run01_hard_mask, blind"}
-    assert plan["001_run01_hard_mask, blind"][0].model.blind
+    assert set(plan) == {
+        *wanted,
+        larger,
+        "002_run07_range_encoders, position ablated",
+        "001_run01_hard_mask, position ablated",
+    }
+    assert plan["001_run01_hard_mask, position ablated"][0].model.position_ablated
     assert plan[larger][0].parameters() == pytest.approx(plan["002_run07_range_encoders"][0].parameters(), rel=0.02)
 
 
 def tiny(store: Path) -> list[str]:
-    made = ["--preset", "001_run02_soft_mask", "--sparsity", "l1:l0=3", "--size", "64", "--data", SMALL["data"]]  # type: ignore[list-item]
+    made = ["--preset", "001_run02_soft_mask", "--sparsity", "l1:l0=3", "--d-sae", "64", "--data", SMALL["data"]]  # type: ignore[list-item]
     return [
         "features",
         "train",
@@ -130,13 +141,13 @@ def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path, capsys: pytest.
     assert process.returncode == -signal.SIGKILL, "killed in the middle"
     again = document(tiny(tmp_path / "parts"), capsys)
     assert again["latest"] == whole["latest"]
-    one, two = (load(Store(tmp_path / name), whole["id"])[0].state_dict() for name in ("whole", "parts"))
+    one, two = (load_autoencoder(Store(tmp_path / name), whole["id"])[0].state_dict() for name in ("whole", "parts"))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_a_comparison_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ["--presets", "plain_topk", "position_mean_topk", "static_slice", "--seeds", "2", "--steps", "20"]
-    where = ["--data", str(SMALL["data"]), "--size", "64", "--store", str(tmp_path), "--workers", "1"]
+    where = ["--data", str(SMALL["data"]), "--d-sae", "64", "--store", str(tmp_path), "--workers", "1"]
     found: Any = document(["features", "compare", *wanted, *where], capsys)
     (table,) = found["tables"]
     assert [row["name"] for row in table["rows"]] == ["plain_topk", "position_mean_topk", "static_slice"]
@@ -175,8 +186,8 @@ def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ["compare", "--sparsity", "topk:bad=5"],
         ["compare", "--presets", "all", "typo"],
         ["train", "--mask", "gaussian:sigma=0"],
-        ["train", "--data", "planted:windows=99"],
-        ["train", "--encoder", "grouped", "--size", "3"],
+        ["train", "--data", "synthetic:windows=99"],
+        ["train", "--encoder", "grouped", "--d-sae", "3"],
     ],
     ids=str,
 )
@@ -184,20 +195,20 @@ def test_what_cannot_be_trained(arguments: list[str], tmp_path: Path, capsys: py
     output(["features", *arguments, "--store", str(tmp_path)], capsys, code=2)
 
 
-@pytest.mark.parametrize("part", ["centre", "encoder", "norm", "mask", "sparsity", "position_schedule", "start"])
+@pytest.mark.parametrize("part", ["centering", "encoder", "norm", "mask", "sparsity", "position_schedule", "init"])
 def test_every_choice_can_be_run(part: str) -> None:
     """Checked as the command line checks it: without memory for weights."""
-    registries = {"position_schedule": SCHEDULES, "sparsity": SPARSITY, "norm": NORMS, "mask": MASKS, "start": STARTS}
-    registry = {**registries, "centre": CENTRES, "encoder": ENCODERS}[part]
+    registries = {"position_schedule": SCHEDULES, "sparsity": SPARSITY, "norm": NORMS, "mask": MASKS, "init": INITS}
+    registry = {**registries, "centering": CENTERINGS, "encoder": ENCODERS}[part]
     for name in registry.names():
-        assert FeaturesRun.read({"data": SMALL["data"], "model": {"size": 64, part: name}}).check() > 0
+        assert FeaturesRun.read({"data": SMALL["data"], "model": {"d_sae": 64, part: name}}).check() > 0
 
 
 @pytest.mark.parametrize("sparsity", SPARSITY.names())
 def test_the_number_of_active_features_is_the_one_asked_for(sparsity: str, tmp_path: Path) -> None:
     training = {"steps": 400, "batch_size": 256, "lr": 8e-3, "evaluations": 1}
     asked = {"presets": ["plain_topk"], "seeds": 1, "training": training, "sparsity": sparsity, "l0": 4, **SMALL}
-    (run,) = FeaturesConfig.read(asked).runs()["plain_topk"]
+    (run,) = planned_runs(FeaturesConfig.read(asked))["plain_topk"]
     store = Store(tmp_path)
     store.prepare()
     found = execute(run, store, ExecutionOptions(threads=1, device="cpu")).latest
@@ -206,5 +217,5 @@ def test_the_number_of_active_features_is_the_one_asked_for(sparsity: str, tmp_p
 
 
 def test_runs_are_read_back(tmp_path: Path) -> None:
-    run = FeaturesRun.read({"data": SMALL["data"], "model": {"size": 64, "mask": "gaussian", "losses": ["info_nce"]}})
+    run = FeaturesRun.read({"data": SMALL["data"], "model": {"d_sae": 64, "mask": "gaussian", "losses": ["info_nce"]}})
     assert FeaturesRun.read(json.loads(json.dumps(run.model_dump(mode="json")))) == run

@@ -10,15 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.features.planted import Reader, sequences
+from tests.features.synthetic import Reader, sequences
 from whence.errors import UserError
-from whence.features.activations.sequences import Place, Sequences, SequenceStates
-from whence.features.evals.order_probing import probe_order, single_tokens
-from whence.features.evals.order_tasks import (
+from whence.features.activations.sequences import SequenceActivations, Sequences
+from whence.features.activations.store import ActivationSite
+from whence.features.evals.order_probing import (
     Windows,
     contexts,
     halves_exchanged,
-    order_states,
+    order_activations,
+    probe_order,
+    single_tokens,
     windows,
     word_of,
     words_exchanged,
@@ -48,7 +50,7 @@ def made(kind: str) -> Sequences:
     return halves_exchanged(found, 1000) if kind == "halves" else contexts(found, 1000)
 
 
-def as_states(wanted: Sequences, bare: bool = False) -> SequenceStates:
+def as_states(wanted: Sequences, bare: bool = False) -> SequenceActivations:
     """With a special token at both ends, unless bare, as the cache would have them."""
     rows = wanted.ids if bare else [[VOCABULARY, *row, VOCABULARY + 1] for row in wanted.ids]
     ids = torch.tensor([token for row in rows for token in row])
@@ -90,8 +92,8 @@ def test_every_text_has_its_counterpart_in_the_same_half(kind: str) -> None:
 def test_labels_say_which_word_is_first_and_texts_as_they_were_are_balanced() -> None:
     found = made("first")
     originals = {tuple(row) for row in random_windows().ids.tolist()}
-    assert len(found.notes["tasks"]) == 3
-    words = [tuple(int(name[1:]) for name in task.split(" before ")) for task in found.notes["tasks"]]
+    assert len(found.notes.tasks) == 3
+    words = [tuple(int(name[1:]) for name in task.split(" before ")) for task in found.notes.tasks]
     assert len({token for pair in words for token in pair}) == 6
     was: Counter[tuple[int, bool, bool]] = Counter()
     for row, ids in enumerate(found.ids):
@@ -135,23 +137,23 @@ def test_states_that_know_only_their_token_are_at_chance(kind: str, bare: bool) 
     """Also where a model has no special tokens, and the first token of the text is left out."""
     found = as_states(made(kind), bare)
     table = torch.randint(-3, 4, (VOCABULARY + 2, WIDTH), generator=torch.Generator().manual_seed(1)).bfloat16()
-    result = probe_order({"reader": Reader(WIDTH)}, dataclasses.replace(found, states=table[found.ids]))
-    assert result["bag"] == result["majority"] == result["raw"]["all"] == 0.5
-    everything = [result["raw"], result["dictionaries"]["reader"]]
-    assert {value for one in everything for value in one["k"].values()} == {0.5}
+    result = probe_order({"reader": Reader(WIDTH)}, dataclasses.replace(found, activations=table[found.ids]))
+    assert result.bag == result.majority == result.raw.all == 0.5
+    everything = [result.raw, result.dictionaries["reader"]]
+    assert {value for one in everything for value in one.k.values()} == {0.5}
 
 
 @pytest.mark.parametrize("kind", ["first", "halves", "thirds"])
 def test_a_feature_that_knows_order_is_found(kind: str) -> None:
     found = as_states(made(kind))
     knows: Tensor = found.positions if kind == "thirds" else 20 * found.about["label"][found.rows]
-    states = found.states.clone()
-    states[:, 11] = knows.bfloat16()
-    result = probe_order({"reader": Reader(WIDTH)}, dataclasses.replace(found, states=states))
-    one = result["dictionaries"]["reader"]
-    assert all(task["features"][0] == 11 for task in one["tasks"].values())
-    assert one["k"][1] == 1
-    assert result["raw"]["k"][1] == 1
+    activations = found.activations.clone()
+    activations[:, 11] = knows.bfloat16()
+    result = probe_order({"reader": Reader(WIDTH)}, dataclasses.replace(found, activations=activations))
+    one = result.dictionaries["reader"]
+    assert all(task.features[0] == 11 for task in one.tasks.values())
+    assert one.k[1] == 1
+    assert result.raw.k[1] == 1
 
 
 def test_words_are_whole_words() -> None:
@@ -171,16 +173,16 @@ def test_words_are_whole_words() -> None:
 def test_a_real_model_knows_where_its_tokens_stand(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text(default_text())
-    place, store = Place(layer=1, context=32), Store(tmp_path / "store")
+    site, store = ActivationSite(layer=1, context_size=32), Store(tmp_path / "store")
     results = {
-        kind: probe_order({}, order_states(kind, place, store, text=str(book), size=400))
+        kind: probe_order({}, order_activations(kind, site, store, text=str(book), size=400))
         for kind in ("halves", "thirds")
     }
-    assert {result["bag"] for result in results.values()} == {0.5}
-    assert results["thirds"]["raw"]["all"] > 0.9, "it adds a learned vector to every position"
+    assert {result.bag for result in results.values()} == {0.5}
+    assert results["thirds"].raw.all > 0.9, "it adds a learned vector to every position"
     tiny = tmp_path / "tiny.txt"
     tiny.write_text("Too little.\n\nOf everything.")
     with pytest.raises(UserError, match="too short"):
-        order_states("first", place, store, text=str(tiny))
+        order_activations("first", site, store, text=str(tiny))
     with pytest.raises(UserError, match="kind"):
-        order_states("last", place, store)  # pyright: ignore[reportArgumentType]
+        order_activations("last", site, store)  # pyright: ignore[reportArgumentType]

@@ -13,36 +13,53 @@ from tests.tables import traces, untested
 from whence.experiments.page import comparison_page
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
+from whence.features.evals.profiles import ActivatingContext, FeatureProfiles
 from whence.features.figures import STRICT, final_losses, score_figures
-from whence.features.instrument import FEATURES, MEASURES
-from whence.features.page import run_page, seen
+from whence.features.instrument import COLUMNS, FEATURES
+from whence.features.metrics import (
+    DictionaryMetrics,
+    FeaturesMetrics,
+    MaskOffMetrics,
+    RecoveryMetrics,
+    RetentionMetrics,
+    SelectivityMetrics,
+)
+from whence.features.page import profile_findings, run_page
 from whence.features.run import FeaturesRun
-from whence.features.view import Context, View
 from whence.store.runs import Store
 
 RECORDS: list[dict[str, Any]] = [
-    {"step": 0, "metrics": {"fvu": 1.0, "curve": 1.0}},
+    {"step": 0, "metrics": {"headline": {}, "fvu": 1.0, "l0": 8.0, "curve": 1.0}},
     {"step": 10, "loss": 0.5},
     {"step": 20, "loss": 0.25, "lr": 0.0},
-    {"step": 20, "metrics": {"fvu": 0.3, "curve": 0.3}},
+    {"step": 20, "metrics": {"headline": {}, "fvu": 0.3, "l0": 8.0, "curve": 0.3}},
 ]
 
 
 @pytest.fixture
-def found() -> View:
+def found() -> FeatureProfiles:
     """700 features, so that a line of the map is of more than one; number 3 is bound to the fifth of 12 positions."""
     drawn = torch.Generator().manual_seed(0)
-    lifted = torch.rand(12, 700, generator=drawn)
-    lifted[:, 3] = torch.arange(12) == 4
-    assigned = (torch.rand(12, 700, generator=drawn) < 0.5).float()
-    bad = Context(1.5, 7, 5, "<script>document.title='taken'</script> & so", "<b>token</b>", "after </script> it")
+    mask_off = torch.rand(12, 700, generator=drawn)
+    mask_off[:, 3] = torch.arange(12) == 4
+    mask_values = (torch.rand(12, 700, generator=drawn) < 0.5).float()
+    bad = ActivatingContext(
+        value=1.5,
+        sequence=7,
+        position=5,
+        before="<script>document.title='taken'</script> & so",
+        token="<b>token</b>",
+        after="after </script> it",
+    )
     degree = {3: 0.97, 4: 0.1, 5: -0.001}
     active = torch.rand(700, generator=drawn)
     active[9] = 0
-    return View(torch.arange(1, 13), lifted * assigned, lifted, active, degree, assigned, (0.3, 0.9), {3: [bad]})
+    return FeatureProfiles(
+        torch.arange(1, 13), mask_off * mask_values, mask_off, active, degree, mask_values, (0.3, 0.9), {3: [bad]}
+    )
 
 
-def test_text_of_documents_is_never_taken_for_the_page(found: View) -> None:
+def test_text_of_documents_is_never_taken_for_the_page(found: FeatureProfiles) -> None:
     page = run_page(FeaturesRun(), found, RECORDS, "whence features show 1").decode()
     assert "<script>document.title" not in page
     assert "<b>token" not in page
@@ -50,46 +67,45 @@ def test_text_of_documents_is_never_taken_for_the_page(found: View) -> None:
     assert "<mark>&lt;b&gt;token&lt;/b&gt;</mark>" in page
 
 
-def test_what_is_found_is_said_in_words(found: View) -> None:
-    first, second, third = seen(found)
-    assert first.startswith("1 of 3 features are position-bound, masks lifted")
+def test_what_is_found_is_said_in_words(found: FeatureProfiles) -> None:
+    first, second, third = profile_findings(found)
+    assert first.startswith("1 of 3 features are position-specific, mask off")
     assert "3 at 5 (0.97)" in second
-    assert "0.3000; with masks lifted 0.9000" in third
+    assert "0.3000; with mask off 0.9000" in third
 
 
-def test_a_browser_draws_the_maps_and_the_first_feature(found: View, browse: Callable[[bytes], str]) -> None:
+def test_a_browser_draws_the_maps_and_the_first_feature(found: FeatureProfiles, browse: Callable[[bytes], str]) -> None:
     watch = b"<head><script>window.onerror = e => { document.title = 'broken: ' + e }</script>"
     page = run_page(FeaturesRun(), found, RECORDS, "again").replace(b"<head>", watch, 1)
     shown = browse(page)
     assert "<title>whence features: " in shown
-    assert "Feature 3: peak at position 5, fidelity 0.970" in shown
-    assert shown.count('<div class="contexts" data-feature="3">') == 1, "no longer hidden"
-    assert shown.count("<svg") >= 3, "profile, histogram, learning curve"
-    bare = replace(found, assigned=None, used=found.lifted, contexts={}, note="There is no <text>.")
+    assert "Feature 3: peak at position 5, position selectivity 0.970" in shown
+    assert shown.count('<details class="contexts" open="">') == 1
+    assert shown.count("<svg") >= 6, "three maps, profile, histogram, learning curve"
+    assert shown.count('class="heatmaplayer') == 3, "mask off, as trained, the mask"
+    bare = replace(found, mask_values=None, used=found.mask_off, contexts={}, note="There is no <text>.")
     shown = browse(run_page(FeaturesRun(), bare, RECORDS, "again").replace(b"<head>", watch, 1))
     assert "<title>whence features: " in shown
-    assert shown.count("<canvas data-table") == 1
+    assert shown.count('class="heatmaplayer') == 1
     assert "There is no &lt;text&gt;." in shown
 
 
-def metrics(fvu: float) -> dict[str, Any]:
-    lifted = {
-        "fvu": fvu + 0.1,
-        "l0": 9.0,
-        "fidelity": {"bound": 3, "median": 0.01},
-        "retention": {"median": 0.4, "chance": 0.1},
+def metrics(fvu: float) -> FeaturesMetrics:
+    selectivity = SelectivityMetrics(features=60, median=0.01, mean=0.02, position_specific=3)
+    retention = RetentionMetrics(features=60, median=0.4, chance=0.1)
+    mask_off = MaskOffMetrics(fvu=fvu + 0.1, l0=9.0, position_selectivity=selectivity, retention=retention)
+    recovery = {
+        kind: RecoveryMetrics(largest=0.9, matched=matched, recovered=0.1)
+        for kind, matched in (("free", 0.8), ("position_specific", 0.6))
     }
-    return {
-        "fvu": fvu,
-        "l0": 8.0,
-        "dead": 0.1,
-        "lifted": lifted,
-        "recovery": {"free": {"matched": 0.8}, "bound": {"matched": 0.6}},
-    }
+    final = DictionaryMetrics(
+        fvu=fvu, l0=8.0, dead=0.1, activations=100, position_selectivity=selectivity, mask_off=mask_off
+    )
+    return FeaturesMetrics(headline={}, fvu=fvu, l0=8.0, curve=fvu, final=final, recovery=recovery)
 
 
 def result(seed: int, fvu: float, records: Sequence[dict[str, Any]] = RECORDS) -> RunResult[FeaturesRun]:
-    return RunResult(_run(seed), "finished", metrics=metrics(fvu), records=records)
+    return RunResult(_run(seed), "finished", metrics=metrics(fvu).model_dump(), records=records)
 
 
 def failure(seed: int, reason: str) -> RunResult[FeaturesRun]:
@@ -97,7 +113,7 @@ def failure(seed: int, reason: str) -> RunResult[FeaturesRun]:
 
 
 def _run(seed: int) -> FeaturesRun:
-    return FeaturesRun.read({"data": "planted", "model": {"size": 64, "sparsity": "topk:k=8"}, "seed": seed})
+    return FeaturesRun.read({"data": "synthetic", "model": {"d_sae": 64, "sparsity": "topk:k=8"}, "seed": seed})
 
 
 def table_of(*rows: Row[FeaturesRun]) -> Table[FeaturesRun]:
@@ -119,12 +135,12 @@ def page_of(table: Table[FeaturesRun], command: str = "again") -> str:
 
 
 def test_a_comparison_names_all_presets_runs_columns_and_failures() -> None:
-    table = replace(compared(*STRICT, "position_mean_topk", "001_run01_hard_mask, blind"), family=3)
+    table = replace(compared(*STRICT, "position_mean_topk", "001_run01_hard_mask, position ablated"), family=3)
     page = page_of(table, "whence features compare --config x")
     for row in table.rows:
         assert page.count(row.name) >= 4
         assert all(result.run.id in page for result in row.results)
-    titles = [measure.title for measure in MEASURES.values()]
+    titles = [measure.title for measure in COLUMNS.values()]
     assert all(f"<th scope=col>{title}<" in page for title in (*titles, "seed stability", "parameters"))
     assert "loss is &lt;i&gt;NaN&lt;/i&gt;" in page
     assert "exploratory" in page
@@ -134,7 +150,7 @@ def test_a_comparison_names_all_presets_runs_columns_and_failures() -> None:
 
 
 def test_figures_and_the_table_give_a_preset_the_same_colour() -> None:
-    table = compared("static_slice", "001_run01_hard_mask", "001_run01_hard_mask, blind")
+    table = compared("static_slice", "001_run01_hard_mask", "001_run01_hard_mask, position ablated")
     lines = {trace.name: (trace.line.color, trace.line.dash) for trace in traces(score_figures(table)["Training loss"])}
     styles = {row.name: FEATURES.style(table, row.name) for row in table.rows}
     assert lines == {name: (style["color"], style["dash"]) for name, style in styles.items()}

@@ -11,10 +11,8 @@ from torch import Tensor
 from tests.features.causal import GROUP, WIDTH, Basis, llama, ring, save
 from whence.errors import UserError
 from whence.features.activations.collect import collect
-from whence.features.activations.sources import Collection
-from whence.features.activations.store import Activations
-from whence.features.evals.recovered import held_out_text, recovered
-from whence.features.evals.splice import Halves, Text
+from whence.features.config import CollectConfig
+from whence.features.evals.splice import SplitModel, SplitText, held_out_text, recovered
 from whence.store.runs import Store
 
 
@@ -30,8 +28,8 @@ class Constant(Basis):
 
 
 @pytest.fixture(scope="module")
-def halves(tmp_path_factory: pytest.TempPathFactory) -> Halves:
-    return Halves.of(save(tmp_path_factory.mktemp("ring"), ring()), 2)
+def split_model(tmp_path_factory: pytest.TempPathFactory) -> SplitModel:
+    return SplitModel.of(save(tmp_path_factory.mktemp("ring"), ring()), 2)
 
 
 def rings(sequences: int = 20, length: int = 12) -> Tensor:
@@ -40,56 +38,58 @@ def rings(sequences: int = 20, length: int = 12) -> Tensor:
     return start[:, None] % 2 * GROUP + (start[:, None] + torch.arange(length)) % GROUP
 
 
-def test_the_ends_of_the_scale(halves: Halves) -> None:
-    text = halves.read(rings())
-    mean = text.states[:, 1:].flatten(0, 1).mean(0)
+def test_the_ends_of_the_scale(split_model: SplitModel) -> None:
+    text = split_model.read(rings())
+    mean = text.activations[:, 1:].flatten(0, 1).mean(0)
     some = {
         "perfect": Basis(torch.eye(WIDTH), scale=3.0),
         "zero": Constant(torch.zeros(WIDTH)),
         "mean": Constant(mean),
         "kind": Basis(torch.eye(WIDTH)[2 * GROUP :]),
     }
-    found = recovered(halves, text, some)
-    assert found["perfect"]["recovered"] == pytest.approx(1, abs=1e-5)
-    assert found["perfect"]["spliced"] == pytest.approx(found["perfect"]["clean"], abs=1e-5)
-    assert found["zero"]["recovered"] == pytest.approx(0, abs=1e-6)
-    assert found["mean"]["recovered_from_mean"] == pytest.approx(0, abs=1e-6)
-    assert 0.1 < found["kind"]["recovered"] < 0.9, "the kind of a token says something of the next"
-    assert found["kind"]["tokens"] == 20 * 11
+    found = recovered(split_model, text, some)
+    assert found["perfect"].recovered == pytest.approx(1, abs=1e-5)
+    assert found["perfect"].spliced == pytest.approx(found["perfect"].clean, abs=1e-5)
+    assert found["zero"].recovered == pytest.approx(0, abs=1e-6)
+    assert found["mean"].recovered_from_mean == pytest.approx(0, abs=1e-6)
+    assert 0.1 < found["kind"].recovered < 0.9, "the kind of a token says something of the next"
+    assert found["kind"].tokens == 20 * 11
 
 
-def test_zeros_leave_a_head_without_an_opinion(halves: Halves) -> None:
+def test_zeros_leave_a_head_without_an_opinion(split_model: SplitModel) -> None:
     """All logits are then equal; only the first place, which is not edited, is still predicted."""
-    text = halves.read(rings())
-    found = recovered(halves, text, {"zero": Constant(torch.zeros(WIDTH))})["zero"]
+    text = split_model.read(rings())
+    found = recovered(split_model, text, {"zero": Constant(torch.zeros(WIDTH))})["zero"]
     even = float(torch.tensor(2 * GROUP + 1).log())
-    assert found["zero"] == pytest.approx((found["clean"] + 10 * even) / 11, abs=1e-5)
-    everywhere = halves.read(rings(), everywhere=True)
-    found = recovered(halves, everywhere, {"zero": Constant(torch.zeros(WIDTH))})["zero"]
-    assert found["zero"] == pytest.approx(even, abs=1e-5)
+    assert found.zero == pytest.approx((found.clean + 10 * even) / 11, abs=1e-5)
+    everywhere = split_model.read(rings(), everywhere=True)
+    found = recovered(split_model, everywhere, {"zero": Constant(torch.zeros(WIDTH))})["zero"]
+    assert found.zero == pytest.approx(even, abs=1e-5)
 
 
-def test_masks_are_lifted_where_asked(halves: Halves) -> None:
+def test_masks_are_lifted_where_asked(split_model: SplitModel) -> None:
     class Masked(Basis):
-        def codes(self, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
-            return super().codes(states, positions) * (1 if lifted else (positions < 4)[:, None])
+        def encode(self, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
+            return super().encode(activations, positions) * (1 if mask_off else (positions < 4)[:, None])
 
-    text, masked = halves.read(rings()), {"masked": Masked(torch.eye(WIDTH))}
-    bound, lifted = (recovered(halves, text, masked, lifted=some)["masked"]["recovered"] for some in (False, True))
-    assert bound == pytest.approx(3 / 10, abs=1e-4), "three of the ten places that are edited"
-    assert lifted == pytest.approx(1, abs=1e-5)
+    text, masked = split_model.read(rings()), {"masked": Masked(torch.eye(WIDTH))}
+    position_specific, mask_off = (
+        recovered(split_model, text, masked, mask_off=some)["masked"].recovered for some in (False, True)
+    )
+    assert position_specific == pytest.approx(3 / 10, abs=1e-4), "three of the ten places that are edited"
+    assert mask_off == pytest.approx(1, abs=1e-5)
 
 
 def test_a_reference_that_does_no_harm_gives_no_share(tmp_path: Path) -> None:
     """On text that a random model gets wrong, zeros are better than the model."""
-    halves = Halves.of(save(tmp_path, llama()), 2)
+    split_model = SplitModel.of(save(tmp_path, llama()), 2)
     ids = torch.randint(21, (8, 12), generator=torch.Generator().manual_seed(0))
-    text = halves.read(ids)
-    worst = halves.logits(halves.upper(text.states))[:, :-1].argmin(-1)
-    wrong = Text(torch.cat([ids[:, :1], worst], 1), text.states, text.special, text.sinks)
-    found = recovered(halves, wrong, {"perfect": Basis(torch.eye(WIDTH))})["perfect"]
-    assert found["zero"] < found["clean"]
-    assert found["recovered"] is None
+    text = split_model.read(ids)
+    worst = split_model.logits(split_model.upper(text.activations))[:, :-1].argmin(-1)
+    wrong = SplitText(torch.cat([ids[:, :1], worst], 1), text.activations, text.special, text.sinks)
+    found = recovered(split_model, wrong, {"perfect": Basis(torch.eye(WIDTH))})["perfect"]
+    assert found.zero < found.clean
+    assert found.recovered is None
 
 
 def test_text_that_a_collection_held_out(tmp_path: Path, store: Store) -> None:
@@ -97,13 +97,13 @@ def test_text_that_a_collection_held_out(tmp_path: Path, store: Store) -> None:
     draw = torch.randint(20, (400, 9), generator=torch.Generator().manual_seed(0))
     words = [f"f{i}" for i in range(GROUP)] + [f"r{i}" for i in range(GROUP)]
     book.write_text("\n\n".join(" ".join(words[i] for i in row) for row in draw.tolist()))
-    collect(Collection(model=folder, layer=2, tokens=1200, context=16, text=str(book)), store, "some")
-    halves, activations = Halves.of(folder, 2), Activations.open(store, "some")
-    text = held_out_text(halves, activations, sequences=3)
+    config = CollectConfig(model=folder, layer=2, tokens=1200, context_size=16, text=str(book), name="some")
+    split_model, activations = SplitModel.of(folder, 2), collect(config, store)
+    text = held_out_text(split_model, activations, sequences=3)
     rows = activations.sequences("held out")[:3]
     assert torch.equal(text.ids, activations.tokens[rows].long())
-    kept = activations.states(torch.cartesian_prod(rows, torch.arange(16))).view(3, 16, -1)
-    torch.testing.assert_close(kept, text.states, atol=0.02, rtol=0.01)  # bfloat16
-    assert recovered(halves, text, {"perfect": Basis(torch.eye(WIDTH))})["perfect"]["tokens"] == 45
+    kept = activations.activations(torch.cartesian_prod(rows, torch.arange(16))).view(3, 16, -1)
+    torch.testing.assert_close(kept, text.activations, atol=0.02, rtol=0.01)  # bfloat16
+    assert recovered(split_model, text, {"perfect": Basis(torch.eye(WIDTH))})["perfect"].tokens == 45
     with pytest.raises(UserError, match="8 numbers"):
-        recovered(halves, text, {"other": Basis(torch.eye(8))})
+        recovered(split_model, text, {"other": Basis(torch.eye(8))})

@@ -15,22 +15,21 @@ from tests.calls import document, output
 from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
-from whence.features.activations.store import flags_of, shard_path
-from whence.features.evals.measures import measure
-from whence.features.run import FeaturesRun
+from whence.features.activations.store import ActivationSite, CollectionConfig, flags_of, shard_path
+from whence.features.evals.measures import dictionary_metrics
+from whence.features.run import FeaturesRun, load_autoencoder
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.saelens import ANY, CONFIG, WEIGHTS, export, imported
-from whence.features.stored import load
 from whence.models.init import initialise
 from whence.store.files import write_sealed
 from whence.store.runs import Store
 
 WIDTH, SIZE, CONTEXT = 16, 64, 8
-DATA = f"planted:width={WIDTH},features=24,context={CONTEXT}"
+DATA = f"synthetic:d_in={WIDTH},features=24,context_size={CONTEXT}"
 ADMISSIBLE = ["topk:k=5", "topk:k=99", "l1", "jumprelu", "batch_topk:k=5"]
 
 
-def states(n: int = 300, seed: int = 0) -> tuple[Tensor, Tensor]:
+def activations(n: int = 300, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Far from 0, as those of language models are."""
     drawn = torch.Generator().manual_seed(seed)
     positions = torch.randint(CONTEXT, (n,), generator=drawn)
@@ -39,32 +38,32 @@ def states(n: int = 300, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def trained(**parts: Any) -> tuple[Autoencoder, FeaturesRun]:
     """A few steps: no bias is 0 any more."""
-    run = FeaturesRun.read({"data": DATA, "model": {"size": SIZE, **parts}})
+    run = FeaturesRun.read({"data": DATA, "model": {"d_sae": SIZE, **parts}})
     model = run.build_model("cpu")
     initialise(model, 0)
-    model.fit([states()])
+    model.fit([activations()])
     optimizer = torch.optim.Adam(model.train().parameters(), lr=0.02)
     for step in range(20):
         optimizer.zero_grad()
-        model.loss(*states(seed=step)).backward()
+        model.loss(*activations(seed=step)).backward()
         optimizer.step()
     return model.eval(), run
 
 
-@pytest.mark.parametrize("parts", [*({"sparsity": name} for name in ADMISSIBLE), {"blind": True}], ids=str)
+@pytest.mark.parametrize("parts", [*({"sparsity": name} for name in ADMISSIBLE), {"position_ablated": True}], ids=str)
 def test_what_is_exported_computes_the_same(parts: dict[str, Any], tmp_path: Path) -> None:
     """blind: a mean for every position, where all positions are said to be one."""
-    if "blind" in parts:
-        parts = {**parts, "centre": "position_mean", "losses": ["info_nce"]}
+    if "position_ablated" in parts:
+        parts = {**parts, "centering": "position_mean", "losses": ["info_nce"]}
     model, run = trained(**parts)
     export(model, run, tmp_path / "new" / "one")
     found = imported(tmp_path / "new" / "one")
-    assert (found.width, found.size, found.context) == (WIDTH, SIZE, CONTEXT)
-    some, positions = states(seed=-1)
+    assert (found.d_in, found.d_sae, found.context_size) == (WIDTH, SIZE, CONTEXT)
+    some, positions = activations(seed=-1)
     with torch.no_grad():
-        codes = model.codes(some, positions)
-        torch.testing.assert_close(found.codes(some, positions), codes, rtol=1e-5, atol=1e-5)
-        assert torch.equal(found.codes(some, positions + 99, lifted=True), found.codes(some, positions))
+        codes = model.encode(some, positions)
+        torch.testing.assert_close(found.encode(some, positions), codes, rtol=1e-5, atol=1e-5)
+        assert torch.equal(found.encode(some, positions + 99, mask_off=True), found.encode(some, positions))
         wanted = model.decode(codes, positions)
         torch.testing.assert_close(found.decode(codes, positions), wanted, rtol=1e-5, atol=0)
         torch.testing.assert_close(found.directions, model.directions)
@@ -82,7 +81,7 @@ def test_a_batch_topk_keeps_what_just_reaches_its_threshold(tmp_path: Path) -> N
 
 def test_what_is_known_of_the_states_is_told(tmp_path: Path) -> None:
     store = collection(tmp_path)
-    run = FeaturesRun.read({"data": str(store.root / "activations" / "some"), "model": {"size": SIZE}})
+    run = FeaturesRun.read({"data": str(store.root / "activations" / "some"), "model": {"d_sae": SIZE}})
     model = run.build_model("cpu")
     initialise(model, 0)
     export(model, run, tmp_path / "out", hook="blocks.2.hook_resid_post")
@@ -99,7 +98,7 @@ def test_what_is_known_of_the_states_is_told(tmp_path: Path) -> None:
         ("norm", "layer_norm", "none"),
         ("encoder", "corrected", "shared"),
         ("encoder", "multi_scale", "shared"),
-        ("centre", "position_mean", "mean"),
+        ("centering", "position_mean", "mean"),
     ],
 )
 def test_what_saelens_does_not_carry_is_refused_by_name(part: str, chosen: str, allowed: str, tmp_path: Path) -> None:
@@ -144,8 +143,8 @@ def test_what_saelens_defines(architecture: str, applied: bool, tmp_path: Path) 
     if kind == "topk":
         codes = torch.zeros_like(codes).scatter(1, pre.topk(7).indices, codes.gather(1, pre.topk(7).indices))
     found, anywhere = imported(tmp_path), torch.zeros(200, dtype=torch.long)
-    assert found.context == ANY
-    torch.testing.assert_close(found.codes(some, anywhere).double(), codes, rtol=1e-4, atol=1e-4)
+    assert found.context_size == ANY
+    torch.testing.assert_close(found.encode(some, anywhere).double(), codes, rtol=1e-4, atol=1e-4)
     wanted = (codes / lengths) @ w["W_dec"] + w["b_dec"]
     torch.testing.assert_close(found.decode(codes.float(), anywhere).double(), wanted, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found.directions.double(), w["W_dec"] / lengths[:, None], rtol=1e-4, atol=1e-4)
@@ -219,28 +218,30 @@ def collection(root: Path) -> Store:
     }
     (path / "tokens.safetensors").write_bytes(save(about))
     made = torch.randn(20, CONTEXT, WIDTH, generator=drawn).bfloat16()
-    shard_path(path, 0).write_bytes(save({"states": made}))
-    spec = {"model": "models/somebody", "layer": 3, "text": "book.txt", "sequences": 20}
-    write_sealed(path / "spec.json", {**spec, "context": CONTEXT, "width": WIDTH})
+    shard_path(path, 0).write_bytes(save({"activations": made}))
+    site = ActivationSite(model="models/somebody", layer=3, context_size=CONTEXT)
+    shape = {"sequences": 20, "d_in": WIDTH, "context_size": CONTEXT, "threads": 1}
+    config = CollectionConfig(site=site, text="book.txt", about={}, **shape)
+    write_sealed(path / "config.json", config.model_dump(mode="json"))
     return store
 
 
 def test_a_run_and_its_export_measure_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, where = collection(tmp_path / "store"), ["--store", str(tmp_path / "store")]
     training = {"steps": 30, "batch_size": 64, "evaluations": 1}
-    spec = FeaturesRun.read({"data": DATA, "model": {"size": SIZE}, "training": training})
+    spec = FeaturesRun.read({"data": DATA, "model": {"d_sae": SIZE}, "training": training})
     assert execute(spec, store, ExecutionOptions(threads=1, device="cpu")).state == "finished"
     run = spec.id
     folder = str(tmp_path / "sae")
     told: Any = document(["features", "export", run[:6], "--out", folder, *where], capsys)
     assert (told["architecture"], told["run"]) == ("topk", run)
     on = ["--activations", "some", *where]
-    ours, theirs = (document(["features", "measure", word, *on], capsys) for word in (run, folder))
+    ours, theirs = (document(["features", "evaluate", target, *on], capsys)["metrics"] for target in (run, folder))
     assert ours["fvu"] == pytest.approx(theirs["fvu"], rel=1e-5)
-    assert (ours["l0"], ours["dead"], ours["states"]) == (theirs["l0"], theirs["dead"], theirs["states"])
-    wanted = measure(load(store, run)[0], spec.data.build().held_out())
-    assert document(["features", "measure", run, *where], capsys)["fvu"] == wanted["fvu"], "on its own states"
-    assert "position-bound" in output(["features", "measure", folder, *on], capsys)
+    assert (ours["l0"], ours["dead"], ours["activations"]) == (theirs["l0"], theirs["dead"], theirs["activations"])
+    wanted = dictionary_metrics(load_autoencoder(store, run)[0], spec.data.build().held_out())
+    assert document(["features", "evaluate", run, *where], capsys)["metrics"]["fvu"] == wanted.fvu, "on its own data"
+    assert "position-specific" in output(["features", "evaluate", folder, *on], capsys)
     assert run in output(["features", "export", run, "--out", folder, *where], capsys), "again, in the same place"
 
 
@@ -249,10 +250,10 @@ def test_a_run_and_its_export_measure_alike(tmp_path: Path, capsys: pytest.Captu
     [
         ["export", "--out", "x"],
         ["export", "0000", "--out", "x"],
-        ["measure"],
-        ["measure", "0000", "--activations", "some"],
-        ["measure", ".", "--activations", "some"],
-        ["measure", "."],
+        ["evaluate"],
+        ["evaluate", "0000", "--activations", "some"],
+        ["evaluate", ".", "--activations", "some"],
+        ["evaluate", "."],
     ],
     ids=str,
 )
@@ -270,4 +271,4 @@ def test_states_of_another_width_are_refused(tmp_path: Path, capsys: pytest.Capt
     (folder / CONFIG).write_text(json.dumps({**config, "d_in": 2}))
     wide = {"W_enc": (2, SIZE), "b_enc": (SIZE,), "W_dec": (SIZE, 2), "b_dec": (2,)}
     save_file({name: torch.zeros(shape) for name, shape in wide.items()}, folder / WEIGHTS)
-    output(["features", "measure", str(folder), "--activations", "some", "--store", str(store.root)], capsys, code=2)
+    output(["features", "evaluate", str(folder), "--activations", "some", "--store", str(store.root)], capsys, code=2)

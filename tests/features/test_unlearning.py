@@ -11,20 +11,10 @@ from torch import Tensor
 
 from tests.features.causal import FORGET, GROUP, RETAIN, WIDTH, Basis, ring, save
 from whence.errors import UserError
-from whence.features.activations.passages import passages
-from whence.features.activations.text import documents, held_out
-from whence.features.evals.splice import Halves
-from whence.features.evals.unlearning import (
-    NO_FEATURE,
-    NO_SETTING,
-    SCORED,
-    Clamp,
-    Corpora,
-    Unlearning,
-    eligible,
-    frequencies,
-    unlearning,
-)
+from whence.features.activations.text import documents, held_out, passages
+from whence.features.config import UnlearningConfig
+from whence.features.evals.splice import SplitModel
+from whence.features.evals.unlearning import Clamp, Corpora, eligible, frequencies, unlearning
 
 LENGTH = 12
 
@@ -34,10 +24,10 @@ class Everywhere(Basis):
 
     def __init__(self, but: bool) -> None:
         super().__init__(torch.eye(WIDTH)[[RETAIN]])
-        self.size, self.axes, self.but = 1, self.axes[:1], but
+        self.d_sae, self.axes, self.but = 1, self.axes[:1], but
 
-    def codes(self, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
-        return 1 - self.but * (states[:, [GROUP]] > 0).float()
+    def encode(self, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
+        return 1 - self.but * (activations[:, [GROUP]] > 0).float()
 
 
 def write(folder: Path, kind: str) -> str:
@@ -54,10 +44,10 @@ def write(folder: Path, kind: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Halves, Corpora, Unlearning]:
-    folder = tmp_path_factory.mktemp("planted")
-    halves = Halves.of(save(folder / "model", ring()), 2)
-    spec = Unlearning(
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[SplitModel, Corpora, UnlearningConfig]:
+    folder = tmp_path_factory.mktemp("synthetic")
+    split_model = SplitModel.of(save(folder / "model", ring()), 2)
+    spec = UnlearningConfig(
         forget=(write(folder, "f"),),
         retain=(write(folder, "r"),),
         sequences=8,
@@ -66,34 +56,38 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Halves, Corpora, 
         counts=(1,),
         multipliers=(2.0,),
     )
-    return halves, Corpora.read(halves, spec), spec
+    return split_model, Corpora.read(split_model, spec), spec
 
 
-def test_one_feature_carries_what_is_to_be_forgotten(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+def test_one_feature_carries_what_is_to_be_forgotten(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
     """Every prediction is lost but that from the first token, which is never edited; nothing retained is."""
-    halves, corpora, spec = planted
+    split_model, corpora, spec = planted
     assert corpora.forget.test.right.all(), "the clean model knows its rings"
-    found = unlearning(halves, corpora, Basis(torch.eye(WIDTH)), spec)
-    assert found["outcome"] == SCORED
-    assert found["setting"]["features"] == [FORGET]
-    assert found["score"] == pytest.approx(10 / 11)
-    assert found["validation"] == {"forgotten": pytest.approx(10 / 11), "retained": 1.0}
-    assert found["test"]["retained"] == 1.0
-    assert found["kept"]
-    assert found["test"]["forget_entropy"] > found["clean"]["forget_entropy"] + 1
-    assert found["test"]["retain_entropy"] == pytest.approx(found["clean"]["retain_entropy"])
-    assert found["random"]["forgotten"] < 0.5
-    assert found["tokens"] == {"forget": 8 * 11, "retain": 8 * 11}
+    found = unlearning(split_model, corpora, Basis(torch.eye(WIDTH)), spec)
+    assert found.outcome == "scored"
+    score = found.score
+    assert score is not None
+    assert score.features == (FORGET,)
+    assert score.test.forgotten == pytest.approx(10 / 11)
+    assert (score.setting.forgotten, score.setting.retained) == (pytest.approx(10 / 11), 1.0)
+    assert score.test.retained == 1.0
+    assert score.retains_enough
+    assert score.test.forget_entropy > score.clean_forget_entropy + 1
+    assert score.test.retain_entropy == pytest.approx(score.clean_retain_entropy)
+    assert score.random.forgotten < 0.5
+    assert (score.forget_tokens, score.retain_tokens) == (8 * 11, 8 * 11)
 
 
-def test_the_scale_of_codes_does_not_matter(planted: tuple[Halves, Corpora, Unlearning]) -> None:
-    halves, corpora, spec = planted
-    one, other = (unlearning(halves, corpora, Basis(torch.eye(WIDTH), scale), spec) for scale in (0.01, 50.0))
-    assert one["test"] == pytest.approx(other["test"])
-    assert one["settings"][0] == pytest.approx(other["settings"][0])
+def test_the_scale_of_codes_does_not_matter(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+    split_model, corpora, spec = planted
+    one, other = (unlearning(split_model, corpora, Basis(torch.eye(WIDTH), scale), spec) for scale in (0.01, 50.0))
+    assert one.score is not None
+    assert other.score is not None
+    assert one.score.test.model_dump() == pytest.approx(other.score.test.model_dump())
+    assert one.settings[0].model_dump() == pytest.approx(other.settings[0].model_dump())
 
 
-def test_features_are_those_that_retained_text_lacks(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+def test_features_are_those_that_retained_text_lacks(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
     _, corpora, _ = planted
     basis = Basis(torch.eye(WIDTH))
     forget, retain = (frequencies(basis, side.select) for side in (corpora.forget, corpora.retain))
@@ -107,58 +101,61 @@ def test_features_are_those_that_retained_text_lacks(planted: tuple[Halves, Corp
     assert eligible(shares, torch.tensor([0.0, 0.009, 0.01, 0.0]), 0.01).tolist() == [0, 1]
 
 
-def test_clamping_nothing_changes_nothing(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+def test_clamping_nothing_changes_nothing(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
     """Also where the dictionary leaves most of a state out."""
-    halves, corpora, _ = planted
+    split_model, corpora, _ = planted
     lossy = Basis(torch.eye(WIDTH)[FORGET:])
     text = corpora.retain.test.text
-    clamp = Clamp.of(halves, lossy, corpora.forget.select)
-    assert torch.equal(clamp.text(text, torch.tensor([], dtype=torch.long), 2.0).states, text.states)
-    assert torch.equal(clamp.text(text, torch.tensor([0]), 2.0).states, text.states), "it never fires on this text"
+    clamp = Clamp.of(split_model, lossy, corpora.forget.select)
+    assert torch.equal(clamp.text(text, torch.tensor([], dtype=torch.long), 2.0).activations, text.activations)
+    assert torch.equal(clamp.text(text, torch.tensor([0]), 2.0).activations, text.activations), (
+        "it never fires on this text"
+    )
     assert clamp.still_right(corpora.retain.test, torch.tensor([0]), 2.0) == 1
 
 
-def test_what_a_clamp_does_to_a_state(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+def test_what_a_clamp_does_to_a_state(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
     """The axis is set to minus the length of a typical state, √2 here, and the others stay."""
-    halves, corpora, _ = planted
+    split_model, corpora, _ = planted
     text = corpora.forget.test.text
-    clamp = Clamp.of(halves, Basis(torch.eye(WIDTH)[FORGET:], scale=7.0), corpora.forget.select)
-    new = clamp.text(text, torch.tensor([0]), 3.0).states
-    expected = text.states.clone()
+    clamp = Clamp.of(split_model, Basis(torch.eye(WIDTH)[FORGET:], scale=7.0), corpora.forget.select)
+    new = clamp.text(text, torch.tensor([0]), 3.0).activations
+    expected = text.activations.clone()
     expected[:, 1:, FORGET] = -3 * 2**0.5
     torch.testing.assert_close(new, expected)
 
 
-def test_no_eligible_feature_is_no_score(planted: tuple[Halves, Corpora, Unlearning]) -> None:
-    halves, corpora, spec = planted
-    found = unlearning(halves, corpora, Everywhere(but=False), spec)
-    assert (found["outcome"], found["score"], found["settings"]) == (NO_FEATURE, None, [])
-    assert found["eligible"] == {"0.01": 0}
-    assert "0.01" in found["reason"]
+def test_no_eligible_feature_is_no_score(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+    split_model, corpora, spec = planted
+    found = unlearning(split_model, corpora, Everywhere(but=False), spec)
+    assert (found.outcome, found.score, found.settings) == ("no eligible feature", None, ())
+    assert found.eligible == {"0.01": 0}
+    assert "0.01" in found.reason
 
 
-def test_no_setting_that_retains_is_no_score(planted: tuple[Halves, Corpora, Unlearning]) -> None:
-    halves, corpora, spec = planted
+def test_no_setting_that_retains_is_no_score(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+    split_model, corpora, spec = planted
     loose = spec.model_copy(update={"thresholds": (0.99,)})
-    found = unlearning(halves, corpora, Everywhere(but=True), loose)
-    assert (found["outcome"], found["score"]) == (NO_SETTING, None)
-    assert found["settings"][0]["forgotten"] is None
-    assert found["settings"][0]["retained"] < 0.5
-    assert "0.99 must stay" in found["reason"]
+    found = unlearning(split_model, corpora, Everywhere(but=True), loose)
+    assert (found.outcome, found.score) == ("no setting retains", None)
+    assert found.settings[0].forgotten is None
+    assert found.settings[0].retained < 0.5
+    assert "0.99 must stay" in found.reason
 
 
-def test_the_setting_is_the_best_that_retains(planted: tuple[Halves, Corpora, Unlearning]) -> None:
-    halves, corpora, spec = planted
+def test_the_setting_is_the_best_that_retains(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+    split_model, corpora, spec = planted
     wide = spec.model_copy(update={"counts": (1, 2, 99), "multipliers": (0.0, 2.0)})
-    found = unlearning(halves, corpora, Basis(torch.eye(WIDTH)), wide)
-    lost = [setting["forgotten"] for setting in found["settings"]]
-    assert [setting["count"] for setting in found["settings"]] == [1, 1, 2, 2, 11, 11], "no more than are eligible"
-    assert found["validation"]["forgotten"] == max(lost)
+    found = unlearning(split_model, corpora, Basis(torch.eye(WIDTH)), wide)
+    lost = [setting.forgotten for setting in found.settings if setting.forgotten is not None]
+    assert [setting.count for setting in found.settings] == [1, 1, 2, 2, 11, 11], "no more than are eligible"
+    assert found.score is not None
+    assert found.score.setting.forgotten == max(lost)
     assert min(lost) < max(lost)
 
 
 def test_passages_are_the_beginnings_of_held_out_documents(
-    planted: tuple[Halves, Corpora, Unlearning], tmp_path: Path
+    planted: tuple[SplitModel, Corpora, UnlearningConfig], tmp_path: Path
 ) -> None:
     tokenizer, draw = planted[0].tokenizer, random.Random(0)
     books = []
@@ -180,10 +177,10 @@ def test_passages_are_the_beginnings_of_held_out_documents(
 def test_settings_that_make_no_sense() -> None:
     for field, value in (("counts", [0]), ("multipliers", [-1]), ("thresholds", []), ("keep", 2), ("forget", [])):
         with pytest.raises(UserError, match=field):
-            Unlearning.read({field: value})
+            UnlearningConfig.read({field: value})
 
 
-def test_passages_that_there_are_not(planted: tuple[Halves, Corpora, Unlearning]) -> None:
+def test_passages_that_there_are_not(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
     tokenizer, book = planted[0].tokenizer, planted[2].forget[0]
     with pytest.raises(UserError, match="has 0 held-out"):
         passages(tokenizer, (book,), 10, LENGTH, without=(book,))

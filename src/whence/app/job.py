@@ -107,10 +107,7 @@ def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEn
 
 
 def _action(request: ActionRequest) -> Action[Any, Any]:
-    from whence.app.interim import ACTIONS
-
-    listed = [*ACTIONS.get(request.instrument, ()), *instrument(request.instrument).actions]
-    actions = {action.verb: action for action in listed}
+    actions = {action.verb: action for action in instrument(request.instrument).actions}
     if request.verb not in actions:
         raise not_allowed("verb", request.verb, list(actions))
     return actions[request.verb]

@@ -1,30 +1,93 @@
-"""Presets against each other on the same states, at the same number of active features, over paired seeds."""
+"""Everything of the features instrument that can be configured: training, comparisons, collecting and evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import pydantic
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from whence import stats
-from whence.errors import from_validation
+from whence.config import Config
 from whence.experiments.instrument import ComparisonConfig
-from whence.experiments.saved import Presets
-from whence.features.data.base import Data
-from whence.features.run import AnyData, FeaturesRun, FeatureTraining, data_of
-from whence.features.sae.autoencoder import AutoencoderSpec
-from whence.features.sae.parts import DATA, SPARSITY
-from whence.features.sae.sparsity.base import Sparsity
+from whence.experiments.options import positional
+from whence.features.activations.store import SHARD, ActivationSite
+from whence.features.activations.text import PROBES
+from whence.features.data import DATA, ActivationData
+from whence.features.sae.centering import CENTERINGS, Centering
+from whence.features.sae.encoders import ENCODERS, Encoder
+from whence.features.sae.inits import INITS, Init
+from whence.features.sae.losses import LOSSES, Loss
+from whence.features.sae.masks import MASKS, Mask
+from whence.features.sae.norms import NORMS, Norm
+from whence.features.sae.schedules import SCHEDULES, Schedule
+from whence.features.sae.sparsity import SPARSITY, Sparsity
+from whence.recordings import with_checksum
 from whence.registry import Choice
+from whence.training.config import TrainingConfig
 
-PRESETS = Presets("whence.features", FeaturesRun)
 ALL, OWN = "all", "own"
-BASELINE = "position_mean_topk"
-"""What every positional mechanism has to beat."""
-PLAIN = {"topk": "plain_topk", "l1": "plain_l1"}
-"""By sparsity, what nothing positional is in."""
+OrderTask = Literal["first", "halves", "thirds"]
+
+
+class AutoencoderConfig(Config):
+    """What an autoencoder is composed of."""
+
+    d_sae: int = Field(default=2048, ge=1, le=2**20, description="features")
+    centering: Annotated[Choice[Centering], CENTERINGS] = Field(
+        default=CENTERINGS.choose("mean"), description="subtracted from activations beforehand"
+    )
+    encoder: Annotated[Choice[Encoder], ENCODERS] = Field(
+        default=ENCODERS.choose("shared"), description="activations to pre-activations"
+    )
+    norm: Annotated[Choice[Norm], NORMS] = Field(
+        default=NORMS.choose("none"), description="of all pre-activations of an activation"
+    )
+    mask: Annotated[Choice[Mask], MASKS] = Field(
+        default=MASKS.choose("none"), description="which features are active where"
+    )
+    sparsity: Annotated[Choice[Sparsity], SPARSITY] = Field(
+        default=SPARSITY.choose("topk"), description="what keeps codes sparse"
+    )
+    losses: tuple[Annotated[Choice[Loss], LOSSES], ...] = Field(
+        default=(), description="loss terms besides reconstruction"
+    )
+    position_schedule: Annotated[Choice[Schedule], SCHEDULES] = Field(
+        default=SCHEDULES.choose("constant"), description="how position comes in"
+    )
+    init: Annotated[Choice[Init], INITS] = Field(default=INITS.choose("unit"), description="initial directions")
+    position_ablated: bool = Field(
+        default=False, description="control: nothing is masked, all activations have one position"
+    )
+
+    @property
+    def uses_positions(self) -> bool:
+        """Whether any part depends on the position of an activation."""
+        plain = AutoencoderConfig()
+        return any(getattr(self, part) != getattr(plain, part) for part in ("centering", "encoder", "mask", "losses"))
+
+
+class FeaturesTraining(TrainingConfig):
+    """How an autoencoder is trained."""
+
+    steps: int = Field(default=400, ge=1, description="optimiser steps")
+    batch_size: int = Field(default=1024, ge=1, description="activations per step")
+    lr: float = Field(default=8e-3, gt=0, description="peak learning rate")
+    position_lr_multiplier: float = Field(
+        default=10.0, gt=0, description="learning rate of parameters that are about position, in terms of lr"
+    )
+    warmup: int = Field(default=30, ge=0, description="steps of linear warm-up")
+    weight_decay: float = Field(default=0.0, ge=0, description="of all parameters")
+    clip: float = Field(default=1000.0, gt=0, description="largest norm of the gradient")
+    evaluations: int = Field(default=5, ge=1, description="evaluations after the one at step 0, evenly spaced")
+
+
+def parse_data(value: Any) -> Any:
+    """The folder of a collection may stand for it."""
+    if not isinstance(value, str) or value.split(":")[0] in DATA.names():
+        return value
+    return {"name": "stored", "path": value}
+
+
+DataChoice = Annotated[Choice[ActivationData], DATA, BeforeValidator(parse_data), AfterValidator(with_checksum)]
 
 
 class FeaturesConfig(ComparisonConfig):
@@ -33,68 +96,106 @@ class FeaturesConfig(ComparisonConfig):
     presets: tuple[str, ...] = Field(
         default=(ALL,), min_length=1, description="names ('whence features presets'), or all"
     )
-    data: AnyData = Field(default=DATA.choose("planted"), description="states to learn features of")
-    size: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
+    data: DataChoice = Field(default=DATA.choose("synthetic"), description="activations to learn features of")
+    d_sae: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
     l0: int = Field(default=0, ge=0, description="active features that all are brought to; 0: as usual for the data")
     sparsity: str = Field(default=OWN, description="own: each preset's; or one for all of them, as topk or l1")
     controls: bool = Field(
         default=False,
         description="beside each preset, itself without positions; beside larger ones, a plain one of their size",
     )
-    training: FeatureTraining = FeatureTraining()
+    training: FeaturesTraining = FeaturesTraining()
 
     @property
     def title(self) -> str:
-        data: Data = self.data.build()
+        shape = self.data.build().shape
         name = str(self.data.options().get("path") or self.data).split("/")[-1]
-        size, l0 = self.size or data.usual_size, self.l0 or data.usual_l0
+        d_sae, l0 = self.d_sae or shape.default_d_sae, self.l0 or shape.default_l0
         sparsity = "" if self.sparsity == OWN else f", {self.sparsity}"
-        return f"{name}, {size} features, L0 {l0:g}{sparsity}, {self.training.steps} steps"
-
-    def runs(self) -> dict[str, list[FeaturesRun]]:
-        """By name, one run per seed."""
-        data = data_of(self.data)
-        names = PRESETS.names() if self.presets == (ALL,) else list(dict.fromkeys(self.presets))
-        plan = {name: self._runs(data, PRESETS.read(name)) for name in names}
-        return {**plan, **self._controls(data, plan)} if self.controls else plan
-
-    def _runs(self, data: Data, document: dict[str, Any]) -> list[FeaturesRun]:
-        model: dict[str, Any] = {"size": self.size or data.usual_size, **document["model"]}
-        wanted = min(self.l0 or data.usual_l0, model["size"])
-        model["sparsity"] = _at_l0(model["sparsity"] if self.sparsity == OWN else self.sparsity, wanted)
-        training = {**self.training.model_dump(), **document.get("training", {})}
-        shared = {"data": self.data, "model": model, "training": training}
-        return [FeaturesRun.read({**shared, "seed": seed}) for seed in self.seed_range]
-
-    def _controls(self, data: Data, plan: dict[str, list[FeaturesRun]]) -> dict[str, list[FeaturesRun]]:
-        """Twins that are told nothing of positions, and plain autoencoders with as many parameters, trained alike."""
-        found: dict[str, list[FeaturesRun]] = {}
-        for name, runs in plan.items():
-            model = runs[0].model
-            if model.knows_positions:
-                blind = model.model_copy(update={"blind": True})
-                found[f"{name}, blind"] = [run.model_copy(update={"model": blind}) for run in runs]
-            size = (runs[0].parameters() - data.width) // (2 * data.width + 1)
-            if size > 1.05 * model.size:
-                plain = AutoencoderSpec.read({"size": size, "sparsity": model.sparsity, "centre": model.centre})
-                found[f"{name}, plain of its size"] = [run.model_copy(update={"model": plain}) for run in runs]
-        return found
+        return f"{name}, {d_sae} features, L0 {l0:g}{sparsity}, {self.training.steps} steps"
 
 
-def _at_l0(sparsity: str, l0: int) -> Choice[Sparsity]:
-    """With the options that give so many active features."""
-    try:
-        choice = SPARSITY.choose(sparsity)
-        return SPARSITY.choose({"name": choice.name, **choice.options(), **choice.variant.at_l0(l0)})
-    except pydantic.ValidationError as error:
-        raise from_validation(error, lambda path: [OWN, *SPARSITY.names()]) from None
+class CollectConfig(ActivationSite):
+    """Which activations of which model, on which text."""
+
+    model: str = Field(
+        default="minilm",
+        description="minilm, smollm2, a directory with a transformers model, or run:ID, a run of the arena",
+    )
+    tokens: int = Field(default=500_000, ge=1, le=10**9, description="activations, special tokens not counted")
+    text: str = Field(default=PROBES, description="probes: the packaged labelled sets; or a text file")
+    batch_size: int = Field(default=16, ge=1, le=SHARD, description="sequences at once")
+    name: str = Field(default="", description="of the collection; none: model and layer")
 
 
-def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Which presets are compared, by name: each with the position-mean baseline and the plain one of its sparsity."""
-    controls = [name for name in (BASELINE, *PLAIN.values()) if name in sparsity]
-    pairs = []
-    for control in controls:
-        rivals = [name for name, kind in sparsity.items() if kind == sparsity[control]]
-        pairs += [(a, b) for a, b in stats.against(control, rivals) if (b, a) not in pairs]
-    return pairs
+class EvaluateConfig(Config):
+    """One dictionary, on which activations."""
+
+    target: str = Field(
+        default="",
+        description="a run, or a directory as SAELens writes it",
+        json_schema_extra=positional("RUN|DIR"),
+    )
+    activations: str = Field(default="", description="name of a collection; none: what a run was trained on")
+
+
+class ProbeConfig(Config):
+    """What is read from features."""
+
+    runs: tuple[str, ...] = Field(
+        default=(), description="trained on the same collection", json_schema_extra=positional("RUN")
+    )
+    sets: tuple[str, ...] = Field(default=(), description="labelled sets that come with sae-probes; none: five of them")
+    order: tuple[OrderTask, ...] = Field(
+        default=("first", "halves", "thirds"),
+        description="which of two words came first; halves exchanged; first or last third",
+    )
+    train: int = Field(default=4000, ge=20, description="texts of a set to learn from")
+    test: int = Field(default=1000, ge=20, description="texts of a set to be judged on")
+    by_position: bool = Field(default=False, description="also from one range of positions at a time")
+    mask_off: bool = Field(default=False, description="without masks over positions")
+
+
+class SpliceConfig(Config):
+    """What is done to a language model."""
+
+    runs: tuple[str, ...] = Field(
+        default=(), description="trained on the same collection", json_schema_extra=positional("RUN")
+    )
+    what: Literal["both", "recovered", "unlearning"] = Field(default="both", description="which evaluation")
+    sequences: int = Field(default=32, ge=1, description="held-out sequences that cross-entropies are taken on")
+    mask_off: bool = Field(default=False, description="cross-entropies without masks over positions")
+
+
+class ShowConfig(Config):
+    """Whose features."""
+
+    run: str = Field(default="", description="a finished run")
+
+
+class UnlearningConfig(Config):
+    """What is to be forgotten, what retained, and which settings are tried."""
+
+    forget: tuple[str, ...] = Field(
+        default=("158_code_C=1", "159_code_Python=1", "160_code_HTML=1"),
+        min_length=1,
+        description="packaged sets, a label of one (set=label), or text files",
+    )
+    retain: tuple[str, ...] = Field(
+        default=("100_news_fake", "101_disease_class", "111_yelp_data"),
+        min_length=1,
+        description="likewise; documents of both are forgotten",
+    )
+    sequences: int = Field(default=32, ge=1, description="a quarter: features are selected on two, the rest is scored")
+    length: int = Field(default=64, ge=4, le=8192, description="tokens per sequence, special ones included")
+    thresholds: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        default=(0.001, 0.01), min_length=1, description="a feature fires on less than this share of retained tokens"
+    )
+    counts: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(5, 20), min_length=1, description="features to clamp, at most"
+    )
+    multipliers: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        default=(0.0, 0.25, 0.5, 1.0), min_length=1, description="clamped to minus this, in typical lengths"
+    )
+    keep: float = Field(default=0.99, gt=0, le=1, description="share of retained tokens that must stay right")
+    seed: int = Field(default=0, ge=0, description="of the random features")

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from whence import stats
+from whence.experiments.results import evaluations_of
 from whence.experiments.table import Row, Table
-from whence.features.config import PRESETS
-from whence.features.run import FeaturesRun
+from whence.features.run import PRESETS, FeaturesRun
 from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.html import html_table
 
@@ -69,7 +69,7 @@ def losses(row: Row[FeaturesRun]) -> dict[str, dict[int, float]]:
 
 
 def held_out_fvu(row: Row[FeaturesRun]) -> dict[str, dict[int, float]]:
-    return {r.run.id: {e.step: e.metrics["curve"] for e in r.evaluations} for r in row.finished}
+    return {r.run.id: {e.step: e.metrics.curve for e in evaluations_of(r)} for r in row.finished}
 
 
 def final_losses(row: Row[FeaturesRun]) -> dict[str, float]:
@@ -86,11 +86,11 @@ def _values(row: Row[FeaturesRun], column: str) -> list[float]:
 
 
 def _recovered(rows: Sequence[Row[FeaturesRun]]) -> go.Figure | None:
-    """Free and bound directions beside each other; none where the true directions are not known."""
+    """Free and position-specific directions beside each other; none where the true directions are not known."""
     if not any(_values(row, "free_recovered") for row in rows):
         return None
     figure = figure_of("mean cosine with the true directions, matched one to one", "")
-    for place, kind in enumerate(("bound", "free")):
+    for place, kind in enumerate(("position_specific", "free")):
         values = {row.name: _values(row, f"{kind}_recovered") for row in rows}
         _add(figure, values, kind, dict.fromkeys(values, COLOURS[place]), str(place))
     figure.update_layout(barmode="group", height=_height(2 * len(rows)), scattermode="group")

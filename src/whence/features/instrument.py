@@ -8,20 +8,27 @@ from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
+import pydantic
 
 from whence import stats
-from whence.config import Config
+from whence.errors import from_validation
 from whence.experiments.instrument import Instrument, Measurement
-from whence.experiments.results import read_results
+from whence.experiments.results import final_metrics, read_results
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
-from whence.features.config import ALL, PRESETS, FeaturesConfig, controlled_pairs
-from whence.features.evals.measures import stability
+from whence.features.actions import ACTIONS, STABILITY, match_seeds, pair_of
+from whence.features.config import ALL, OWN, AutoencoderConfig, FeaturesConfig
+from whence.features.data import ActivationData, build_data
 from whence.features.figures import score_figures, strictness_section, style
-from whence.features.run import FeaturesRun
-from whence.features.stored import load
-from whence.store.artifacts import ArtifactKind
+from whence.features.metrics import DictionaryMetrics, FeaturesMetrics
+from whence.features.run import PRESETS, FeaturesRun
+from whence.features.sae.sparsity import SPARSITY, Sparsity
+from whence.registry import Choice
 from whence.store.runs import Store
 
+BASELINE = "position_mean_topk"
+"""What every positional mechanism has to beat."""
+PLAIN = {"topk": "plain_topk", "l1": "plain_l1"}
+"""By sparsity, the preset without anything positional."""
 L0_TOLERANCE = 0.05
 """Relative distance from the requested number of active features up to which a variant is compared"""
 LARGEST_MATCHED = 4096
@@ -30,64 +37,111 @@ LEGEND = (
     "FVU: fraction of variance unexplained. L0: active features per activation. dead: share never active. mask off: "
     "without the mask. position-specific: features of whose variance position explains at least half, mask off. "
     "position selectivity: that share, median over features. retention: correlation of mask value and mean activation "
-    "by position, mask off; chance: with the masks of other features. free, bound recovered: cosine with the true "
-    "directions. In brackets: 95 % over seeds"
+    "by position, mask off; chance: with the masks of other features. free, position-specific recovered: cosine with "
+    "the true directions. In brackets: 95 % over seeds"
 )
 
 
-class PairOfRuns(Config):
-    """Two seeds of one variant."""
-
-    runs: tuple[str, str]
-
-
-class SeedStability(Config):
-    """How alike the directions are that two seeds learn."""
-
-    cosine: float
-
-
-STABILITY = ArtifactKind("seed_stability", PairOfRuns, SeedStability)
-
-
 @dataclass(frozen=True)
-class Measure:
+class MetricColumn:
     """A column: its title, and how it is read from a run's metrics."""
 
     title: str
-    read: Callable[[Mapping[str, Any]], float | None]
+    read: Callable[[FeaturesMetrics, DictionaryMetrics], float | None]
     digits: int = 3
     percent: bool = False
     detail: bool = False
 
 
-MEASURES: dict[str, Measure] = {
-    "fvu": Measure("FVU", lambda m: m["fvu"], 4),
-    "l0": Measure("L0", lambda m: m["l0"], 1),
-    "dead": Measure("dead", lambda m: m["dead"], 1, percent=True),
-    "fvu_mask_off": Measure("FVU, mask off", lambda m: m["lifted"]["fvu"], 4),
-    "l0_mask_off": Measure("L0, mask off", lambda m: m["lifted"]["l0"], 1, detail=True),
-    "position_specific": Measure("position-specific", lambda m: m["lifted"]["fidelity"]["bound"], 1),
-    "selectivity": Measure("position selectivity", lambda m: m["lifted"]["fidelity"]["median"], detail=True),
-    "retention": Measure("retention", lambda m: m["lifted"].get("retention", {}).get("median")),
-    "retention_chance": Measure("chance", lambda m: m["lifted"].get("retention", {}).get("chance"), detail=True),
-    "free_recovered": Measure("free recovered", lambda m: m.get("recovery", {}).get("free", {}).get("matched")),
-    "bound_recovered": Measure("bound recovered", lambda m: m.get("recovery", {}).get("bound", {}).get("matched")),
+def _matched(kind: str) -> Callable[[FeaturesMetrics, DictionaryMetrics], float | None]:
+    return lambda m, final: m.recovery[kind].matched if kind in m.recovery else None
+
+
+COLUMNS: dict[str, MetricColumn] = {
+    "fvu": MetricColumn("FVU", lambda m, final: m.fvu, 4),
+    "l0": MetricColumn("L0", lambda m, final: m.l0, 1),
+    "dead": MetricColumn("dead", lambda m, final: final.dead, 1, percent=True),
+    "fvu_mask_off": MetricColumn("FVU, mask off", lambda m, final: final.mask_off.fvu, 4),
+    "l0_mask_off": MetricColumn("L0, mask off", lambda m, final: final.mask_off.l0, 1, detail=True),
+    "position_specific": MetricColumn(
+        "position-specific", lambda m, final: final.mask_off.position_selectivity.position_specific, 1
+    ),
+    "selectivity": MetricColumn(
+        "position selectivity", lambda m, final: final.mask_off.position_selectivity.median, detail=True
+    ),
+    "retention": MetricColumn("retention", lambda m, final: r.median if (r := final.mask_off.retention) else None),
+    "retention_chance": MetricColumn(
+        "chance", lambda m, final: r.chance if (r := final.mask_off.retention) else None, detail=True
+    ),
+    "free_recovered": MetricColumn("free recovered", _matched("free")),
+    "position_specific_recovered": MetricColumn("position-specific recovered", _matched("position_specific")),
 }
+
+
+def planned_runs(config: FeaturesConfig) -> dict[str, list[FeaturesRun]]:
+    """By name of the variant, one run per seed."""
+    data = build_data(config.data)
+    names = PRESETS.names() if config.presets == (ALL,) else list(dict.fromkeys(config.presets))
+    plan = {name: _runs(config, data, PRESETS.read(name)) for name in names}
+    return {**plan, **_controls(data, plan)} if config.controls else plan
+
+
+def _runs(config: FeaturesConfig, data: ActivationData, preset: Mapping[str, Any]) -> list[FeaturesRun]:
+    model = {"d_sae": config.d_sae or data.shape.default_d_sae, **preset["model"]}
+    l0 = min(config.l0 or data.shape.default_l0, model["d_sae"])
+    model["sparsity"] = _at_l0(model["sparsity"] if config.sparsity == OWN else config.sparsity, l0)
+    training = {**config.training.model_dump(), **preset.get("training", {})}
+    shared = {"data": config.data, "model": model, "training": training}
+    return [FeaturesRun.read({**shared, "seed": seed}) for seed in config.seed_range]
+
+
+def _at_l0(sparsity: str, l0: int) -> Choice[Sparsity]:
+    """With the options that give so many active features."""
+    try:
+        choice = SPARSITY.choose(sparsity)
+        return SPARSITY.choose({"name": choice.name, **choice.options(), **choice.variant.at_l0(l0)})
+    except pydantic.ValidationError as error:
+        raise from_validation(error, lambda path: [OWN, *SPARSITY.names()]) from None
+
+
+def _controls(data: ActivationData, plan: Mapping[str, list[FeaturesRun]]) -> dict[str, list[FeaturesRun]]:
+    """The same without positions, and plain autoencoders with as many parameters, trained alike."""
+    controls: dict[str, list[FeaturesRun]] = {}
+    for name, runs in plan.items():
+        model, d_in = runs[0].model, data.shape.d_in
+        if model.uses_positions:
+            ablated = model.model_copy(update={"position_ablated": True})
+            controls[f"{name}, position ablated"] = [run.model_copy(update={"model": ablated}) for run in runs]
+        d_sae = (runs[0].parameters() - d_in) // (2 * d_in + 1)
+        if d_sae > 1.05 * model.d_sae:
+            plain = AutoencoderConfig(d_sae=d_sae, sparsity=model.sparsity, centering=model.centering)
+            controls[f"{name}, plain of its size"] = [run.model_copy(update={"model": plain}) for run in runs]
+    return controls
+
+
+def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Which presets are compared, by name: each with the position-mean baseline and the plain one of its sparsity."""
+    controls = [name for name in (BASELINE, *PLAIN.values()) if name in sparsity]
+    pairs = []
+    for control in controls:
+        rivals = [name for name, kind in sparsity.items() if kind == sparsity[control]]
+        pairs += [(a, b) for a, b in stats.against(control, rivals) if (b, a) not in pairs]
+    return pairs
 
 
 class Features(Instrument[FeaturesConfig, FeaturesRun]):
     name = "features"
+    presets = PRESETS
     config = FeaturesConfig
     run = FeaturesRun
-    presets = PRESETS
+    actions = ACTIONS
 
     def title(self, config: FeaturesConfig) -> str:
         presets = "all presets" if config.presets == (ALL,) else stats.count(len(config.presets), "preset")
         return f"{presets}: {config.title}, {stats.count(config.seeds, 'seed')}"
 
     def plan(self, config: FeaturesConfig, store: Store) -> list[PlannedTable[FeaturesRun]]:
-        variants = config.runs()
+        variants = planned_runs(config)
         pairs = controlled_pairs({name: runs[0].model.sparsity.name for name, runs in variants.items()})
         held_out = next(iter(variants.values()))[0].data.build().held_out_name
         return [PlannedTable(config.title, variants, pairs, [Criterion(stats.FVU, "fvu")], held_out)]
@@ -99,9 +153,9 @@ class Features(Instrument[FeaturesConfig, FeaturesRun]):
 
     def columns(self, planned: PlannedTable[FeaturesRun], rows: Sequence[Row[FeaturesRun]]) -> list[Column]:
         """Those that some run has."""
-        there = [key for key in MEASURES if any(row.cell(key).per_seed for row in rows)]
+        there = [key for key in COLUMNS if any(row.cell(key).per_seed for row in rows)]
         return [
-            *(Column(key, MEASURES[key].title, MEASURES[key].detail) for key in there),
+            *(Column(key, COLUMNS[key].title, COLUMNS[key].detail) for key in there),
             Column("stability", "seed stability", detail=True),
             Column("parameters", "parameters", detail=True),
         ]
@@ -119,14 +173,14 @@ class Features(Instrument[FeaturesConfig, FeaturesRun]):
         return [*table.lost, *lines, *stats.report(table.comparisons)]
 
     def measurements(self, planned: PlannedTable[FeaturesRun], store: Store) -> list[Measurement[Any, Any]]:
-        """How alike the directions are that two seeds learn."""
-        found = []
+        """Whether two seeds learn the same directions."""
+        measurements = []
         for name, runs in planned.variants.items():
             pair = _first_two([result.run for result in read_results(runs, store) if result.state == "finished"])
             if pair:
                 label = f"Matching features of two seeds: {name}"
-                found.append(Measurement(STABILITY, _stability_request(pair), label, partial(_stability, store, pair)))
-        return found
+                measurements.append(Measurement(STABILITY, pair_of(pair), label, partial(match_seeds, store, pair)))
+        return measurements
 
     def style(self, table: Table[FeaturesRun], name: str) -> Mapping[str, str]:
         return style(name)
@@ -154,27 +208,19 @@ def at_requested_l0(row: Row[FeaturesRun]) -> bool:
 
 def _cells(row: Row[FeaturesRun], store: Store) -> dict[str, Cell]:
     cells = {"parameters": Cell(f"{row.results[0].run.parameters():,}")}
-    for key, measure in MEASURES.items():
-        values = {r.run.seed: measure.read(r.metrics) for r in row.finished}
+    metrics = {result.run.seed: final_metrics(result) for result in row.finished}
+    for key, column in COLUMNS.items():
+        values = {seed: column.read(m, m.final) for seed, m in metrics.items() if m.final}
         known = {seed: float(value) for seed, value in values.items() if value is not None}
-        scale, unit = (100.0, " %") if measure.percent else (1.0, "")
-        cells[key] = over_seeds(known, measure.digits, scale=scale, unit=unit)
+        scale, unit = (100.0, " %") if column.percent else (1.0, "")
+        cells[key] = over_seeds(known, column.digits, scale=scale, unit=unit)
     pair = _first_two([result.run for result in row.finished])
-    artifact = STABILITY.find(_stability_request(pair), store) if pair else None
+    artifact = STABILITY.find(pair_of(pair), store) if pair else None
     cells["stability"] = Cell(f"{artifact.result.cosine:.2f}" if artifact else "–")
     return cells
 
 
 def _first_two(runs: Sequence[FeaturesRun]) -> tuple[FeaturesRun, FeaturesRun] | None:
-    if len(runs) < 2 or runs[0].model.size > LARGEST_MATCHED:
+    if len(runs) < 2 or runs[0].model.d_sae > LARGEST_MATCHED:
         return None
     return runs[0], runs[1]
-
-
-def _stability_request(runs: tuple[FeaturesRun, FeaturesRun]) -> PairOfRuns:
-    return PairOfRuns(runs=(runs[0].id, runs[1].id))
-
-
-def _stability(store: Store, runs: tuple[FeaturesRun, FeaturesRun]) -> SeedStability:
-    one, other = (load(store, run.id)[0].directions.detach() for run in runs)
-    return SeedStability(cosine=stability(one, other))

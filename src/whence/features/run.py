@@ -2,92 +2,50 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, cast
+from typing import ClassVar
 
 import torch
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.features.data.base import Data, States
-from whence.features.evals.measures import measure, recovery, tally
-from whence.features.sae.autoencoder import Autoencoder, AutoencoderSpec
-from whence.features.sae.parts import DATA, DataChoice
+from whence.experiments.saved import Presets
+from whence.features.config import AutoencoderConfig, DataChoice, FeaturesTraining
+from whence.features.data import DATA, build_data
+from whence.features.evals.measures import dictionary_metrics, feature_statistics, recovery
+from whence.features.metrics import FeaturesMetrics
+from whence.features.sae.autoencoder import Autoencoder
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.random import Streams
-from whence.recordings import with_checksum
-from whence.registry import Choice
+from whence.store.runs import Store, open_finished_run
+from whence.training.checkpoint import weights_of
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 
 
-def parse_data(value: Any) -> Any:
-    """The folder of a collection may stand for it."""
-    if not isinstance(value, str) or value.split(":")[0] in DATA.names():
-        return value
-    return {"name": "stored", "path": value}
-
-
-def data_of(choice: Choice[Data]) -> Data:
-    """The data, checked; what is impossible about them is the user's to mend."""
-    try:
-        data: Data = choice.build()
-    except ValueError as error:
-        raise UserError(f"data: {error}", field="data") from None
-    data.check()
-    return data
-
-
-AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
-
-
-class FeatureTraining(TrainingConfig):
-    """How an autoencoder is trained."""
-
-    steps: int = Field(default=400, ge=1, description="optimiser steps")
-    batch_size: int = Field(default=1024, ge=1, description="states per step")
-    lr: float = Field(default=8e-3, gt=0, description="peak learning rate")
-    position_pace: float = Field(
-        default=10.0, gt=0, description="learning rate of what is about position, in terms of lr"
-    )
-    warmup: int = Field(default=30, ge=0, description="steps of linear warm-up")
-    weight_decay: float = Field(default=0.0, ge=0, description="of all parameters")
-    clip: float = Field(default=1000.0, gt=0, description="largest norm of the gradient")
-    evaluations: int = Field(default=5, ge=1, description="evaluations after the one at step 0, evenly spaced")
-
-
-class FeaturesRun(RunConfig):
+class FeaturesRun(RunConfig[FeaturesMetrics]):
     """Train one autoencoder."""
 
     kind: ClassVar[str] = "features"
-    data: AnyData = Field(default=DATA.choose("planted"), description="states to learn features of")
-    model: AutoencoderSpec = AutoencoderSpec()
-    training: FeatureTraining = FeatureTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
+    data: DataChoice = Field(default=DATA.choose("synthetic"), description="activations to learn features of")
+    model: AutoencoderConfig = AutoencoderConfig()
+    training: FeaturesTraining = FeaturesTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
 
     def labels(self) -> dict[str, str]:
         data, model = self.data.options().get("path") or str(self.data), self.model
-        parts = [
-            model.centre,
-            model.encoder,
-            model.norm,
-            model.mask,
-            *model.losses,
-            model.position_schedule,
-            model.start,
-        ]
-        plain = AutoencoderSpec()
-        usual = [plain.centre, plain.encoder, plain.norm, plain.mask, plain.position_schedule, plain.start]
-        made = " · ".join(str(part) for part in parts if part not in usual) or "plain"
+        plain = AutoencoderConfig()
+        names = ("centering", "encoder", "norm", "mask", "losses", "position_schedule", "init")
+        chosen = [getattr(model, name) for name in names if getattr(model, name) != getattr(plain, name)]
+        parts = [str(part) for choice in chosen for part in (choice if isinstance(choice, tuple) else (choice,))]
+        architecture = " · ".join(parts) or "plain"
         return {
             "data": data.split("/")[-1],
-            "made of": made + " (blind)" * model.blind,
+            "architecture": architecture + " (position ablated)" * model.position_ablated,
             "sparsity": str(model.sparsity),
         }
 
     def check(self) -> int:
-        data_of(self.data)
+        build_data(self.data)
         return self.parameters()
 
     def parameters(self) -> int:
@@ -97,24 +55,25 @@ class FeaturesRun(RunConfig):
             raise UserError(str(error), field="model") from None
 
     def build_model(self, device: torch.device | str) -> Autoencoder:
-        data: Data = self.data.build()
+        shape = self.data.build().shape
         with torch.device(device):
-            return self.model.build(data.width, data.context, self.training.steps, data.ends)
+            return Autoencoder(self.model, shape.d_in, shape.context_size, self.training.steps, shape.ends)
 
-    def job(self) -> FeatureJob:
-        return FeatureJob(self)
+    def job(self) -> FeaturesTrainable:
+        return FeaturesTrainable(self)
 
 
-class FeatureJob(Trainable):
-    """Training on states drawn at random; evaluation on states of texts never trained on."""
+PRESETS = Presets("whence.features", FeaturesRun)
+
+
+class FeaturesTrainable(Trainable):
+    """Training on activations drawn at random; evaluation on held-out activations."""
+
+    model: Autoencoder
 
     def __init__(self, run: FeaturesRun) -> None:
         self.run = run
-        self.data: Data = run.data.build()
-
-    @property
-    def autoencoder(self) -> Autoencoder:
-        return cast(Autoencoder, self.model)
+        self.data = run.data.build()
 
     def setup(self, streams: Streams, device: torch.device) -> None:
         self.device = device
@@ -124,41 +83,52 @@ class FeatureJob(Trainable):
         self.model = model.to(device)
 
     def optimizer(self, training: TrainingConfig) -> torch.optim.Optimizer:
-        model, mine = self.autoencoder, self.run.training
-        apart = {id(parameter) for parameter in model.positional_parameters()}
+        model, own = self.model, self.run.training
+        positional = {id(parameter) for parameter in model.positional_parameters()}
         groups = [
-            {"params": [p for p in model.parameters() if id(p) not in apart], "pace": 1.0},
-            {"params": [p for p in model.parameters() if id(p) in apart], "pace": mine.position_pace},
+            {"params": [p for p in model.parameters() if id(p) not in positional], "pace": 1.0},
+            {"params": [p for p in model.parameters() if id(p) in positional], "pace": own.position_lr_multiplier},
         ]
-        there = [group for group in groups if group["params"]]
-        return torch.optim.AdamW(there, lr=mine.lr, betas=(0.9, 0.99), weight_decay=mine.weight_decay, fused=True)
+        used = [group for group in groups if group["params"]]
+        return torch.optim.AdamW(used, lr=own.lr, betas=(0.9, 0.99), weight_decay=own.weight_decay, fused=True)
 
     def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
-        states, positions = self.data.draw(generator, self.run.training.batch_size)
-        return self.autoencoder.loss(states.to(self.device), positions.to(self.device)), len(states)
+        activations, positions = self.data.draw(generator, self.run.training.batch_size)
+        return self.model.loss(activations.to(self.device), positions.to(self.device)), len(activations)
 
-    def evaluate(self, streams: Streams) -> dict[str, Any]:
-        """Little while training goes on, everything at its end."""
+    def evaluate(self, streams: Streams) -> FeaturesMetrics:
+        """On the first part of what is held out while training goes on, on everything at its end."""
         with torch.autocast(self.device.type, enabled=False):
-            return self._measured(streams.evaluation)
+            return self._metrics(streams.evaluation)
 
-    def _measured(self, stream: int) -> dict[str, Any]:
-        """The first part of what is held out makes the learning curve, all of it the result."""
-        model = self.autoencoder
-        held = [(states.to(self.device), places.to(self.device)) for states, places in self._held_out(stream)]
-        first = tally(model, held[:1])
-        metrics: dict[str, Any] = {"fvu": first.fvu, "l0": first.l0}
-        if self._at_the_end:
-            metrics = measure(model, held, model.assigned())
-            truth = self.data.truth()
-            if truth:
-                metrics["recovery"] = recovery(model.directions.detach().cpu(), truth)
-        headline = {"FVU": metrics["fvu"], "L0 (features)": metrics["l0"]}
-        return {"headline": headline, **metrics, "curve": first.fvu}
+    def _metrics(self, stream: int) -> FeaturesMetrics:
+        model, ended = self.model, int(self.model.done) >= self.run.training.steps
+        held_out = []
+        for activations, positions in self.data.held_out(stream):
+            held_out.append((activations.to(self.device), positions.to(self.device)))
+            if not ended:
+                break
+        first = feature_statistics(model, held_out[:1])
+        final = dictionary_metrics(model, held_out, model.mask_values()) if ended else None
+        truth = self.data.truth() if ended else {}
+        fvu, l0 = (final.fvu, final.l0) if final else (first.fvu, first.l0)
+        return FeaturesMetrics(
+            headline={"FVU": fvu, "L0 (features)": l0},
+            fvu=fvu,
+            l0=l0,
+            curve=first.fvu,
+            final=final,
+            recovery=recovery(model.directions.detach().cpu(), truth) if truth else {},
+        )
 
-    @property
-    def _at_the_end(self) -> bool:
-        return int(self.autoencoder.done) >= self.run.training.steps
 
-    def _held_out(self, stream: int) -> Iterator[States]:
-        return itertools.islice(self.data.held_out(stream), None if self._at_the_end else 1)
+def load_autoencoder(store: Store, text: str) -> tuple[Autoencoder, FeaturesRun]:
+    """That of a finished run, by the first digits of its id."""
+    with open_finished_run(store, text) as (folder, run):
+        if not isinstance(run, FeaturesRun):
+            raise UserError(
+                f"run: {folder.id} is no autoencoder. Allowed: runs of 'whence features train'.", field="run"
+            )
+        model = run.build_model("cpu")
+        model.load_state_dict(weights_of(folder))
+    return model.eval(), run

@@ -1,4 +1,4 @@
-"""States of a model: collect some, see which there are."""
+"""Activations of a model: collect some, list those there are."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from whence.app.components import empty, live, markup, plain, table
+from whence.app.components import empty, live, markup, table
 from whence.app.forms import form
-from whence.app.interim import CollectConfig
 from whence.app.jobs import ALIVE, ActionRequest, Document, jobs, submit
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
-from whence.features.activations.sources import RUN, Collection
-from whence.features.activations.store import Activations, collections, folder
-from whence.features.sae.parts import DATA
+from whence.features.activations.sources import RUN
+from whence.features.activations.store import Collection, CollectionSize, collections, folder
+from whence.features.config import CollectConfig
+from whence.features.data import DATA
 from whence.models.pretrained import PACKAGED
 from whence.report.html import badge
 from whence.store.runs import Store
@@ -26,46 +26,29 @@ EVERY_SECONDS = 2.0
 
 def collect(store: Store) -> None:
     st.write(
-        "Hidden states of a model, each with its token and its position: what autoencoders learn features of. "
+        "Activations of a model, each with its token and its position: what autoencoders learn features of. "
         "Models of your own, and other texts, can be named on the command line."
     )
-    name = st.text_input(
-        "name", key="collect:name", help="What to call them; none: model and layer.", placeholder="model and layer"
-    )
-    problem = _problem(store, name)
-    if problem:
-        st.error(plain(problem), icon=":material/error:")
     models = _models(store)
-    words = [*COMMAND, *(["--name", name] if name and not problem else [])]
     filled = form(
-        Collection,
+        CollectConfig,
         "collect",
-        words,
-        first=("model", "layer", "tokens", "context"),
+        list(COMMAND),
+        first=("name", "model", "layer", "tokens", "context_size"),
         left_out=("text",),  # any file of this machine could be named there
         start={"tokens": 60_000},
         offered={"model": models},
-        resolve=lambda document: _settled(document, models),
+        resolve=lambda document: _settled(document, models, store),
     )
-    ready = filled.config is not None and not problem
-    if st.button("Collect", type="primary", disabled=not ready, icon=":material/download:") and filled.config:
-        title = f"states of {filled.config.model} after block {filled.config.layer}"
-        config = CollectConfig(**filled.config.model_dump(), name=name).model_dump(mode="json")
-        request = ActionRequest(instrument="features", verb="collect", config=config)
-        submit(request, store, title=title, link={"collection": name})
+    config = filled.config
+    if st.button("Collect", type="primary", disabled=config is None, icon=":material/download:") and config:
+        title = f"activations of {config.model} after block {config.layer}"
+        document = config.model_dump(mode="json")
+        request = ActionRequest(instrument="features", verb="collect", config=document)
+        submit(request, store, title=title, link={"collection": config.name})
         st.rerun()
     alive = sum(job.state in ALIVE for job in jobs(store, instrument="features", verb="collect"))
     live(EVERY_SECONDS if alive else None)(_there)(store, alive)
-
-
-def _problem(store: Store, name: str) -> str:
-    try:
-        folder(store, name or "none")
-    except UserError as error:
-        return str(error)
-    if name in DATA.names():
-        return f"name: {name!r} is the name of data already. Allowed: another."
-    return ""
 
 
 def _models(store: Store) -> dict[str, str]:
@@ -75,46 +58,55 @@ def _models(store: Store) -> dict[str, str]:
     return {**dict(zip(PACKAGED, PACKAGED, strict=True)), **named}
 
 
-def _settled(document: Document, models: dict[str, str]) -> Document:
-    if document.get("model", Collection().model) not in models:
-        raise not_allowed("model", document["model"], list(models))
+def _settled(document: Document, models: dict[str, str], store: Store) -> Document:
+    name = str(document.get("name", ""))
+    if name:
+        folder(store, name)  # refuses what is no name
+    if name in DATA.names():
+        raise UserError(f"name: {name!r} is the name of data already. Allowed: another.", field="name")
+    model = str(document.get("model", CollectConfig().model))
+    if model not in models:
+        raise not_allowed("model", model, list(models))
     return document
 
 
 def _there(store: Store, alive: int) -> None:
     """What is being collected, and what there is. Made anew while something is."""
-    found = [(job, job.state) for job in jobs(store, instrument="features", verb="collect")]
-    for place, (job, state) in enumerate(found):
+    submitted = [(job, job.state) for job in jobs(store, instrument="features", verb="collect")]
+    for place, (job, state) in enumerate(submitted):
         if state in ALIVE or (place == 0 and state != "finished"):
             markup(f"{badge(state)} {html.escape(job.submission.title)}")
             controls(job, job.id)
     st.subheader("In this store")
     paths = collections(store)
     if not paths:
-        empty("No states have been collected yet.", "Planted states, whose features are known, need no collecting.")
+        empty(
+            "No activations have been collected yet.", "Synthetic ones, whose features are known, need no collecting."
+        )
     else:
         table(
-            ["name", "model", "layer", "width", "context", "states", "held out", ""],
+            ["name", "model", "layer", "d_in", "context size", "activations", "held out", ""],
             [_line(path) for path in paths],
-            label="collected states",
+            label="collected activations",
         )
-    if alive != sum(state in ALIVE for _, state in found):
+    if alive != sum(state in ALIVE for _, state in submitted):
         st.rerun()
 
 
 def _line(path: Path) -> list[str]:
     try:
-        found = Activations.begun(path)
-        missing = len(found.missing())
-        facts = _facts(path, (path / "tokens.safetensors").stat().st_mtime_ns)
+        collection = Collection.begun(path)
+        missing = len(collection.missing())
+        size = _size(path, (path / "tokens.safetensors").stat().st_mtime_ns)
     except (UserError, OSError) as problem:
         return [html.escape(path.name), *[""] * 6, f"{badge('corrupt')} {html.escape(str(problem))}"]
-    asked = [html.escape(str(found.spec.get(key, "–"))) for key in ("model", "layer")]
-    counts = [f"{facts[key]:,}" for key in ("width", "context", "states", "held_out")]
-    state = f"{found.shards - missing} of {found.shards} parts" if missing else badge("finished")
-    return [html.escape(path.name), *asked, *counts, state]
+    site = collection.config.site
+    source = [html.escape(site.model), str(site.layer)] if site else ["–", "–"]
+    counts = [f"{count:,}" for count in (size.d_in, size.context_size, size.activations, size.held_out)]
+    state = f"{collection.shards - missing} of {collection.shards} parts" if missing else badge("finished")
+    return [html.escape(path.name), *source, *counts, state]
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _facts(path: Path, stamp: int) -> dict[str, int]:
-    return Activations.begun(path).facts()
+def _size(path: Path, stamp: int) -> CollectionSize:
+    return Collection.begun(path).size()

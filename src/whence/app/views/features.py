@@ -1,4 +1,4 @@
-"""Autoencoders: compare presets, look at the features of one, collect states to train them on."""
+"""Autoencoders: compare presets, show the features of one, collect activations to train them on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from whence.app.jobs import Document
 from whence.errors import not_allowed
 from whence.experiments.table import Table
 from whence.features.activations.store import collections
-from whence.features.config import ALL, BASELINE, PRESETS, FeaturesConfig
+from whence.features.config import ALL, FeaturesConfig
+from whence.features.data import DATA
 from whence.features.figures import strictness_section
-from whence.features.instrument import FEATURES
-from whence.features.run import FeaturesRun
-from whence.features.sae.parts import DATA
+from whence.features.instrument import BASELINE, FEATURES
+from whence.features.run import PRESETS, FeaturesRun
 from whence.store.runs import Store
 
 NEW, RESULTS, LOOK, COLLECT = "Compare", "Results", "Look", "Collect"
@@ -64,7 +64,7 @@ def _offered(store: Store) -> dict[str, dict[str, str]]:
 
 
 def _settled(document: Document, store: Store) -> Document:
-    """Collected states go by their name here: a path that is typed in a browser is never opened."""
+    """Collections go by their name here: a path that is typed in a browser is never opened."""
     data = document.get("data", "")
     if isinstance(data, dict):  # of a saved comparison
         data = data["name"] if data.get("name") != STORED else Path(str(data.get("path"))).name
@@ -81,7 +81,7 @@ def _more(config: FeaturesConfig, table: Table[FeaturesRun], store: Store) -> No
     """Masks by how strict they are, and links to the features of single runs."""
     for section in strictness_section(table.rows):
         markup(section)
-    with st.expander("Look at the features of one of them"):
+    with st.expander("Show the features of one of them"):
         for row in table.rows:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.write(plain(row.name))

@@ -1,78 +1,101 @@
-"""Hidden states of a model on running text, part by part; a part that is there is never computed again."""
+"""Collecting activations of a model on running text, part by part; a part that is there is never computed again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import JsonValue
 from safetensors.torch import load_file, save
 
 from whence.errors import UserError
-from whence.features.activations.sources import RUN, Collection, Source, of_run, of_text
-from whence.features.activations.store import SHARD, folder, shard_path
+from whence.features.activations.sources import RUN, ActivationSource, of_run, of_text
+from whence.features.activations.store import (
+    CONFIG,
+    SHARD,
+    ActivationSite,
+    Collection,
+    CollectionConfig,
+    folder,
+    shard_path,
+)
+from whence.features.config import CollectConfig
 from whence.store.files import CorruptFileError, read_sealed, write_atomically, write_sealed
 from whence.store.runs import Store
 
-Tell = Callable[[int, int], None]
+ShardProgress = Callable[[int, int], None]
+"""Parts that are done, and how many there are"""
 
 
-def collect(spec: Collection, store: Store, name: str = "", tell: Tell = lambda done, of: None) -> Path:
-    """Where they are. What a kill or Ctrl-C left is gone on with; other states under the same name are refused."""
-    source = of_run(spec, store) if spec.model.startswith(RUN) else of_text(spec)
-    asked = {**spec.model_dump(), **source.about}
-    return collect_from(source, store, name or f"{source.name}-{spec.layer}", asked, spec.batch_size, tell)
+def collect(config: CollectConfig, store: Store, on_progress: ShardProgress = lambda done, of: None) -> Collection:
+    """What a kill or Ctrl-C left is resumed; other activations under the same name are refused."""
+    source = of_run(config, store) if config.model.startswith(RUN) else of_text(config)
+    name = config.name or f"{source.name}-{config.layer}"
+    return collect_from(source, store, name, batch_size=config.batch_size, on_progress=on_progress)
 
 
 def collect_from(
-    source: Source,
+    source: ActivationSource,
     store: Store,
     name: str,
-    asked: dict[str, Any],
+    about: dict[str, JsonValue] | None = None,
+    *,
     batch_size: int = 16,
-    tell: Tell = lambda done, of: None,
-) -> Path:
-    """The same from anything, as `of_module`. asked: what tells these states from others, as JSON."""
+    on_progress: ShardProgress = lambda done, of: None,
+) -> Collection:
+    """The same from anything, as `of_module`. about: what tells these activations from others, as JSON."""
     path = folder(store, name)
-    asked = {**asked, "threads": torch.get_num_threads()}
-    begun = _begun(path, asked)
-    if begun is None:
+    identity = {**source.about, **(about or {})}
+    config = _begun(path, source, identity)
+    if config is None:
         ids, held, flags = source.sequences()
-        store.prepare(2 * ids.numel() * source.width)
+        store.prepare(2 * ids.numel() * source.d_in)
         path.mkdir(parents=True, exist_ok=True)
-        about = {"ids": ids.int(), "held": held, "flags": flags}
-        write_atomically(path / "tokens.safetensors", save(about))
-        begun = {**asked, "sequences": len(ids), "width": source.width, "context": ids.shape[1]}
-        write_sealed(path / "spec.json", begun)
+        write_atomically(path / "tokens.safetensors", save({"ids": ids.int(), "held": held, "flags": flags}))
+        config = CollectionConfig(
+            site=source.site,
+            text=source.text,
+            about=identity,
+            sequences=len(ids),
+            d_in=source.d_in,
+            context_size=ids.shape[1],
+            threads=torch.get_num_threads(),
+        )
+        write_sealed(path / CONFIG, config.model_dump(mode="json"))
     else:
         ids = load_file(path / "tokens.safetensors")["ids"]
     parts = list(enumerate(ids.long().split(SHARD)))
-    with torch.no_grad(), thread_count(begun["threads"]):
+    with torch.no_grad(), thread_count(config.threads):
         for index, part in parts:
-            tell(index, len(parts))
+            on_progress(index, len(parts))
             if not shard_path(path, index).exists():
-                states = torch.cat([source.states(some) for some in part.split(batch_size)])
-                write_atomically(shard_path(path, index), save({"states": states}))
-    tell(len(parts), len(parts))
-    return path
+                activations = torch.cat([source.activations(some) for some in part.split(batch_size)])
+                write_atomically(shard_path(path, index), save({"activations": activations}))
+    on_progress(len(parts), len(parts))
+    return Collection(path, config)
 
 
-def _begun(path: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
+def _begun(path: Path, source: ActivationSource, about: dict[str, JsonValue]) -> CollectionConfig | None:
+    """What is there already, which must be the same."""
     try:
-        begun = read_sealed(path / "spec.json")
+        begun = CollectionConfig.model_validate(read_sealed(path / CONFIG))
     except FileNotFoundError:
         return None
-    except CorruptFileError as damage:
-        raise UserError(
-            f"name: {path.name!r} is damaged ({damage.reason}). Remove {str(path)!r}.", field="name"
-        ) from None
-    other = [key for key in asked if key != "threads" and begun.get(key) != asked[key]]
+    except (CorruptFileError, ValueError) as damage:
+        raise UserError(f"name: {path.name!r} is damaged ({damage}). Remove {str(path)!r}.", field="name") from None
+    before = {**_site(begun.site), "text": begun.text, **begun.about}
+    requested = {**_site(source.site), "text": source.text, **about}
+    other = [key for key in requested if before.get(key) != requested[key]]
     if other:
-        was = ", ".join(f"{key} {begun.get(key)!r}" for key in other)
-        raise UserError(f"name: {path.name!r} holds other states ({was}). Choose another --name.", field="name")
+        was = ", ".join(f"{key} {before.get(key)!r}" for key in other)
+        raise UserError(f"name: {path.name!r} holds other activations ({was}). Choose another --name.", field="name")
     return begun
+
+
+def _site(site: ActivationSite | None) -> dict[str, JsonValue]:
+    return {} if site is None else site.model_dump()
 
 
 @contextmanager

@@ -11,10 +11,12 @@ from collections import defaultdict
 from typing import Any
 
 import torch
+from pydantic import JsonValue
 
 from whence.errors import UserError, not_allowed
-from whence.features.activations.collect import Tell
-from whence.features.activations.sequences import Place, Sequences, SequenceStates, states_at
+from whence.features.activations.collect import ShardProgress
+from whence.features.activations.sequences import SequenceActivations, SequenceNotes, Sequences, activations_at
+from whence.features.activations.store import ActivationSite
 from whence.features.activations.text import held_out, labelled, sets
 from whence.models.pretrained import ends_of
 from whence.random import generator
@@ -34,29 +36,29 @@ FEWEST = 10
 """Texts of a class, below which there is nothing to learn."""
 
 
-def labelled_states(
+def labelled_activations(
     name: str,
-    place: Place,
+    site: ActivationSite,
     store: Store,
     *,
     train: int = 4000,
     test: int = 1000,
     seed: int = 0,
-    tell: Tell = lambda done, of: None,
-) -> SequenceStates:
+    on_progress: ShardProgress = lambda done, of: None,
+) -> SequenceActivations:
     """About every text: `label` and `test`. Fewer than asked for, in the same proportion, where a set is smaller."""
     if name not in sets():
         raise not_allowed("set", name, sets())
     if min(train, test) < 1:
         raise UserError(f"train, test: {train} and {test} texts. Allowed: 1 or more of both.", field="train")
-    asked = {"set": name, "train": train, "test": test, "seed": seed}
+    request: dict[str, JsonValue] = {"set": name, "train": train, "test": test, "seed": seed}
 
     def make(tokenizer: Any) -> Sequences:
         left, right = ends_of(tokenizer)
-        longest = place.context - len(left) - len(right)
+        longest = site.context_size - len(left) - len(right)
         return split(once(labelled(name), tokenizer, longest), name, train, test, seed)
 
-    return states_at(place, asked, make, store, tell)
+    return activations_at(site, request, make, store, on_progress)
 
 
 Known = dict[str, list[tuple[tuple[int, ...], bool]]]
@@ -67,12 +69,12 @@ def once(rows: list[tuple[str, str]], tokenizer: Any, longest: int) -> Known:
     """Every text once, as it is after truncation; what has two labels has none."""
     options = {"add_special_tokens": False, "truncation": True, "max_length": longest}
     tokens = tokenizer([text for text, _ in rows], **options)["input_ids"]
-    found: dict[tuple[int, ...], tuple[set[str], bool]] = {}
+    texts: dict[tuple[int, ...], tuple[set[str], bool]] = {}
     for (text, label), ids in zip(rows, tokens, strict=True):
-        labels, held = found.get(tuple(ids), (set(), True))
-        found[tuple(ids)] = (labels | {label}, held and held_out(text))
+        labels, held = texts.get(tuple(ids), (set(), True))
+        texts[tuple(ids)] = (labels | {label}, held and held_out(text))
     known: Known = defaultdict(list)
-    for ids, (labels, held) in found.items():
+    for ids, (labels, held) in texts.items():
         if len(labels) == 1 and len(ids) > 1:
             known[labels.pop()].append((ids, held))
     return known
@@ -98,4 +100,4 @@ def split(known: Known, name: str, train: int, test: int, seed: int) -> Sequence
         unseen += sum(held for _, held in texts[:tested])
     halves = {"train": trained * len(classes), "test": tested * len(classes), "unseen": unseen}
     about = {"label": torch.tensor(labels), "test": torch.tensor(tests)}
-    return Sequences(ids, about, {"set": name, "classes": classes, **halves})
+    return Sequences(ids, about, SequenceNotes(set=name, classes=tuple(classes), **halves))

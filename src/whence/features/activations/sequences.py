@@ -1,10 +1,10 @@
 """Hidden states of given sequences of any length, each computed once.
 
-<store>/labelled/<address>/spec.json           sealed   what was asked for, and what there is to know about it
+<store>/labelled/<address>/config.json         sealed   what was requested, and what there is to know about it
                            rows.safetensors             ids, flags, lengths, and what is known about every sequence
-                           shard-*.safetensors          states, bfloat16 (tokens of the shard, width)
+                           shard-*.safetensors          states, bfloat16 (tokens of the shard, d_in)
 
-The address is taken over model, layer, context and what was asked for, so that neither model nor text is opened when
+The address is taken over model, layer, context and what was requested, so that neither model nor text is opened when
 the states are there. Sequences are kept in the order of their lengths: a batch needs little padding, and none is kept.
 """
 
@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import JsonValue
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.features.activations.collect import Tell, thread_count
-from whence.features.activations.sources import Precision, check_context, module_of, states_of
-from whence.features.activations.store import CONTENT, flags_of, shard_path
+from whence.features.activations.collect import ShardProgress, thread_count
+from whence.features.activations.sources import activations_of, check_context, module_of
+from whence.features.activations.store import CONFIG, CONTENT, ActivationSite, Precision, flags_of, shard_path
 from whence.models.pretrained import ends_of, pretrained
 from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_atomically, write_sealed
 from whence.store.runs import Store
@@ -38,18 +38,29 @@ AT_ONCE = 2048
 OWN = ("ids", "flags", "lengths")
 
 
-class Place(Config):
-    """Which states of a model: those that a dictionary was trained on, by the names that a collection gives them."""
+class SequenceNotes(Config):
+    """What else a reader of the sequences must know; each kind of them fills in its own fields."""
 
-    model: str = Field(default="minilm", description="minilm, smollm2, or a directory with a transformers model")
-    layer: int = Field(default=3, ge=0, description="states after so many blocks; 0: what the first is given")
-    context: int = Field(default=128, ge=4, le=8192, description="tokens of a text that are looked at")
-    precision: Precision = Field(default="fp32", description="of the model; states are kept in bf16")
+    set: str = ""
+    classes: tuple[str, ...] = ()
+    train: int = 0
+    test: int = 0
+    unseen: int = 0
+    """Test texts that no dictionary can have been trained on"""
+    order: str = ""
+    tasks: tuple[str, ...] = ()
+    size: int = 0
+    """Tokens that are classified, where single ones are"""
 
-    @classmethod
-    def of(cls, collection: dict[str, Any]) -> Place:
-        """The place that `Activations.spec` speaks of."""
-        return cls(**{key: collection[key] for key in cls.model_fields})
+
+class SequencesConfig(Config):
+    """What was computed, as config.json stores it."""
+
+    site: ActivationSite
+    request: dict[str, JsonValue]
+    notes: SequenceNotes
+    shards: int
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -60,25 +71,24 @@ class Sequences:
     """Without special tokens."""
     about: dict[str, Tensor]
     """By name, one number per sequence: a label, a split."""
-    notes: dict[str, Any]
-    """What else a reader must know, as JSON."""
+    notes: SequenceNotes
 
 
 @dataclass(frozen=True)
-class SequenceStates:
+class SequenceActivations:
     """All tokens of all sequences, one after the other."""
 
-    states: Tensor
-    """(tokens, width) bfloat16"""
+    activations: Tensor
+    """(tokens, d_in) bfloat16"""
     ids: Tensor
     """(tokens,)"""
     flags: Tensor
     """(tokens,): CONTENT, SPECIAL or FIRST"""
     lengths: Tensor
     """(sequences,)"""
-    context: int
+    context_size: int
     about: dict[str, Tensor]
-    notes: dict[str, Any]
+    notes: SequenceNotes
 
     @functools.cached_property
     def rows(self) -> Tensor:
@@ -96,42 +106,53 @@ class SequenceStates:
         return (self.flags == CONTENT).nonzero().flatten()
 
 
-def states_at(
-    place: Place, asked: dict[str, Any], make: Callable[[Any], Sequences], store: Store, tell: Tell
-) -> SequenceStates:
-    """`make(tokenizer)` gives the sequences that `asked` describes; it is called only where they are not there yet."""
-    path = store.root / "labelled" / digest(canonical({**place.model_dump(), **asked}))[:16]
-    spec = _begun(path, store)
-    if spec is None or any(not shard_path(path, index).exists() for index in range(spec["shards"])):
-        model, tokenizer = pretrained(place.model)
-        spec = spec or _begin(path, place, asked, make(tokenizer), model, tokenizer, store)
-        _compute(path, place, spec, model, tokenizer, tell)
+def activations_at(
+    site: ActivationSite,
+    request: dict[str, JsonValue],
+    make: Callable[[Any], Sequences],
+    store: Store,
+    on_progress: ShardProgress,
+) -> SequenceActivations:
+    """`make(tokenizer)` gives the sequences that `request` describes; it is called only where they are missing."""
+    path = store.root / "labelled" / digest(canonical({**site.model_dump(), **request}))[:16]
+    config = _begun(path, store)
+    if config is None or any(not shard_path(path, index).exists() for index in range(config.shards)):
+        model, tokenizer = pretrained(site.model)
+        config = config or _begin(path, site, request, make(tokenizer), model, tokenizer, store)
+        _compute(path, config, model, tokenizer, on_progress)
     known = load_file(path / "rows.safetensors")
-    states = torch.cat([load_file(shard_path(path, index))["states"] for index in range(spec["shards"])])
+    activations = torch.cat([load_file(shard_path(path, index))["activations"] for index in range(config.shards)])
     about = {name: known[name] for name in known if name not in OWN}
     ids, flags, lengths = (known[name] for name in OWN)
-    return SequenceStates(states, ids, flags, lengths, place.context, about, spec["notes"])
+    return SequenceActivations(activations, ids, flags, lengths, site.context_size, about, config.notes)
 
 
-def _begun(path: Path, store: Store) -> dict[str, Any] | None:
+def _begun(path: Path, store: Store) -> SequencesConfig | None:
     try:
-        return read_sealed(path / "spec.json")
+        return SequencesConfig.model_validate(read_sealed(path / CONFIG))
     except FileNotFoundError:
         return None
-    except CorruptFileError:
+    except (CorruptFileError, ValueError):
         store.set_aside(path)
         return None
 
 
 def _begin(
-    path: Path, place: Place, asked: dict[str, Any], wanted: Sequences, model: Any, tokenizer: Any, store: Store
-) -> dict[str, Any]:
-    check_context(model, place.model, place.context)
+    path: Path,
+    site: ActivationSite,
+    request: dict[str, JsonValue],
+    wanted: Sequences,
+    model: Any,
+    tokenizer: Any,
+    store: Store,
+) -> SequencesConfig:
+    check_context(model, site.model, site.context_size)
     left, right = ends_of(tokenizer)
     order = torch.tensor([len(ids) for ids in wanted.ids]).argsort(stable=True)
     rows = [[*left, *wanted.ids[row], *right] for row in order.tolist()]
-    if max(map(len, rows)) > place.context:
-        raise UserError(f"context: {max(map(len, rows))} tokens are asked for, {place.context} fit.", field="context")
+    longest = max(map(len, rows))
+    if longest > site.context_size:
+        raise UserError(f"context_size: {longest} tokens are requested, {site.context_size} fit.", field="context_size")
     known = {
         "ids": torch.tensor([token for row in rows for token in row], dtype=torch.int32),
         "flags": torch.cat([flags_of(len(row), (left, right)) for row in rows]),
@@ -141,30 +162,35 @@ def _begin(
     store.prepare(2 * known["ids"].numel() * model.config.hidden_size)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "rows.safetensors", save(known))
-    spec = {**place.model_dump(), **asked, "notes": wanted.notes}
-    spec |= {"shards": -(-len(rows) // SHARD), "threads": torch.get_num_threads()}
-    write_sealed(path / "spec.json", spec)
-    return spec
+    config = SequencesConfig(
+        site=site,
+        request=request,
+        notes=wanted.notes,
+        shards=-(-len(rows) // SHARD),
+        threads=torch.get_num_threads(),
+    )
+    write_sealed(path / CONFIG, config.model_dump(mode="json"))
+    return config
 
 
-def _compute(path: Path, place: Place, spec: dict[str, Any], model: nn.Module, tokenizer: Any, tell: Tell) -> None:
+def _compute(path: Path, config: SequencesConfig, model: nn.Module, tokenizer: Any, on_progress: ShardProgress) -> None:
     known = load_file(path / "rows.safetensors")
     rows = known["ids"].long().split(known["lengths"].tolist())
-    layer, padding = module_of(model, place.layer), tokenizer.pad_token_id or 0
-    with torch.no_grad(), thread_count(spec["threads"]):
-        for index in range(spec["shards"]):
-            tell(index, spec["shards"])
+    layer, padding = module_of(model, config.site.layer), tokenizer.pad_token_id or 0
+    with torch.no_grad(), thread_count(config.threads):
+        for index in range(config.shards):
+            on_progress(index, config.shards)
             if not shard_path(path, index).exists():
                 part = rows[index * SHARD : (index + 1) * SHARD]
                 step = max(1, AT_ONCE // len(part[-1]))
                 batches = [part[start : start + step] for start in range(0, len(part), step)]
-                states = torch.cat([_flat(model, layer, some, place.precision, padding) for some in batches])
-                write_atomically(shard_path(path, index), save({"states": states}))
-    tell(spec["shards"], spec["shards"])
+                flat = [_flat(model, layer, some, config.site.precision, padding) for some in batches]
+                write_atomically(shard_path(path, index), save({"activations": torch.cat(flat)}))
+    on_progress(config.shards, config.shards)
 
 
 def _flat(model: nn.Module, layer: str | None, rows: tuple[Tensor, ...], precision: Precision, padding: int) -> Tensor:
-    """(tokens, width) without padding, which stands behind a text and is hidden from it."""
+    """(tokens, d_in) without padding, which stands behind a text and is hidden from it."""
     ids = pad_sequence(list(rows), batch_first=True, padding_value=padding)
     real = torch.arange(ids.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
-    return states_of(model, layer, ids, precision, real.long())[real]
+    return activations_of(model, layer, ids, precision, real.long())[real]

@@ -1,8 +1,8 @@
-"""Hidden states on disk, each with the token, the position and the sequence that it belongs to.
+"""Activations on disk, each with the token, the position and the sequence that it belongs to.
 
-<store>/activations/<name>/spec.json            sealed  what was collected
-                           tokens.safetensors           ids (sequences, context), and which sequences are held out
-                           shard-*.safetensors          states, bfloat16 (sequences of the shard, context, width)
+<store>/activations/<name>/config.json          sealed  what was collected
+                           tokens.safetensors           ids (sequences, context_size), and which sequences are held out
+                           shard-*.safetensors          bfloat16 (sequences of the shard, context_size, d_in)
 """
 
 from __future__ import annotations
@@ -12,84 +12,134 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import Field, JsonValue
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from whence.config import Config
 from whence.errors import UserError, not_allowed
-from whence.store.files import CorruptFileError, read_sealed
+from whence.store.files import CorruptFileError, canonical, digest, read_sealed
 from whence.store.runs import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+CONFIG = "config.json"
 SHARD = 64
 """Sequences per file."""
+Precision = Literal["fp32", "bf16"]
 Split = Literal["train", "held out"]
 CONTENT, SPECIAL, FIRST = 0, 1, 2
 """Flags of a position: an ordinary token, one that the tokenizer put there, the first of its sequence."""
+SINK_RATIO = 10
+"""How many times as long as the median activation a sink is."""
+
+
+def sinks(lengths: Tensor, of: Tensor | None = None) -> Tensor:
+    """bool, like lengths: activations of attention sinks. of: the lengths whose median counts; by default these.
+
+    They belong to a few tokens, the first as a rule, and are a hundred times longer than others. Few as they are, they
+    hold most of all squares: an autoencoder that is trained on them learns little else, and one that is not cannot
+    reconstruct them.
+    """
+    return lengths > SINK_RATIO * (lengths if of is None else of).median()
+
+
+class ActivationSite(Config):
+    """Which activations of which model."""
+
+    model: str = Field(default="minilm", description="minilm, smollm2, or a directory with a transformers model")
+    layer: int = Field(default=3, ge=0, description="activations after so many blocks; 0: the input of the first")
+    context_size: int = Field(default=128, ge=4, le=8192, description="tokens per sequence, special ones included")
+    precision: Precision = Field(default="fp32", description="of the model; activations are stored in bf16")
+
+
+class CollectionConfig(Config):
+    """What was collected, as config.json stores it."""
+
+    site: ActivationSite | None
+    """None: any other module than that of a pretrained model or a run"""
+    text: str
+    about: dict[str, JsonValue]
+    """What else tells these activations from others, such as checksums"""
+    sequences: int
+    d_in: int
+    context_size: int
+    threads: int
+
+    @property
+    def checksum(self) -> str:
+        """Activations are a function of what was requested."""
+        return digest(canonical(self.model_dump(mode="json")))[:16]
 
 
 @dataclass(frozen=True)
-class Activations:
+class CollectionSize:
+    """How much there is."""
+
+    d_in: int
+    context_size: int
+    activations: int
+    held_out: int
+    special: int
+
+
+@dataclass(frozen=True)
+class Collection:
     """A finished collection, read where it lies."""
 
     path: Path
-    spec: dict[str, Any]
+    config: CollectionConfig
 
     @classmethod
-    def open(cls, store: Store, name: str) -> Activations:
+    def open(cls, store: Store, name: str) -> Collection:
         path = folder(store, name)
-        if not (path / "spec.json").exists():
-            raise not_allowed("activations", name, [found.name for found in collections(store)])
+        if not (path / CONFIG).exists():
+            raise not_allowed("activations", name, [other.name for other in collections(store)])
         return cls.at(path)
 
     @classmethod
-    def at(cls, path: Path) -> Activations:
+    def at(cls, path: Path) -> Collection:
         """By the folder."""
-        found = cls.begun(path)
-        if missing := found.missing():
+        collection = cls.begun(path)
+        if missing := collection.missing():
             raise UserError(
-                f"activations: {path.name!r} is not complete: {len(missing)} of {found.shards} parts are missing. "
+                f"activations: {path.name!r} is not complete: {len(missing)} of {collection.shards} parts are missing. "
                 "The command that began it goes on with it.",
                 field="activations",
             )
-        return found
+        return collection
 
     @classmethod
-    def begun(cls, path: Path) -> Activations:
+    def begun(cls, path: Path) -> Collection:
         """Also one that is not complete."""
         try:
-            return cls(path, read_sealed(path / "spec.json"))
-        except (OSError, CorruptFileError) as damage:
+            return cls(path, CollectionConfig.model_validate(read_sealed(path / CONFIG)))
+        except (OSError, ValueError, CorruptFileError) as damage:
             raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).", field="activations") from None
 
-    def facts(self) -> dict[str, int]:
-        """How much there is."""
-        return {
-            "width": self.width,
-            "context": self.context,
-            "states": len(self.places("train")),
-            "held_out": len(self.places("held out")),
-            "special": int((self.flags != CONTENT).sum()) * len(self.tokens),
-        }
+    def size(self) -> CollectionSize:
+        special = int((self.flags != CONTENT).sum()) * len(self.tokens)
+        train, held_out = len(self.places("train")), len(self.places("held out"))
+        return CollectionSize(self.d_in, self.context_size, train, held_out, special)
 
     @property
     def shards(self) -> int:
-        return -(-self.spec["sequences"] // SHARD)
+        return -(-self.config.sequences // SHARD)
 
     def missing(self) -> list[int]:
         return [index for index in range(self.shards) if not shard_path(self.path, index).exists()]
 
     @property
-    def width(self) -> int:
-        return self.spec["width"]
+    def d_in(self) -> int:
+        return self.config.d_in
 
     @property
-    def context(self) -> int:
-        return self.spec["context"]
+    def context_size(self) -> int:
+        return self.config.context_size
 
     @functools.cached_property
     def _about(self) -> dict[str, Tensor]:
@@ -106,12 +156,12 @@ class Activations:
 
     @property
     def tokens(self) -> Tensor:
-        """(sequences, context) ids"""
+        """(sequences, context_size) ids"""
         return self._about["ids"]
 
     @property
     def flags(self) -> Tensor:
-        """(context,): CONTENT, SPECIAL or FIRST; the same for all sequences"""
+        """(context_size,): CONTENT, SPECIAL or FIRST; the same for all sequences"""
         return self._about["flags"]
 
     def sequences(self, split: Split) -> Tensor:
@@ -123,32 +173,32 @@ class Activations:
         wanted = torch.isin(self.flags, torch.tensor(flags)).nonzero().flatten()
         return torch.cartesian_prod(self.sequences(split), wanted)
 
-    def states(self, places: Tensor) -> Tensor:
-        """(n, width) float32 at (n, 2) sequences and positions."""
+    def activations(self, places: Tensor) -> Tensor:
+        """(n, d_in) float32 at (n, 2) sequences and positions."""
         shard = (places[:, 0] // SHARD).numpy()
-        inside = ((places[:, 0] % SHARD) * self.context + places[:, 1]).numpy()
-        found = np.empty((len(places), self.width), np.int16)
+        inside = ((places[:, 0] % SHARD) * self.context_size + places[:, 1]).numpy()
+        rows = np.empty((len(places), self.d_in), np.int16)
         order = np.argsort(shard, kind="stable")
         begins = np.flatnonzero(np.diff(shard[order], prepend=-1))
         for here in np.split(order, begins[1:]) if len(order) else []:
-            found[here] = self._mapped(int(shard[here[0]]))[inside[here]]
-        return torch.from_numpy(found).view(torch.bfloat16).float()
+            rows[here] = self._mapped(int(shard[here[0]]))[inside[here]]
+        return torch.from_numpy(rows).view(torch.bfloat16).float()
 
     @functools.cached_property
     def _maps(self) -> dict[int, np.ndarray]:
         return {}
 
     def _mapped(self, index: int) -> np.ndarray:
-        """A shard as int16 (states, width), read from disk only where it is looked at."""
+        """A shard as int16 (activations, d_in), read from disk only where it is looked at."""
         if index not in self._maps:
             path = shard_path(self.path, index)
             try:
                 with path.open("rb") as file:
                     length = int.from_bytes(file.read(8), "little")
-                    about = json.loads(file.read(length))["states"]
+                    about = json.loads(file.read(length))["activations"]
                 begin = 8 + length + about["data_offsets"][0]
                 count = about["shape"][0] * about["shape"][1]
-                self._maps[index] = np.memmap(path, np.int16, "r", begin, (count, self.width))
+                self._maps[index] = np.memmap(path, np.int16, "r", begin, (count, self.d_in))
             except (OSError, ValueError, KeyError, MemoryError, OverflowError) as damage:
                 raise self._damaged(path.name, damage) from None
         return self._maps[index]
@@ -173,7 +223,7 @@ def folder(store: Store, name: str) -> Path:
 
 def collections(store: Store) -> list[Path]:
     place = store.root / "activations"
-    return sorted(path for path in place.iterdir() if (path / "spec.json").exists()) if place.is_dir() else []
+    return sorted(path for path in place.iterdir() if (path / CONFIG).exists()) if place.is_dir() else []
 
 
 def shard_path(path: Path, index: int) -> Path:

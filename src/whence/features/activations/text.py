@@ -6,9 +6,17 @@ import csv
 import functools
 import hashlib
 import io
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from whence.errors import UserError, not_allowed
+from whence.models.pretrained import between_ends, ends_of
+from whence.random import derive
 from whence.store.files import file_digest
 from whence.system import packaged_file
 
@@ -21,8 +29,8 @@ LARGEST = 2**30
 
 def documents(text: str) -> list[str]:
     """Every document once, in an order that depends on the documents alone."""
-    found = _probes() if text == PROBES else _file(Path(text))
-    return sorted(dict.fromkeys(found), key=_address)
+    every = _probes() if text == PROBES else _file(Path(text))
+    return sorted(dict.fromkeys(every), key=_address)
 
 
 def checksum(text: str) -> str:
@@ -88,3 +96,56 @@ def _unreadable(path: Path) -> UserError:
 
 def _address(document: str) -> str:
     return hashlib.sha256(document.encode()).hexdigest()
+
+
+def passages(
+    tokenizer: Any, corpus: Sequence[str], count: int, length: int, without: Sequence[str] = ()
+) -> tuple[Tensor, Tensor]:
+    """ids (count, length), special tokens included, and bool (length,): which are special.
+
+    corpus: packaged sets (`100_news_fake`), one label of a set (`159_code_Python=1`), or text files, in turn. Only
+    documents that no collection trains on are read, each once, and none that belongs to `without` as well.
+    """
+    ends = ends_of(tokenizer)
+    inner = length - len(ends[0]) - len(ends[1])
+    other = {document for name in without for document in _documents(name)}
+    taken: set[str] = set()
+    kinds = []
+    for name in corpus:
+        fresh = [document for document in _documents(name) if document not in taken and document not in other]
+        taken |= set(fresh)
+        kinds.append(_long_enough(tokenizer, fresh, inner, -(-count // len(corpus)), name))
+    in_turn = [ids for several in itertools.zip_longest(*kinds) for ids in several if ids is not None][:count]
+    special = torch.zeros(length, dtype=torch.bool)
+    special[: len(ends[0])] = True
+    special[length - len(ends[1]) :] = True
+    return between_ends(torch.tensor(in_turn), ends), special
+
+
+def _documents(name: str) -> list[str]:
+    """Held out, in an order that depends on the documents alone."""
+    kind, _, label = name.partition("=")
+    if Path(name).is_file():
+        texts = documents(name)
+    else:
+        texts = [text for text, own in labelled(kind) if label in ("", own)]
+        if not texts:
+            allowed = ", ".join(sorted({own for _, own in labelled(kind)})[:20])
+            raise UserError(f"corpus: {kind!r} has no label {label!r}. Allowed: {allowed}.", field="corpus")
+    return sorted({text for text in texts if held_out(text)}, key=derive)
+
+
+def _long_enough(tokenizer: Any, texts: Sequence[str], length: int, count: int, name: str) -> list[list[int]]:
+    """The first tokens of the first texts that have as many."""
+    rows: list[list[int]] = []
+    for text in texts:
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        if len(ids) >= length:
+            rows.append(ids[:length])
+        if len(rows) == count:
+            return rows
+    raise UserError(
+        f"corpus: {name!r} has {len(rows)} held-out documents of {length} tokens, and {count} are asked for. "
+        "Allowed: fewer or shorter sequences, or more text.",
+        field="corpus",
+    )

@@ -42,7 +42,7 @@ def fit(features: Tensor, positive: Tensor, strength: float = 1.0) -> Tensor:
     return weights
 
 
-def says(weights: Tensor, features: Tensor) -> Tensor:
+def predict(weights: Tensor, features: Tensor) -> Tensor:
     """bool (n,)"""
     return _with_one(features) @ weights > 0
 

@@ -2,20 +2,227 @@
 
 In all tasks of `order_tasks` both classes have the very same tokens, in either half. A bag of tokens is therefore right
 half of the time, whatever it has learned; it is fitted all the same, and its accuracy is reported.
+
+Texts that differ from others in the order of their tokens alone.
+
+first    the earlier of two words: every text is there twice, the second time with the two exchanged
+halves   whether the two halves of a text are exchanged: every text is there both ways
+thirds   whether a token stands in the first or the last third of its context
+
+The first token stays where it is: where a model has no special token there, it is left out of what is averaged.
+Only documents that are held out from collections are used, so that no dictionary has seen the texts as they were.
+Documents are split into train and test, and with them all texts that are made of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import torch
+from pydantic import JsonValue
 from torch import Tensor
 
-from whence.features.activations.sequences import SequenceStates
-from whence.features.evals.probes import KS, Task, Units, compare, dense
+from whence.errors import UserError, not_allowed
+from whence.features.activations.collect import ShardProgress
+from whence.features.activations.sequences import SequenceActivations, SequenceNotes, Sequences, activations_at
+from whence.features.activations.store import ActivationSite
+from whence.features.activations.text import PROBES, checksum, documents, held_out
+from whence.features.config import OrderTask
+from whence.features.evals.probing import KS, ProbeResult, ProbeTask, Units, compare_dictionaries, dense
 from whence.features.sae.dictionary import Dictionary
+from whence.models.pretrained import ends_of
 from whence.random import generator
+from whence.store.runs import Store
+
+LENGTHS = {"first": 33, "halves": 33}
+"""Tokens of a text. Two words are seldom both there exactly once in a long one."""
+PAIRS = 3
+"""Pairs of words, each a task of its own."""
+CANDIDATES = 100
+"""The most frequent tokens, among which words are looked for."""
+TESTED = 5
+"""One document in so many is tested on."""
+FEWEST = 10
+"""Texts of a pair in either order and half, below which there is nothing to learn."""
+WINDOW_TOKENS = 16
+"""Tokens that a context gives to `thirds`, roughly: many tokens have no equal in the other third."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Pieces of documents, all of one length."""
+
+    ids: Tensor
+    """(windows, length)"""
+    test: Tensor
+    """bool (windows,): by document"""
+
+    def take(self, rows: Tensor) -> Windows:
+        return Windows(self.ids[rows], self.test[rows])
+
+
+def order_activations(
+    kind: OrderTask,
+    site: ActivationSite,
+    store: Store,
+    *,
+    text: str = PROBES,
+    size: int = 5000,
+    seed: int = 0,
+    on_progress: ShardProgress = lambda done, of: None,
+) -> SequenceActivations:
+    """About every text: `label`, `task` and `test`. size: texts, or tokens for `thirds`; fewer where text is short."""
+    if kind not in get_args(OrderTask):
+        raise not_allowed("kind", kind, get_args(OrderTask))
+    request: dict[str, JsonValue] = {
+        "order": kind,
+        "text": text,
+        "checksum": checksum(text),
+        "size": size,
+        "seed": seed,
+    }
+
+    def make(tokenizer: Any) -> Sequences:
+        left, right = ends_of(tokenizer)
+        inner = site.context_size - len(left) - len(right)
+        length = min(inner, LENGTHS.get(kind, inner))
+        whole = [document for document in documents(text) if held_out(document)]
+        tokens = tokenizer(whole, add_special_tokens=False, verbose=False)["input_ids"] if whole else []
+        if kind == "first":
+            texts = words_exchanged(windows(tokens, length, seed), word_of(tokenizer), size)
+        elif kind == "halves":
+            texts = halves_exchanged(windows([ids[:length] for ids in tokens], length, seed), size)
+        else:
+            texts = contexts(windows(tokens, length, seed), size)
+        if not (texts.about["test"].any() and (~texts.about["test"]).any()):
+            raise UserError(f"text: {text!r} is too short for {kind!r}. Allowed: more text.", field="text")
+        return texts
+
+    return activations_at(site, request, make, store, on_progress)
+
+
+def windows(tokens: list[list[int]], length: int, seed: int) -> Windows:
+    """Documents cut into pieces from a random start, shuffled; what several documents have is there once."""
+    random = generator(seed, "windows")
+    test = (torch.randperm(len(tokens), generator=random) % TESTED == 0).tolist()
+    spare = torch.rand(len(tokens), generator=random).tolist()
+    pieces: dict[tuple[int, ...], bool] = {}
+    for ids, tested, share in zip(tokens, test, spare, strict=True):
+        first = int(share * (len(ids) % length + 1))
+        for start in range(first, len(ids) - length + 1, length):
+            pieces.setdefault(tuple(ids[start : start + length]), tested)
+    order = torch.randperm(len(pieces), generator=random)
+    ids = torch.tensor(list(pieces), dtype=torch.long).view(-1, length)
+    return Windows(ids[order], torch.tensor(list(pieces.values()), dtype=torch.bool)[order])
+
+
+def word_of(tokenizer: Any) -> Callable[[int], str | None]:
+    """What a token says, if it is what the tokenizer gives for this word after another."""
+    before = tokenizer("it", add_special_tokens=False)["input_ids"]
+
+    def word(token: int) -> str | None:
+        text = tokenizer.decode([token]).strip()
+        alone = tokenizer(f"it {text}", add_special_tokens=False)["input_ids"] == [*before, token]
+        return text if text.isalpha() and len(text) > 1 and alone else None
+
+    return word
+
+
+def words_exchanged(cut: Windows, word: Callable[[int], str | None], size: int) -> Sequences:
+    """label: whether the first of a pair of words is the earlier one; task: which pair.
+
+    Half of the texts as they were have the one first, half the other: that a text reads oddly after the exchange says
+    nothing about the label.
+    """
+    frequent = torch.bincount(cut.ids.flatten()).argsort(descending=True, stable=True)[:CANDIDATES].tolist()
+    names = {token: text for token in frequent if (text := word(token))}
+    places = torch.stack([_once(cut.ids, token) for token in names], 1) if names else cut.ids[:, :0]
+    halves = ((~cut.test, size - size // TESTED), (cut.test, size // TESTED))
+    rows: list[Tensor] = []
+    about: dict[str, list[Tensor]] = {"label": [], "task": [], "test": []}
+    pairs = _pairs(places, cut.test)
+    for task, (one, other) in enumerate(pairs):
+        here, there = places[:, one], places[:, other]
+        for half, share in halves:
+            both = half & (here > 0) & (there > 0)
+            ways = [(both & way).nonzero().flatten() for way in (here < there, here > there)]
+            count = min(max(1, share // (4 * len(pairs))), *map(len, ways))
+            kept = torch.cat([way[:count] for way in ways])
+            label, texts = here[kept] < there[kept], cut.take(kept)
+            rows += [texts.ids, exchanged(texts.ids, here[kept], there[kept])]
+            about["label"] += [label, ~label]
+            about["task"] += [torch.full((len(kept),), task)] * 2
+            about["test"] += [texts.test] * 2
+    words = list(names.values())
+    names_of = tuple(f"{words[one]} before {words[other]}" for one, other in pairs)
+    return _sequences(rows, about, SequenceNotes(order="first", tasks=names_of))
+
+
+def _once(ids: Tensor, token: int) -> Tensor:
+    """(windows,): where a token stands behind the first place; 0 unless it is there exactly once."""
+    is_it = ids == token
+    return torch.where(is_it.sum(1) == 1, is_it.int().argmax(1), 0)
+
+
+def _pairs(places: Tensor, test: Tensor) -> list[tuple[int, int]]:
+    """Pairs of columns that come in both orders most often, in both halves; no word is in two of them."""
+    often = torch.full((places.shape[1], places.shape[1]), len(places))
+    for half in (places[test], places[~test]):
+        for one, site in enumerate(half.T):
+            before = ((site > 0)[:, None] & (half > site[:, None])).sum(0)
+            often[one] = often[one].minimum(before)
+            often[:, one] = often[:, one].minimum(before)
+    often = often.triu(1)
+    pairs: list[tuple[int, int]] = []
+    while len(pairs) < PAIRS and often.numel() and often.max() >= FEWEST:
+        one, other = divmod(int(often.argmax()), len(often))
+        pairs.append((one, other))
+        often[[one, other]] = 0
+        often[:, [one, other]] = 0
+    return pairs
+
+
+def exchanged(ids: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    """Rows with the tokens at two places in each other's place."""
+    rows = torch.arange(len(ids))
+    swapped = ids.clone()
+    swapped[rows, here], swapped[rows, there] = ids[rows, there], ids[rows, here]
+    return swapped
+
+
+def halves_exchanged(cut: Windows, size: int) -> Sequences:
+    """label: whether they are."""
+    texts = cut.take(torch.arange(min(size // 2, len(cut.ids))))
+    first, rest = texts.ids.split([1, texts.ids.shape[1] - 1], 1)
+    swapped = torch.cat([first, rest.roll(rest.shape[1] // 2, 1)], 1)
+    label = torch.zeros(len(texts.ids), dtype=torch.bool)
+    about = {"label": [label, ~label], "task": [label.long()] * 2, "test": [texts.test] * 2}
+    return _sequences([texts.ids, swapped], about, SequenceNotes(order="halves", tasks=("halves exchanged",)))
+
+
+def contexts(cut: Windows, size: int) -> Sequences:
+    """Texts as they are: the labels are of tokens."""
+    texts = cut.take(torch.arange(min(max(2, size // WINDOW_TOKENS), len(cut.ids))))
+    none = torch.zeros(len(texts.ids), dtype=torch.long)
+    about = {"label": [none.bool()], "task": [none], "test": [texts.test]}
+    return _sequences([texts.ids], about, SequenceNotes(order="thirds", tasks=("last third",), size=size))
+
+
+def _sequences(rows: list[Tensor], about: dict[str, list[Tensor]], notes: SequenceNotes) -> Sequences:
+    empty = {"label": torch.zeros(0).bool(), "task": torch.zeros(0).long(), "test": torch.zeros(0).bool()}
+    joined = {name: torch.cat([empty[name], *parts]) for name, parts in about.items()}
+    return Sequences([row for part in rows for row in part.tolist()], joined, notes)
+
+
+class OrderProbe(ProbeResult):
+    """On texts that differ in order alone."""
+
+    order: str
+    bag: float
+    """Accuracy of a bag of tokens"""
+
 
 VOCABULARY = 256
 """The most frequent tokens, which the bag counts."""
@@ -23,47 +230,50 @@ VOCABULARY = 256
 
 def probe_order(
     dictionaries: Mapping[str, Dictionary],
-    found: SequenceStates,
+    sequences: SequenceActivations,
     ks: Sequence[int] = KS,
     *,
-    lifted: bool = False,
+    mask_off: bool = False,
     seed: int = 0,
-) -> dict[str, Any]:
-    """Of the states that `order_states` gives: what `probes.compare` says, and the accuracy of a bag of tokens."""
-    units, tasks = single_tokens(found, seed) if found.notes["order"] == "thirds" else whole_texts(found)
-    compared = compare(dictionaries, found, units, tasks, ks, lifted=lifted, seed=seed)
-    return {"order": found.notes["order"], "bag": dense(_bag(found, units), tasks), **compared}
+) -> OrderProbe:
+    """On what `order_activations` returns."""
+    units, tasks = single_tokens(sequences, seed) if sequences.notes.order == "thirds" else whole_texts(sequences)
+    compared = compare_dictionaries(dictionaries, sequences, units, tasks, ks, mask_off=mask_off, seed=seed)
+    bag = dense(_bag(sequences, units), tasks)
+    return OrderProbe(order=sequences.notes.order, bag=bag, **dict(compared))
 
 
-def whole_texts(found: SequenceStates) -> tuple[Units, list[Task]]:
-    task, test = found.about["task"], found.about["test"].bool()
+def whole_texts(sequences: SequenceActivations) -> tuple[Units, list[ProbeTask]]:
+    task, test = sequences.about["task"], sequences.about["test"].bool()
     tasks = [
-        Task(
+        ProbeTask(
             name,
             ((task == index) & ~test).nonzero().flatten(),
             ((task == index) & test).nonzero().flatten(),
-            found.about["label"].bool(),
+            sequences.about["label"].bool(),
         )
-        for index, name in enumerate(found.notes["tasks"])
+        for index, name in enumerate(sequences.notes.tasks)
     ]
-    return Units(found.content, found.rows[found.content], len(found.lengths)), tasks
+    return Units(sequences.content, sequences.rows[sequences.content], len(sequences.lengths)), tasks
 
 
-def single_tokens(found: SequenceStates, seed: int) -> tuple[Units, list[Task]]:
+def single_tokens(sequences: SequenceActivations, seed: int) -> tuple[Units, list[ProbeTask]]:
     """Single tokens. In either half, a token is taken from the last third as often as from the first."""
-    length = int(found.lengths.max())
-    third = torch.where(found.positions < length // 3, 0, torch.where(found.positions >= length - length // 3, 1, -1))
-    tested = found.about["test"].bool()[found.rows]
-    size, order = found.notes["size"], torch.randperm(len(found.content), generator=generator(seed, "thirds"))
-    shuffled = found.content[order]
+    length = int(sequences.lengths.max())
+    third = torch.where(
+        sequences.positions < length // 3, 0, torch.where(sequences.positions >= length - length // 3, 1, -1)
+    )
+    tested = sequences.about["test"].bool()[sequences.rows]
+    size, order = sequences.notes.size, torch.randperm(len(sequences.content), generator=generator(seed, "thirds"))
+    shuffled = sequences.content[order]
     halves = []
     for half, share in ((~tested, 4 * size // 5), (tested, size // 5)):
         sides = [shuffled[half[shuffled] & (third[shuffled] == side)] for side in (0, 1)]
-        halves.append(torch.cat([side[: share // 2] for side in _matched(found.ids, *sides)]))
+        halves.append(torch.cat([side[: share // 2] for side in _matched(sequences.ids, *sides)]))
     tokens = torch.cat(halves)
     units = Units(tokens, torch.arange(len(tokens)), len(tokens))
     train, test = torch.arange(len(tokens)).split([len(half) for half in halves])
-    return units, [Task(found.notes["tasks"][0], train, test, third[tokens] == 1)]
+    return units, [ProbeTask(sequences.notes.tasks[0], train, test, third[tokens] == 1)]
 
 
 def _matched(ids: Tensor, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,9 +290,9 @@ def _matched(ids: Tensor, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     return here, there
 
 
-def _bag(found: SequenceStates, units: Units) -> Tensor:
+def _bag(sequences: SequenceActivations, units: Units) -> Tensor:
     """(units, VOCABULARY): how often the most frequent tokens occur."""
-    ids = found.ids[units.tokens].long()
+    ids = sequences.ids[units.tokens].long()
     rank = torch.bincount(ids).argsort(descending=True, stable=True).argsort(stable=True)[ids]
     known = rank < VOCABULARY
     counts = torch.zeros(units.count, VOCABULARY)

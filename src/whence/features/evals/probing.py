@@ -9,53 +9,273 @@ as the dictionary has features, of which as many are active.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from whence.config import Config
 from whence.errors import UserError
-from whence.features.activations.sequences import SequenceStates
-from whence.features.evals.probes import KS, Task, Units, compare
+from whence.features.activations.sequences import SequenceActivations
+from whence.features.evals.logistic import fit, predict
 from whence.features.sae.dictionary import Dictionary
 from whence.random import generator
+
+KS = (1, 2, 5, 10, 20, 50)
+AT_ONCE = 2048
+"""Tokens that are encoded at a time."""
+Encode = Callable[[Tensor, Tensor], Tensor]
+"""(n, features) of (n, d_in) states at (n,) positions."""
+
+
+class TaskAccuracy(Config):
+    """Of one task, from few features."""
+
+    k: dict[int, float]
+    """Accuracy by the number of features"""
+    features: tuple[int, ...]
+    """Those chosen, best first"""
+
+
+class ProbeAccuracy(Config):
+    """Accuracy on test units, by the number of features, averaged over tasks."""
+
+    k: dict[int, float]
+    tasks: dict[str, TaskAccuracy]
+
+
+class RawProbe(ProbeAccuracy):
+    """Of the activations themselves."""
+
+    all: float
+    """From every dimension"""
+
+
+class DictionaryProbe(ProbeAccuracy):
+    """Of the features of a dictionary."""
+
+    l0: float
+    """Active features per token"""
+    control: ProbeAccuracy
+    """Of as many random directions with as many active"""
+
+
+class ProbeResult(Config):
+    """Several dictionaries on the same tasks."""
+
+    train: dict[str, int]
+    """Units of every task"""
+    test: dict[str, int]
+    majority: float
+    """Accuracy of predicting the commoner class of the training half"""
+    raw: RawProbe
+    dictionaries: dict[str, DictionaryProbe]
+
+
+class SetProbe(ProbeResult):
+    """On a labelled set."""
+
+    set: str
+    unseen: int
+    """Test texts that no dictionary can have been trained on"""
+
+
+class RangeProbe(ProbeResult):
+    """From the tokens of one range of positions."""
+
+    first: int
+    last: int
+
+
+class PositionProbe(Config):
+    """On a labelled set, from one range of positions at a time."""
+
+    set: str
+    texts: int
+    ranges: tuple[RangeProbe, ...]
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is classified, as groups of tokens: texts, parts of texts, or single tokens."""
+
+    tokens: Tensor
+    """(n,): which of the states"""
+    unit: Tensor
+    """(n,): what each belongs to"""
+    count: int
+
+
+@dataclass(frozen=True)
+class ProbeTask:
+    """Which units are told from which."""
+
+    name: str
+    train: Tensor
+    """(n,) units"""
+    test: Tensor
+    """(m,) units"""
+    positive: Tensor
+    """bool (units,)"""
+
+    def __post_init__(self) -> None:
+        if not len(self.test) or len(self.positive[self.train].unique()) < 2:
+            raise UserError(f"task: too few examples are left of {self.name!r}.", field="task")
+
+
+def compare_dictionaries(
+    dictionaries: Mapping[str, Dictionary],
+    sequences: SequenceActivations,
+    units: Units,
+    tasks: Sequence[ProbeTask],
+    ks: Sequence[int] = KS,
+    *,
+    mask_off: bool = False,
+    seed: int = 0,
+) -> ProbeResult:
+    for name, dictionary in dictionaries.items():
+        _check(name, dictionary, sequences)
+    raw, _ = pool(lambda activations, _: activations, sequences, units)
+    on_raw = sparse(raw, tasks, ks)
+    controls: dict[tuple[int, int], ProbeAccuracy] = {}
+    scores: dict[str, DictionaryProbe] = {}
+    for name, dictionary in dictionaries.items():
+        codes, l0 = pool(lambda some, at, d=dictionary: d.encode(some, at, mask_off), sequences, units)
+        kind = (dictionary.d_sae, max(1, round(l0)))
+        if kind not in controls:
+            encode = _random(*kind, sequences, units, tasks, seed)
+            controls[kind] = sparse(pool(encode, sequences, units)[0], tasks, ks)
+        own = sparse(codes, tasks, ks)
+        scores[name] = DictionaryProbe(k=own.k, tasks=own.tasks, l0=l0, control=controls[kind])
+    return ProbeResult(
+        train={task.name: len(task.train) for task in tasks},
+        test={task.name: len(task.test) for task in tasks},
+        majority=_mean([_majority(task) for task in tasks]),
+        raw=RawProbe(k=on_raw.k, tasks=on_raw.tasks, all=dense(raw, tasks)),
+        dictionaries=scores,
+    )
+
+
+def _check(name: str, dictionary: Dictionary, sequences: SequenceActivations) -> None:
+    d_in = sequences.activations.shape[1]
+    if dictionary.d_in != d_in:
+        raise UserError(
+            f"dictionary: {name!r} is of {dictionary.d_in} numbers per state. These states have {d_in}.",
+            field="dictionary",
+        )
+    if dictionary.context_size < sequences.context_size:
+        raise UserError(
+            f"dictionary: {name!r} has {dictionary.context_size} positions. These texts have {sequences.context_size}.",
+            field="dictionary",
+        )
+
+
+@torch.no_grad()
+def pool(encode: Encode, sequences: SequenceActivations, units: Units) -> tuple[Tensor, float]:
+    """(units, features): means over the tokens of each, and how many features a token has that are not 0."""
+    total, active = torch.zeros(0), 0
+    counts = torch.bincount(units.unit, minlength=units.count).clamp(min=1)
+    for tokens, unit in zip(units.tokens.split(AT_ONCE), units.unit.split(AT_ONCE), strict=True):
+        features = encode(sequences.activations[tokens].float(), sequences.positions[tokens])
+        if not len(total):
+            total = torch.zeros(units.count, features.shape[1])
+        total.index_add_(0, unit, features)
+        active += int(features.count_nonzero())
+    return total.div_(counts[:, None]), active / len(units.tokens)
+
+
+def _random(
+    d_sae: int, active: int, sequences: SequenceActivations, units: Units, tasks: Sequence[ProbeTask], seed: int
+) -> Encode:
+    """The largest projections on random directions, from the mean of what is trained on."""
+    used = torch.zeros(units.count, dtype=torch.bool)
+    used[torch.cat([task.train for task in tasks])] = True
+    middle = sequences.activations[units.tokens[used[units.unit]]].mean(0, dtype=torch.float32)
+    directions = torch.randn(d_sae, len(middle), generator=generator(seed, "control", d_sae))
+    directions /= directions.norm(dim=1, keepdim=True)
+
+    def encode(activations: Tensor, positions: Tensor) -> Tensor:
+        projections = ((activations - middle) @ directions.T).relu_()
+        values, places = projections.topk(min(active, d_sae), dim=1)
+        return torch.zeros_like(projections).scatter_(1, places, values)
+
+    return encode
+
+
+def chosen(features: Tensor, task: ProbeTask, most: int) -> Tensor:
+    """(most,): features by how much their means differ between the classes, on training units alone."""
+    here, positive = features[task.train], task.positive[task.train]
+    difference = here[positive].mean(0, dtype=torch.float64) - here[~positive].mean(0, dtype=torch.float64)
+    return difference.abs().argsort(descending=True, stable=True)[:most]
+
+
+def sparse(features: Tensor, tasks: Sequence[ProbeTask], ks: Sequence[int] = KS) -> ProbeAccuracy:
+    """From the best k features, or from all there are, where k is more."""
+    accuracies = {}
+    for task in tasks:
+        best = chosen(features, task, max(ks))
+        by_k = {k: accuracy(features[:, best[:k]], task) for k in ks}
+        accuracies[task.name] = TaskAccuracy(k=by_k, features=tuple(best.tolist()))
+    return ProbeAccuracy(k={k: _mean([one.k[k] for one in accuracies.values()]) for k in ks}, tasks=accuracies)
+
+
+def dense(features: Tensor, tasks: Sequence[ProbeTask]) -> float:
+    return _mean([accuracy(features, task) for task in tasks])
+
+
+def accuracy(features: Tensor, task: ProbeTask) -> float:
+    weights = fit(features[task.train], task.positive[task.train])
+    right = predict(weights, features[task.test]) == task.positive[task.test]
+    return float(right.double().mean())
+
+
+def _majority(task: ProbeTask) -> float:
+    commoner = task.positive[task.train].double().mean() > 0.5
+    return float((task.positive[task.test] == commoner).double().mean())
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def probe(
     dictionaries: Mapping[str, Dictionary],
-    found: SequenceStates,
+    sequences: SequenceActivations,
     ks: Sequence[int] = KS,
     *,
-    lifted: bool = False,
+    mask_off: bool = False,
     seed: int = 0,
-) -> dict[str, Any]:
-    """Of the states that `labelled_states` gives; what comes back is said at `probes.compare`.
+) -> SetProbe:
+    """On what `labelled_activations` returns.
 
     Where there are more than two classes, each is told from the others, and accuracies are averaged over them.
     """
-    units = Units(found.content, found.rows[found.content], len(found.lengths))
+    units = Units(sequences.content, sequences.rows[sequences.content], len(sequences.lengths))
     everything = torch.ones(units.count, dtype=torch.bool)
-    compared = compare(dictionaries, found, units, _tasks(found, everything, seed), ks, lifted=lifted, seed=seed)
-    return {"set": found.notes["set"], "unseen": found.notes["unseen"], **compared}
+    compared = compare_dictionaries(
+        dictionaries, sequences, units, _tasks(sequences, everything, seed), ks, mask_off=mask_off, seed=seed
+    )
+    notes = sequences.notes
+    return SetProbe(set=notes.set, unseen=notes.unseen, **dict(compared))
 
 
 def probe_by_position(
     dictionaries: Mapping[str, Dictionary],
-    found: SequenceStates,
+    sequences: SequenceActivations,
     ks: Sequence[int] = (5,),
     ranges: int = 4,
     *,
-    lifted: bool = False,
+    mask_off: bool = False,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> PositionProbe:
     """The same from the tokens of one range of positions at a time.
 
     All ranges are judged on the same texts, those that reach into the last, so that ranges differ in nothing but
     position. They divide what at least half of the texts have; without this, short texts would leave the last empty.
     """
-    content, rows, positions = found.content, found.rows, found.positions
-    ends = torch.zeros(len(found.lengths), dtype=torch.long)
+    content, rows, positions = sequences.content, sequences.rows, sequences.positions
+    ends = torch.zeros(len(sequences.lengths), dtype=torch.long)
     ends = ends.scatter_reduce(0, rows[content], positions[content] + 1, "amax")
     first, reach = int(positions[content].min()), int(ends.sort(descending=True).values[(len(ends) - 1) // 2])
     if reach - first < ranges:
@@ -63,24 +283,24 @@ def probe_by_position(
             f"ranges: half of the texts end before position {reach}. Allowed: fewer ranges.", field="ranges"
         )
     long = ends >= reach
-    tasks = _tasks(found, long, seed)
+    tasks = _tasks(sequences, long, seed)
     content = content[long[rows[content]]]
     edges = [first + (reach - first) * index // ranges for index in range(ranges + 1)]
     results = []
     for low, high in itertools.pairwise(edges):
         tokens = content[(positions[content] >= low) & (positions[content] < high)]
-        units = Units(tokens, rows[tokens], len(found.lengths))
-        compared = compare(dictionaries, found, units, tasks, ks, lifted=lifted, seed=seed)
-        results.append({"first": low, "last": high - 1, **compared})
-    return {"set": found.notes["set"], "texts": int(long.sum()), "ranges": results}
+        units = Units(tokens, rows[tokens], len(sequences.lengths))
+        compared = compare_dictionaries(dictionaries, sequences, units, tasks, ks, mask_off=mask_off, seed=seed)
+        results.append(RangeProbe(first=low, last=high - 1, **dict(compared)))
+    return PositionProbe(set=sequences.notes.set, texts=int(long.sum()), ranges=tuple(results))
 
 
-def _tasks(found: SequenceStates, usable: Tensor, seed: int) -> list[Task]:
-    labels, test, classes = found.about["label"], found.about["test"].bool(), found.notes["classes"]
+def _tasks(sequences: SequenceActivations, usable: Tensor, seed: int) -> list[ProbeTask]:
+    labels, test, classes = sequences.about["label"], sequences.about["test"].bool(), sequences.notes.classes
     chosen = range(len(classes)) if len(classes) > 2 else [1]
     halves = [[_balanced(labels, label, half, seed) for half in (usable & ~test, usable & test)] for label in chosen]
     return [
-        Task(str(classes[label]), train, test, labels == label)
+        ProbeTask(str(classes[label]), train, test, labels == label)
         for label, (train, test) in zip(chosen, halves, strict=True)
     ]
 

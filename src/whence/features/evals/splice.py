@@ -1,15 +1,15 @@
-"""A causal language model cut after some of its blocks, so that the states between the halves can be exchanged.
+"""A causal language model cut after some of its blocks, so that the activations between the halves can be replaced.
 
 What lies below the cut is the same whatever is spliced in: it runs once, and each edit costs the upper half alone.
 
-    halves = Halves.of("smollm2", 15)
-    text = halves.read(ids)
-    right, loss = halves.predict(text.edited(reconstruction(dictionary)))
+    split_model = SplitModel.of("smollm2", 15)
+    text = split_model.read(ids)
+    right, loss = split_model.predict(text.edited(reconstruction(dictionary)))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,21 +18,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from whence.config import Config
 from whence.errors import UserError
-from whence.features.activations.sinks import sinks
-from whence.features.activations.sources import module_of, states_after
+from whence.features.activations.sources import activations_after, module_of
+from whence.features.activations.store import SPECIAL, Collection, sinks
 from whence.features.sae.dictionary import Dictionary
 from whence.models.capture import blocks
 from whence.models.pretrained import longest, pretrained
 
 Edit = Callable[[Tensor, Tensor], Tensor]
-"""What takes the place of states (batch, length, width) at positions (batch, length)."""
+"""What takes the place of states (batch, length, d_in) at positions (batch, length)."""
 BATCH = 16
 """Sequences at once."""
 
 
 @dataclass(frozen=True)
-class Text:
+class SplitText:
     """Sequences, and their states at the cut.
 
     The first position, special tokens and whatever else attention rests on (`sinks`) are never edited, unless
@@ -41,8 +42,8 @@ class Text:
 
     ids: Tensor
     """(sequences, length)"""
-    states: Tensor
-    """(sequences, length, width)"""
+    activations: Tensor
+    """(sequences, length, d_in)"""
     special: Tensor
     """bool (length,)"""
     sinks: Tensor
@@ -66,23 +67,23 @@ class Text:
         """bool (sequences, length - 1): places whose next token is not a special one."""
         return (~self.special[1:]).expand(len(self.ids), -1)
 
-    def __getitem__(self, rows: Tensor | slice) -> Text:
-        return replace(self, ids=self.ids[rows], states=self.states[rows], sinks=self.sinks[rows])
+    def __getitem__(self, rows: Tensor | slice) -> SplitText:
+        return replace(self, ids=self.ids[rows], activations=self.activations[rows], sinks=self.sinks[rows])
 
-    def edited(self, edit: Edit) -> Text:
-        new = [edit(part.states, part.positions) for part in self._batches()]
-        return replace(self, states=torch.where(self.editable[..., None], torch.cat(new), self.states))
+    def edited(self, edit: Edit) -> SplitText:
+        new = [edit(part.activations, part.positions) for part in self._batches()]
+        return replace(self, activations=torch.where(self.editable[..., None], torch.cat(new), self.activations))
 
-    def _batches(self) -> Iterator[Text]:
+    def _batches(self) -> Iterator[SplitText]:
         return (self[start : start + BATCH] for start in range(0, len(self.ids), BATCH))
 
     def flat(self) -> tuple[Tensor, Tensor]:
-        """States (n, width) and positions (n,) of every token that may be edited."""
-        return self.states[self.editable], self.positions[self.editable]
+        """States (n, d_in) and positions (n,) of every token that may be edited."""
+        return self.activations[self.editable], self.positions[self.editable]
 
 
 @dataclass(frozen=True)
-class Halves:
+class SplitModel:
     """A model of transformers with what says the next token."""
 
     model: Any
@@ -91,18 +92,18 @@ class Halves:
     """Blocks below the cut."""
 
     @classmethod
-    def of(cls, name: str, layer: int) -> Halves:
+    def of(cls, name: str, layer: int) -> SplitModel:
         """`minilm` has no such head; smollm2, or a directory, has."""
         model, tokenizer = pretrained(name, head=True)
         module_of(model.base_model, layer)
-        halves = cls(model, tokenizer, layer)
-        if not halves._same():
+        split_model = cls(model, tokenizer, layer)
+        if not split_model._same():
             raise UserError(
                 f"model: {name!r} cannot be cut: its halves do not say what the whole says. "
                 "Allowed: causal models made of blocks that pass states on, and a head that is one matrix.",
                 field="model",
             )
-        return halves
+        return split_model
 
     @property
     def blocks(self) -> list[nn.Module]:
@@ -110,21 +111,23 @@ class Halves:
         return [base.get_submodule(name) for name in blocks(base)[: self.model.config.num_hidden_layers]]
 
     @torch.no_grad()
-    def read(self, ids: Tensor, special: Tensor | None = None, everywhere: bool = False) -> Text:
+    def read(self, ids: Tensor, special: Tensor | None = None, everywhere: bool = False) -> SplitText:
         """The lower half. ids: (sequences, length); special: bool (length,), none by default."""
         most = longest(self.model)
         if ids.shape[1] > (most or ids.shape[1]):
             raise UserError(f"length: the model takes up to {most} tokens.", field="length")
         base, ids = self.model.base_model, ids.long()
         name = module_of(base, self.layer)
-        states = torch.cat(
-            [states_after(base, name, lambda some=some: base(input_ids=some)) for some in ids.split(BATCH)]
+        activations = torch.cat(
+            [activations_after(base, name, lambda some=some: base(input_ids=some)) for some in ids.split(BATCH)]
         )
         none = torch.zeros(ids.shape[1], dtype=torch.bool)
-        return Text(ids, states, none if special is None else special, sinks(states.norm(dim=-1)), everywhere)
+        return SplitText(
+            ids, activations, none if special is None else special, sinks(activations.norm(dim=-1)), everywhere
+        )
 
     @torch.no_grad()
-    def predict(self, text: Text, places: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict(self, text: SplitText, places: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Of the token that follows each of the places: whether it is the likeliest, and its cross-entropy; (n,) each.
 
         places: bool (sequences, length - 1), `text.targets` by default.
@@ -133,27 +136,27 @@ class Halves:
         right, loss = [], []
         for start in range(0, len(text.ids), BATCH):
             rows = slice(start, start + BATCH)
-            logits = self.logits(self.upper(text.states[rows])[:, :-1][places[rows]])
+            logits = self.logits(self.upper(text.activations[rows])[:, :-1][places[rows]])
             following = text.ids[rows, 1:][places[rows]]
             right.append(logits.argmax(-1) == following)
             loss.append(F.cross_entropy(logits, following, reduction="none"))
         return torch.cat([*right, torch.zeros(0, dtype=torch.bool)]), torch.cat([*loss, torch.zeros(0)])
 
     @torch.no_grad()
-    def upper(self, states: Tensor) -> Tensor:
-        """What the head reads, of (batch, length, width) states at the cut.
+    def upper(self, activations: Tensor) -> Tensor:
+        """What the head reads, of (batch, length, d_in) states at the cut.
 
         The whole model is called, so that masks and position embeddings are its own. States take the place of what the
         first block is given, and the blocks below the cut pass them on.
         """
 
         def given(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            return ((states, *inputs[1:]), named) if inputs else ((), {**named, "hidden_states": states})
+            return ((activations, *inputs[1:]), named) if inputs else ((), {**named, "hidden_states": activations})
 
         handle = self.blocks[0].register_forward_pre_hook(given, with_kwargs=True)
         try:
             with _passing(self.blocks[: self.layer]):
-                anything = torch.zeros(states.shape[:2], dtype=torch.long)
+                anything = torch.zeros(activations.shape[:2], dtype=torch.long)
                 return self.model.base_model(input_ids=anything, use_cache=False).last_hidden_state
         finally:
             handle.remove()
@@ -167,7 +170,7 @@ class Halves:
         whole = self.model(input_ids=ids, use_cache=False).logits
         if self.model.get_output_embeddings() is None:
             return False
-        parts = self.logits(self.upper(self.read(ids).states))
+        parts = self.logits(self.upper(self.read(ids).activations))
         return parts.shape == whole.shape and bool((parts - whole).abs().max() <= 1e-4 * whole.abs().max())
 
 
@@ -188,26 +191,97 @@ def _passing(lower: Sequence[nn.Module]) -> Iterator[None]:
             block.forward = own
 
 
-def reconstruction(dictionary: Dictionary, lifted: bool = False) -> Edit:
-    """What the dictionary makes of states. lifted: without masks over positions."""
+def reconstruction(dictionary: Dictionary, mask_off: bool = False) -> Edit:
+    """What the dictionary makes of states. mask_off: without masks over positions."""
 
-    def edit(states: Tensor, positions: Tensor) -> Tensor:
+    def edit(activations: Tensor, positions: Tensor) -> Tensor:
         where = positions.flatten()
-        return dictionary.decode(dictionary.codes(states.flatten(0, 1), where, lifted), where).view_as(states)
+        return dictionary.decode(dictionary.encode(activations.flatten(0, 1), where, mask_off), where).view_as(
+            activations
+        )
 
     return edit
 
 
-def check_fits(dictionary: Dictionary, text: Text) -> None:
-    length, width = text.states.shape[1:]
-    if dictionary.width != width:
+def check_fits(dictionary: Dictionary, text: SplitText) -> None:
+    length, d_in = text.activations.shape[1:]
+    if dictionary.d_in != d_in:
         raise UserError(
-            f"dictionary: it is of states of {dictionary.width} numbers, and those at the cut have {width}. "
+            f"dictionary: it is of states of {dictionary.d_in} numbers, and those at the cut have {d_in}. "
             "Allowed: the model and the layer that it was trained on.",
             field="dictionary",
         )
-    if dictionary.context < length:
+    if dictionary.context_size < length:
         raise UserError(
-            f"dictionary: it was trained on {dictionary.context} positions, and the text has {length}.",
+            f"dictionary: it was trained on {dictionary.context_size} positions, and the text has {length}.",
             field="dictionary",
         )
+
+
+class Recovered(Config):
+    """Cross-entropies per token in nats, and how much of the model's predictions survives.
+
+    When the reconstructions of a dictionary replace the activations, 1 is the model itself, 0 a model whose activations
+    at the cut are zeros. Zeros are far from anything that the blocks above know, so that this flatters; the mean
+    activation everywhere is the stricter reference. A share is None where the reference does not harm the model.
+    """
+
+    clean: float
+    zero: float
+    mean: float
+    spliced: float
+    recovered: float | None
+    recovered_from_mean: float | None
+    mask_off: bool
+    tokens: int
+
+
+def held_out_text(
+    split_model: SplitModel, collection: Collection, sequences: int = 32, everywhere: bool = False
+) -> SplitText:
+    """The first of the sequences that a collection held out, read again in full precision."""
+    rows = collection.sequences("held out")[:sequences]
+    return split_model.read(collection.tokens[rows], collection.flags == SPECIAL, everywhere)
+
+
+@torch.no_grad()
+def recovered(
+    split_model: SplitModel, text: SplitText, dictionaries: Mapping[str, Dictionary], mask_off: bool = False
+) -> dict[str, Recovered]:
+    """By name of the dictionary. mask_off: without masks over positions."""
+    for dictionary in dictionaries.values():
+        check_fits(dictionary, text)
+    clean = _entropy(split_model, text)
+    zero = _entropy(split_model, text.edited(lambda activations, positions: torch.zeros_like(activations)))
+    mean = _entropy(split_model, text.edited(_mean_of(text)))
+    results = {}
+    for name, dictionary in dictionaries.items():
+        spliced = _entropy(split_model, text.edited(reconstruction(dictionary, mask_off)))
+        results[name] = Recovered(
+            clean=clean,
+            zero=zero,
+            mean=mean,
+            spliced=spliced,
+            recovered=_share(clean, spliced, zero),
+            recovered_from_mean=_share(clean, spliced, mean),
+            mask_off=mask_off,
+            tokens=int(text.targets.sum()),
+        )
+    return results
+
+
+def _entropy(split_model: SplitModel, text: SplitText) -> float:
+    return float(split_model.predict(text)[1].double().mean())
+
+
+def _mean_of(text: SplitText) -> Edit:
+    mean = text.flat()[0].mean(0)
+
+    def edit(activations: Tensor, positions: Tensor) -> Tensor:
+        return mean.expand_as(activations)
+
+    return edit
+
+
+def _share(clean: float, spliced: float, ablated: float) -> float | None:
+    return (ablated - spliced) / (ablated - clean) if ablated > clean else None

@@ -14,65 +14,87 @@ scale its codes as it likes. Without an eligible feature or setting there is no 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.features.activations.passages import passages
-from whence.features.evals.splice import Halves, Text, check_fits
+from whence.features.activations.text import passages
+from whence.features.config import UnlearningConfig
+from whence.features.evals.splice import SplitModel, SplitText, check_fits
 from whence.features.sae.dictionary import Dictionary
 from whence.random import generator
 
 CHUNK = 1024
 """States that are encoded at once."""
-SCORED, NO_FEATURE, NO_SETTING = "scored", "no eligible feature", "no setting retains"
 
 
-class Unlearning(Config):
-    """What is to be forgotten, what retained, and which settings are tried."""
+class ClampSetting(Config):
+    """Which features are clamped, how far, and what it does to the validation part."""
 
-    forget: tuple[str, ...] = Field(
-        default=("158_code_C=1", "159_code_Python=1", "160_code_HTML=1"),
-        min_length=1,
-        description="packaged sets, a label of one (set=label), or text files",
-    )
-    retain: tuple[str, ...] = Field(
-        default=("100_news_fake", "101_disease_class", "111_yelp_data"),
-        min_length=1,
-        description="likewise; documents of both are forgotten",
-    )
-    sequences: int = Field(default=32, ge=1, description="a quarter: features are selected on two, the rest is scored")
-    length: int = Field(default=64, ge=4, le=8192, description="tokens per sequence, special ones included")
-    thresholds: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
-        default=(0.001, 0.01), min_length=1, description="a feature fires on less than this share of retained tokens"
-    )
-    counts: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(5, 20), min_length=1, description="features to clamp, at most"
-    )
-    multipliers: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        default=(0.0, 0.25, 0.5, 1.0), min_length=1, description="clamped to minus this, in typical lengths of a state"
-    )
-    keep: float = Field(default=0.99, gt=0, le=1, description="share of retained tokens that must stay right")
-    seed: int = Field(default=0, ge=0, description="of the random features")
+    threshold: float
+    count: int
+    multiplier: float
+    retained: float
+    forgotten: float | None
+    """None: too little is retained"""
+
+
+class ClampOutcome(Config):
+    """What clamping does to the test part."""
+
+    features: int
+    forgotten: float
+    """Share of right predictions on text to be forgotten that become wrong"""
+    retained: float
+    """Share of right predictions on text to be retained that stay right"""
+    forget_entropy: float
+    retain_entropy: float
+
+
+class UnlearningScore(Config):
+    """Of the best setting that retains enough on the validation part."""
+
+    setting: ClampSetting
+    features: tuple[int, ...]
+    test: ClampOutcome
+    random: ClampOutcome
+    """As many random features, clamped as far"""
+    retains_enough: bool
+    """On the test part, too"""
+    clean_forget_entropy: float
+    clean_retain_entropy: float
+    forget_tokens: int
+    retain_tokens: int
+
+
+class UnlearningResult(Config):
+    """Without an eligible feature or setting there is no score."""
+
+    outcome: Literal["scored", "no eligible feature", "no setting retains"]
+    reason: str = ""
+    """Why there is no score"""
+    eligible: dict[str, int]
+    """By threshold, how many features"""
+    settings: tuple[ClampSetting, ...] = ()
+    score: UnlearningScore | None = None
 
 
 @dataclass(frozen=True)
 class Scored:
     """Text with what the clean model says of it."""
 
-    text: Text
+    text: SplitText
     right: Tensor
     """bool (sequences, length - 1): the next token is predicted; only these count."""
     entropy: float
     """Cross-entropy per token, over all."""
 
     @classmethod
-    def of(cls, halves: Halves, text: Text) -> Scored:
-        right, loss = halves.predict(text)
+    def of(cls, split_model: SplitModel, text: SplitText) -> Scored:
+        right, loss = split_model.predict(text)
         if not right.any():
             raise UserError("model: it predicts no token of a text, so that there is nothing to forget.", field="model")
         places = text.targets.clone()
@@ -84,7 +106,7 @@ class Scored:
 class Side:
     """One kind of text in three parts that share no document."""
 
-    select: Text
+    select: SplitText
     validate: Scored
     test: Scored
 
@@ -97,76 +119,79 @@ class Corpora:
     retain: Side
 
     @classmethod
-    def read(cls, halves: Halves, spec: Unlearning) -> Corpora:
-        return cls(_side(halves, spec, spec.forget, ()), _side(halves, spec, spec.retain, spec.forget))
+    def read(cls, split_model: SplitModel, config: UnlearningConfig) -> Corpora:
+        return cls(
+            _side(split_model, config, config.forget, ()), _side(split_model, config, config.retain, config.forget)
+        )
 
 
-def _side(halves: Halves, spec: Unlearning, corpus: tuple[str, ...], without: tuple[str, ...]) -> Side:
-    quarter = spec.sequences
-    ids, special = passages(halves.tokenizer, corpus, 4 * quarter, spec.length, without)
-    text = halves.read(ids, special)
+def _side(split_model: SplitModel, config: UnlearningConfig, corpus: tuple[str, ...], without: tuple[str, ...]) -> Side:
+    quarter = config.sequences
+    ids, special = passages(split_model.tokenizer, corpus, 4 * quarter, config.length, without)
+    text = split_model.read(ids, special)
     validate, test = text[2 * quarter : 3 * quarter], text[3 * quarter :]
-    return Side(text[: 2 * quarter], Scored.of(halves, validate), Scored.of(halves, test))
+    return Side(text[: 2 * quarter], Scored.of(split_model, validate), Scored.of(split_model, test))
 
 
 @torch.no_grad()
-def unlearning(halves: Halves, corpora: Corpora, dictionary: Dictionary, spec: Unlearning) -> dict[str, Any]:
-    """The score with how it came about; `outcome` says whether there is one.
-
-    score: share of right predictions on text to be forgotten that clamping makes wrong, on the test part.
-    """
+def unlearning(
+    split_model: SplitModel, corpora: Corpora, dictionary: Dictionary, config: UnlearningConfig
+) -> UnlearningResult:
+    """Features are selected on one half of the documents, the setting on a quarter, the score is of the last."""
     forget, retain = corpora.forget, corpora.retain
     check_fits(dictionary, forget.select)
     often = frequencies(dictionary, forget.select), frequencies(dictionary, retain.select)
-    clamp = Clamp.of(halves, dictionary, forget.select)
-    found: dict[str, Any] = {
-        "outcome": NO_FEATURE,
-        "reason": f"every feature that fires on text to be forgotten fires on {max(spec.thresholds):g} of the tokens "
-        "to be retained, or more",
-        "score": None,
-        "eligible": {str(threshold): len(eligible(*often, threshold)) for threshold in spec.thresholds},
-        "settings": [],
-    }
-    tried: list[tuple[dict[str, Any], Tensor]] = []
-    for setting, features in _settings(spec, *often):
-        kept = clamp.still_right(retain.validate, features, setting["multiplier"])
-        lost = None  # not worth knowing where too little is kept
-        if kept >= spec.keep:
-            lost = 1 - clamp.still_right(forget.validate, features, setting["multiplier"])
-        tried.append(({**setting, "retained": kept, "forgotten": lost}, features))
+    clamp = Clamp.of(split_model, dictionary, forget.select)
+    counts = {str(threshold): len(eligible(*often, threshold)) for threshold in config.thresholds}
+    tried: list[tuple[ClampSetting, Tensor]] = []
+    for threshold, features, multiplier in _settings(config, *often):
+        retained = clamp.still_right(retain.validate, features, multiplier)
+        forgotten = None  # not worth knowing where too little is retained
+        if retained >= config.keep:
+            forgotten = 1 - clamp.still_right(forget.validate, features, multiplier)
+        setting = ClampSetting(
+            threshold=threshold,
+            count=len(features),
+            multiplier=multiplier,
+            retained=retained,
+            forgotten=forgotten,
+        )
+        tried.append((setting, features))
     if not tried:
-        return found
-    found["settings"] = [setting for setting, _ in tried]
-    allowed = [pair for pair in tried if pair[0]["forgotten"] is not None]
+        limit = f"{max(config.thresholds):g} of the tokens to be retained, or more"
+        reason = f"every feature that fires on text to be forgotten fires on {limit}"
+        return UnlearningResult(outcome="no eligible feature", reason=reason, eligible=counts)
+    settings = tuple(setting for setting, _ in tried)
+    allowed = [(setting.forgotten, setting, features) for setting, features in tried if setting.forgotten is not None]
     if not allowed:
-        most = max(setting["retained"] for setting in found["settings"])
+        most = max(setting.retained for setting in settings)
         reason = f"the gentlest of {len(tried)} settings leaves {most:.3f} of retained tokens right"
-        return {**found, "outcome": NO_SETTING, "reason": f"{reason}, and {spec.keep:g} must stay"}
-    best, features = max(allowed, key=lambda pair: pair[0]["forgotten"])
-    random = _others((often[0] + often[1] > 0).nonzero().flatten(), features, spec.seed)
-    after, control = (_tested(clamp, corpora, some, best["multiplier"]) for some in (features, random))
-    return {
-        **found,
-        "outcome": SCORED,
-        "reason": "",
-        "score": after["forgotten"],
-        "kept": after["retained"] >= spec.keep,
-        "test": after,
-        "validation": {key: best[key] for key in ("forgotten", "retained")},
-        "random": control,
-        "setting": {key: best[key] for key in ("threshold", "multiplier")} | {"features": features.tolist()},
-        "clean": {"forget_entropy": forget.test.entropy, "retain_entropy": retain.test.entropy},
-        "tokens": {"forget": int(forget.test.right.sum()), "retain": int(retain.test.right.sum())},
-    }
+        reason = f"{reason}, and {config.keep:g} must stay"
+        return UnlearningResult(outcome="no setting retains", reason=reason, eligible=counts, settings=settings)
+    _, best, features = max(allowed, key=lambda one: one[0])
+    random = _others((often[0] + often[1] > 0).nonzero().flatten(), features, config.seed)
+    test, control = (_tested(clamp, corpora, some, best.multiplier) for some in (features, random))
+    score = UnlearningScore(
+        setting=best,
+        features=tuple(features.tolist()),
+        test=test,
+        random=control,
+        retains_enough=test.retained >= config.keep,
+        clean_forget_entropy=forget.test.entropy,
+        clean_retain_entropy=retain.test.entropy,
+        forget_tokens=int(forget.test.right.sum()),
+        retain_tokens=int(retain.test.right.sum()),
+    )
+    return UnlearningResult(outcome="scored", eligible=counts, settings=settings, score=score)
 
 
-def frequencies(dictionary: Dictionary, text: Text) -> Tensor:
-    """(size,): share of tokens that each feature fires on."""
-    states, positions = text.flat()
-    fired = torch.zeros(dictionary.size)
-    for some, where in zip(states.split(CHUNK), positions.split(CHUNK), strict=True):
-        fired += (dictionary.codes(some, where) > 0).sum(0)
-    return fired / len(states)
+def frequencies(dictionary: Dictionary, text: SplitText) -> Tensor:
+    """(d_sae,): share of tokens that each feature fires on."""
+    activations, positions = text.flat()
+    fired = torch.zeros(dictionary.d_sae)
+    for some, where in zip(activations.split(CHUNK), positions.split(CHUNK), strict=True):
+        fired += (dictionary.encode(some, where) > 0).sum(0)
+    return fired / len(activations)
 
 
 def eligible(forget: Tensor, retain: Tensor, threshold: float) -> Tensor:
@@ -175,21 +200,20 @@ def eligible(forget: Tensor, retain: Tensor, threshold: float) -> Tensor:
     return order[(retain[order] < threshold) & (forget[order] > 0)]
 
 
-def _settings(spec: Unlearning, forget: Tensor, retain: Tensor) -> list[tuple[dict[str, Any], Tensor]]:
-    """Every setting that clamps something; one that clamps the same features as another is not tried again."""
-    chosen: dict[tuple[int, ...], tuple[dict[str, Any], Tensor]] = {}
-    for threshold in sorted(spec.thresholds):
+def _settings(config: UnlearningConfig, forget: Tensor, retain: Tensor) -> list[tuple[float, Tensor, float]]:
+    """Threshold, features and multiplier of every setting that clamps something; one that clamps the same features as
+    another is not tried again."""
+    chosen: dict[tuple[int, ...], tuple[float, Tensor]] = {}
+    for threshold in sorted(config.thresholds):
         order = eligible(forget, retain, threshold)
-        for count in sorted(spec.counts):
+        for count in sorted(config.counts):
             features = order[:count]
             if len(features):
-                chosen.setdefault(
-                    tuple(features.tolist()), ({"threshold": threshold, "count": len(features)}, features)
-                )
+                chosen.setdefault(tuple(features.tolist()), (threshold, features))
     return [
-        ({**setting, "multiplier": multiplier}, features)
-        for setting, features in chosen.values()
-        for multiplier in spec.multipliers
+        (threshold, features, multiplier)
+        for threshold, features in chosen.values()
+        for multiplier in config.multipliers
     ]
 
 
@@ -199,37 +223,42 @@ def _others(alive: Tensor, features: Tensor, seed: int) -> Tensor:
     return pool[torch.randperm(len(pool), generator=generator(seed, "random features"))[: len(features)]]
 
 
-def _tested(clamp: Clamp, corpora: Corpora, features: Tensor, multiplier: float) -> dict[str, float]:
-    found: dict[str, float] = {"features": len(features)}
-    for kind, part in (("forget", corpora.forget.test), ("retain", corpora.retain.test)):
-        right, loss = clamp.halves.predict(clamp.text(part.text, features, multiplier))
-        found[f"{kind}_entropy"] = float(loss.mean())
-        still = float(right[part.right[part.text.targets]].float().mean())
-        found |= {"forgotten": 1 - still} if kind == "forget" else {"retained": still}
-    return found
+def _tested(clamp: Clamp, corpora: Corpora, features: Tensor, multiplier: float) -> ClampOutcome:
+    right, entropy = [], []
+    for part in (corpora.forget.test, corpora.retain.test):
+        still, loss = clamp.split_model.predict(clamp.text(part.text, features, multiplier))
+        entropy.append(float(loss.mean()))
+        right.append(float(still[part.right[part.text.targets]].float().mean()))
+    return ClampOutcome(
+        features=len(features),
+        forgotten=1 - right[0],
+        retained=right[1],
+        forget_entropy=entropy[0],
+        retain_entropy=entropy[1],
+    )
 
 
 @dataclass(frozen=True)
 class Clamp:
     """Features of a dictionary held at a negative value on every token that they fire on."""
 
-    halves: Halves
+    split_model: SplitModel
     dictionary: Dictionary
     unit: Tensor
-    """(size,): code by which a feature moves a state as far as a typical state is long."""
+    """(d_sae,): code by which a feature moves a state as far as a typical state is long."""
 
     @classmethod
-    def of(cls, halves: Halves, dictionary: Dictionary, text: Text) -> Clamp:
+    def of(cls, split_model: SplitModel, dictionary: Dictionary, text: SplitText) -> Clamp:
         """The median is typical: some tokens besides the first have states a hundred times longer than others."""
         typical = text.flat()[0].norm(dim=-1).median()
-        return cls(halves, dictionary, typical / dictionary.directions.norm(dim=1).clamp(min=1e-12))
+        return cls(split_model, dictionary, typical / dictionary.directions.norm(dim=1).clamp(min=1e-12))
 
-    def text(self, text: Text, features: Tensor, multiplier: float) -> Text:
+    def text(self, text: SplitText, features: Tensor, multiplier: float) -> SplitText:
         """What the dictionary leaves out of a state stays in it; tokens on which nothing fires stay as they are."""
 
-        def edit(states: Tensor, positions: Tensor) -> Tensor:
-            flat, where = states.flatten(0, 1), positions.flatten()
-            codes = self.dictionary.codes(flat, where)
+        def edit(activations: Tensor, positions: Tensor) -> Tensor:
+            flat, where = activations.flatten(0, 1), positions.flatten()
+            codes = self.dictionary.encode(flat, where)
             touched = (codes[:, features] > 0).any(1)
             before, where = codes[touched], where[touched]
             after = before.clone()
@@ -238,13 +267,13 @@ class Clamp:
             )
             new = flat.clone()
             new[touched] += self.dictionary.decode(after, where) - self.dictionary.decode(before, where)
-            return new.view_as(states)
+            return new.view_as(activations)
 
         return text.edited(edit)
 
     def still_right(self, scored: Scored, features: Tensor, multiplier: float) -> float:
         """Share of right predictions that stay right. Sequences that nothing fires in are not run again."""
         new = self.text(scored.text, features, multiplier)
-        changed = (new.states != scored.text.states).flatten(1).any(1)
-        right, _ = self.halves.predict(new[changed], scored.right[changed])
+        changed = (new.activations != scored.text.activations).flatten(1).any(1)
+        right, _ = self.split_model.predict(new[changed], scored.right[changed])
         return 1 - float((~right).sum() / scored.right.sum())

@@ -14,7 +14,7 @@ class Code:
     """All features of every state, or k of them."""
 
     values: Tensor
-    """(n, size) or (n, k)"""
+    """(n, d_sae) or (n, k)"""
     raw: Tensor
     """The values before the mask."""
     named: ByFeature | None
@@ -25,14 +25,14 @@ class Code:
         return None if self.named is None else self.named.indices
 
     def times(self, rows: Tensor, values: Tensor | None = None) -> Tensor:
-        """The code, or other values in its place, times something that has a row for every feature (size, m): (n, m)"""
+        """The code, or other values in its place, times a matrix with a row for every feature (d_sae, m): (n, m)"""
         values = self.values if values is None else values
         if self.named is None:
             return values @ rows
         return decode(values, self.named.indices, rows, by_feature=self.named)
 
-    def dense(self, size: int) -> Tensor:
-        """(n, size)"""
+    def dense(self, d_sae: int) -> Tensor:
+        """(n, d_sae)"""
         if self.indices is None:
             return self.values
-        return self.values.new_zeros(len(self.values), size).scatter(1, self.indices, self.values)
+        return self.values.new_zeros(len(self.values), d_sae).scatter(1, self.indices, self.values)

@@ -10,22 +10,22 @@ from torch import Tensor
 class Dictionary(Protocol):
     """Positions are where a state stands in its sequence, counted from 0, special tokens included."""
 
-    width: int
+    d_in: int
     """Numbers per state."""
-    size: int
+    d_sae: int
     """Features."""
-    context: int
+    context_size: int
     """Positions that were trained on."""
 
-    def codes(self, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
-        """(n, size), not negative, of (n, width) states at (n,) positions; lifted: without masks over positions."""
+    def encode(self, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
+        """(n, d_sae), not negative, of (n, d_in) states at (n,) positions; mask_off: without masks over positions."""
         ...
 
     def decode(self, codes: Tensor, positions: Tensor) -> Tensor:
-        """(n, width)"""
+        """(n, d_in)"""
         ...
 
     @property
     def directions(self) -> Tensor:
-        """(size, width): what one unit of each feature adds to a state."""
+        """(d_sae, d_in): what one unit of each feature adds to a state."""
         ...

@@ -9,28 +9,25 @@ SAELens knows no positions: what depends on them is refused, never dropped. The 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.features.data.stored import Stored
+from whence.features.data import StoredActivations
 from whence.features.run import FeaturesRun
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.dictionary import Dictionary
-from whence.features.sae.sparsity.batch_topk import BatchTopK
-from whence.features.sae.sparsity.jumprelu import JumpReLU
-from whence.features.sae.sparsity.topk import TopK
+from whence.features.sae.sparsity import L1, BatchTopK, JumpReLU, TopK
 from whence.kernels.sparse_code import top_k
-from whence.store.files import CorruptFileError, read_document, write_atomically
+from whence.store.files import CorruptFileError, digest, file_digest, read_document, write_atomically
 
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FORMAT = "6.54.12"
@@ -81,9 +78,9 @@ class SAELensConfig(Config):
     @field_validator("k")
     @classmethod
     def _fits(cls, k: int | None, about: ValidationInfo) -> int | None:
-        size = about.data.get("d_sae", LARGEST)
-        if about.data.get("architecture") == "topk" and not (k and k <= size):
-            raise ValueError(f"{k}. Allowed: 1 to {size}, the number of features.")
+        d_sae = about.data.get("d_sae", LARGEST)
+        if about.data.get("architecture") == "topk" and not (k and k <= d_sae):
+            raise ValueError(f"{k}. Allowed: 1 to {d_sae}, the number of features.")
         return k
 
     def document(self) -> dict[str, Any]:
@@ -91,9 +88,9 @@ class SAELensConfig(Config):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the weights."""
-        found: dict[str, tuple[int, ...]] = {"W_enc": (self.d_in, self.d_sae), "b_enc": (self.d_sae,)}
-        found |= {"W_dec": (self.d_sae, self.d_in), "b_dec": (self.d_in,)}
-        return {**found, "threshold": (self.d_sae,)} if self.architecture == "jumprelu" else found
+        shapes: dict[str, tuple[int, ...]] = {"W_enc": (self.d_in, self.d_sae), "b_enc": (self.d_sae,)}
+        shapes |= {"W_dec": (self.d_sae, self.d_in), "b_dec": (self.d_in,)}
+        return {**shapes, "threshold": (self.d_sae,)} if self.architecture == "jumprelu" else shapes
 
 
 # --- export
@@ -101,12 +98,20 @@ class SAELensConfig(Config):
 
 def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -> SAELensConfig:
     """The folder's config. hook: where SAELens finds the states in a model ("blocks.14.hook_resid_post"), if known."""
-    centre = _one_centre(model)
-    kind, own = _activation(model)
+    mean = _one_mean(model)
+    activation = _activation(model)
     config = SAELensConfig.read(
-        {**kind, "d_in": model.width, "d_sae": model.size, "metadata": _about(model, run, hook)}
+        {
+            "architecture": activation.architecture,
+            "k": activation.k,
+            "d_in": model.d_in,
+            "d_sae": model.d_sae,
+            "metadata": _metadata(model, run, hook),
+        }
     )
-    weights = {**_folded(model, centre), **own}
+    weights = _folded(model, mean)
+    if activation.threshold is not None:
+        weights["threshold"] = activation.threshold
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONFIG).unlink(missing_ok=True)  # a folder without it is not taken for a whole one
@@ -117,44 +122,48 @@ def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -
     return config
 
 
-def _one_centre(model: Autoencoder) -> Tensor:
-    """(width,), once it is clear that nothing depends on position."""
-    spec = model.spec
+def _one_mean(model: Autoencoder) -> Tensor:
+    """(d_in,), once it is clear that nothing depends on position."""
+    config = model.config
     for part, chosen, allowed, why in (
-        ("encoder", spec.encoder, "shared", "depends on position"),
-        ("norm", spec.norm, "none", "acts on all features together"),
-        ("mask", spec.mask, "none", "depends on position"),
+        ("encoder", config.encoder, "shared", "depends on position"),
+        ("norm", config.norm, "none", "acts on all features together"),
+        ("mask", config.mask, "none", "depends on position"),
     ):
         if chosen.name != allowed:
             raise _refused(part, f"{chosen} {why}, which SAELens does not carry. Allowed: {allowed}.")
-    table = model.centre.table
-    table = table[[model.context // 2]] if spec.blind else table
+    table = model.centering.table
+    table = table[[model.context_size // 2]] if config.position_ablated else table
     if (table != table[0]).any():
         raise _refused(
-            "centre",
-            f"{spec.centre} depends on position, which SAELens does not carry: the table would have to be taken off "
-            "the states first. Allowed: mean.",
+            "centering",
+            f"{config.centering} depends on position, which SAELens does not carry: the table would have to be "
+            "subtracted from the activations first. Allowed: mean.",
         )
     return table[0]
 
 
-def _activation(model: Autoencoder) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What SAELens calls it, with its settings; and its weights."""
+@dataclass(frozen=True)
+class Activation:
+    """What SAELens calls it, with its settings and its weights."""
+
+    architecture: str
+    k: int | None = None
+    threshold: Tensor | None = None
+
+
+def _activation(model: Autoencoder) -> Activation:
     sparsity = model.sparsity
-    kinds: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Tensor]]]] = {
-        "l1": lambda: ({"architecture": "standard"}, {}),
-        "topk": lambda: ({"architecture": "topk", "k": min(cast(TopK, sparsity).k, model.size)}, {}),
-        "jumprelu": lambda: _jump(cast(JumpReLU, sparsity).log_threshold.detach().exp()),
-        "batch_topk": lambda: _jump(_just_below(cast(BatchTopK, sparsity).threshold).expand(model.size)),
-    }
-    name = model.spec.sparsity.name
-    if name not in kinds:
-        raise _refused("sparsity", f"{name} has no counterpart in SAELens. Allowed: {', '.join(kinds)}.")
-    return kinds[name]()
-
-
-def _jump(threshold: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    return {"architecture": "jumprelu"}, {"threshold": threshold}
+    if isinstance(sparsity, L1):
+        return Activation("standard")
+    if isinstance(sparsity, TopK):
+        return Activation("topk", k=min(sparsity.k, model.d_sae))
+    if isinstance(sparsity, JumpReLU):
+        return Activation("jumprelu", threshold=sparsity.log_threshold.detach().exp())
+    if isinstance(sparsity, BatchTopK):
+        return Activation("jumprelu", threshold=_just_below(sparsity.threshold).expand(model.d_sae))
+    allowed = "l1, topk, jumprelu, batch_topk"
+    raise _refused("sparsity", f"{sparsity.name} has no counterpart in SAELens. Allowed: {allowed}.")
 
 
 def _just_below(threshold: Tensor) -> Tensor:
@@ -162,7 +171,7 @@ def _just_below(threshold: Tensor) -> Tensor:
     return threshold.nextafter(torch.tensor(-torch.inf))
 
 
-def _folded(model: Autoencoder, centre: Tensor) -> dict[str, Tensor]:
+def _folded(model: Autoencoder, centering: Tensor) -> dict[str, Tensor]:
     """Weights that take states as they are, and give the same codes.
 
     Centre and decoder's bias become one vector that is taken off the states. Moved into the encoder's bias instead,
@@ -170,24 +179,27 @@ def _folded(model: Autoencoder, centre: Tensor) -> dict[str, Tensor]:
     """
     scale, encoder = model.scale.double(), model.encoder
     weight, bias = encoder.weight.detach().double() / scale, encoder.bias.detach().double()
-    taken_off = (centre + model.scale * model.bias.detach()).float()
-    moved = bias + weight @ (taken_off.double() - centre.double())
-    found = {"W_enc": weight.mT, "b_enc": moved, "W_dec": model.directions.detach(), "b_dec": taken_off}
-    return {name: value.float() for name, value in found.items()}
+    taken_off = (centering + model.scale * model.b_dec.detach()).float()
+    moved = bias + weight @ (taken_off.double() - centering.double())
+    weights = {"W_enc": weight.mT, "b_enc": moved, "W_dec": model.directions.detach(), "b_dec": taken_off}
+    return {name: value.float() for name, value in weights.items()}
 
 
-def _about(model: Autoencoder, run: FeaturesRun, hook: str) -> dict[str, Any]:
+def _metadata(model: Autoencoder, run: FeaturesRun, hook: str) -> dict[str, JsonValue]:
     """Of the model and the text, as far as the data know them."""
-    found: dict[str, Any] = {"sae_lens_version": FORMAT, "sae_lens_training_version": None}  # not trained by it
-    found |= {"context_size": model.context, "whence_run": run.id}
-    found |= {"hook_name": hook} if hook else {}
+    metadata: dict[str, JsonValue] = {
+        "sae_lens_version": FORMAT,
+        "sae_lens_training_version": None,
+    }  # not trained by it
+    metadata |= {"context_size": model.context_size, "whence_run": run.id}
+    metadata |= {"hook_name": hook} if hook else {}
     data = run.data.build()
-    if isinstance(data, Stored):
-        spec = data.activations.spec
-        if "model" in spec:  # states of any module come with whatever their collector said of them
-            found |= {"model_name": Path(spec["model"]).name, "dataset_path": Path(spec["text"]).name}
-            found |= {"hook_layer": max(0, spec["layer"] - 1), "blocks_below": spec["layer"]}
-    return found
+    if isinstance(data, StoredActivations):
+        config = data.collection.config
+        if config.site is not None:
+            metadata |= {"model_name": Path(config.site.model).name, "dataset_path": Path(config.text).name}
+            metadata |= {"hook_layer": max(0, config.site.layer - 1), "blocks_below": config.site.layer}
+    return metadata
 
 
 def _refused(part: str, why: str) -> UserError:
@@ -199,25 +211,25 @@ def _refused(part: str, why: str) -> UserError:
 
 @dataclass
 class Imported:
-    """A dictionary that knows no positions. Weights are (size, width)."""
+    """A dictionary that knows no positions. Weights are (d_sae, d_in)."""
 
     encoder: Tensor
     encoder_bias: Tensor
     decoder: Tensor
     bias: Tensor
     taken_off: Tensor
-    """(width,), before encoding"""
+    """(d_in,), before encoding"""
     threshold: Tensor
-    """(size,): what codes exceed"""
+    """(d_sae,): what codes exceed"""
     k: int | None
     """How many codes a state has at most; None: any number"""
-    context: int
+    context_size: int
 
     def __post_init__(self) -> None:
-        self.size, self.width = self.decoder.shape
+        self.d_sae, self.d_in = self.decoder.shape
 
-    def codes(self, states: Tensor, positions: Tensor, lifted: bool = False) -> Tensor:
-        pre = torch.nn.functional.linear(states - self.taken_off, self.encoder, self.encoder_bias)
+    def encode(self, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
+        pre = torch.nn.functional.linear(activations - self.taken_off, self.encoder, self.encoder_bias)
         codes = torch.where(pre > self.threshold, pre, 0.0)
         if self.k is None:
             return codes
@@ -230,6 +242,14 @@ class Imported:
     @property
     def directions(self) -> Tensor:
         return self.decoder
+
+
+def imported_checksum(folder: Path) -> str:
+    """Of what is computed."""
+    try:
+        return digest((file_digest(folder / CONFIG) + file_digest(folder / WEIGHTS)).encode())[:16]
+    except OSError as error:
+        raise _unreadable(folder, error.strerror) from None
 
 
 def imported(folder: Path) -> Dictionary:
@@ -250,7 +270,7 @@ def imported(folder: Path) -> Dictionary:
         taken_off=bias if config.apply_b_dec_to_input else torch.zeros_like(bias),
         threshold=weights["threshold"].clamp(min=0) if "threshold" in weights else torch.zeros(config.d_sae),
         k=config.k if config.architecture == "topk" else None,
-        context=config.metadata.context_size or ANY,
+        context_size=config.metadata.context_size or ANY,
     )
 
 
@@ -272,17 +292,17 @@ def _weights(path: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor
         with safe_open(path, framework="pt") as file:
             there = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             if there != wanted:
-                raise _unreadable(path, f"it holds {_told(there)}, and {CONFIG} asks for {_told(wanted)}")
-            found = {name: file.get_tensor(name).float() for name in wanted}
+                raise _unreadable(path, f"it holds {_listed(there)}, and {CONFIG} asks for {_listed(wanted)}")
+            weights = {name: file.get_tensor(name).float() for name in wanted}
     except (OSError, SafetensorError) as error:
         raise _unreadable(path, getattr(error, "strerror", None) or error) from None
-    for name, value in found.items():
+    for name, value in weights.items():
         if not value.isfinite().all():
             raise _unreadable(path, f"{name} holds what is no finite number")
-    return found
+    return weights
 
 
-def _told(shapes: dict[str, tuple[int, ...]]) -> str:
+def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
     return ", ".join(f"{name} {'×'.join(map(str, shapes[name]))}" for name in sorted(shapes)) or "nothing"
 
 

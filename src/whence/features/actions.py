@@ -1,0 +1,340 @@
+"""What is measured on request, outside of comparisons: configuration in, stored artifact out.
+
+The command line and the app's jobs both call the actions. What the store has already is not measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from whence.config import Config
+from whence.errors import UserError
+from whence.experiments.instrument import Action, OnProgress
+from whence.features.activations.collect import collect
+from whence.features.activations.labelled import DEFAULT_SETS, labelled_activations
+from whence.features.activations.sources import RUN, weights_checksum
+from whence.features.activations.store import Collection
+from whence.features.activations.text import checksum
+from whence.features.config import (
+    CollectConfig,
+    EvaluateConfig,
+    ProbeConfig,
+    ShowConfig,
+    SpliceConfig,
+    UnlearningConfig,
+)
+from whence.features.data import ActivationData, StoredActivations
+from whence.features.evals.measures import dictionary_metrics, seed_stability
+from whence.features.evals.order_probing import OrderProbe, order_activations, probe_order
+from whence.features.evals.probing import PositionProbe, SetProbe, probe, probe_by_position
+from whence.features.evals.profiles import StoredProfiles, feature_profiles
+from whence.features.evals.splice import Recovered, SplitModel, held_out_text, recovered
+from whence.features.evals.unlearning import Corpora, UnlearningResult, unlearning
+from whence.features.metrics import DictionaryMetrics
+from whence.features.run import FeaturesRun, load_autoencoder
+from whence.features.sae.autoencoder import Autoencoder
+from whence.features.sae.dictionary import Dictionary
+from whence.features.sae.saelens import imported, imported_checksum
+from whence.store.artifacts import Artifact, ArtifactKind
+from whence.store.runs import Store
+
+# --- collect
+
+
+class CollectRequest(CollectConfig):
+    """With what the files contained."""
+
+    text_checksum: str
+    weights: str
+
+
+class CollectionRecord(Config):
+    """A collection in the store: its folder is <store>/activations/<name>."""
+
+    name: str
+    checksum: str
+    d_in: int
+    context_size: int
+    activations: int
+    held_out: int
+    special: int
+
+
+COLLECTED = ArtifactKind("collection", CollectRequest, CollectionRecord)
+
+
+def run_collect(
+    config: CollectConfig, store: Store, on_progress: OnProgress
+) -> Artifact[CollectRequest, CollectionRecord]:
+    """The record is stored; activations that were removed since are collected again."""
+    if config.model.startswith(RUN):
+        run = store.find(config.model.removeprefix(RUN)).id
+        config = config.model_copy(update={"model": f"{RUN}{run}", "text": ""})
+        text, weights = "", run
+    else:
+        text, weights = checksum(config.text), str(weights_checksum(config.model).get("weights", ""))
+    request = CollectRequest(**config.model_dump(), text_checksum=text, weights=weights)
+    artifact = COLLECTED.find(request, store)
+    if artifact is not None and _is_complete(artifact.result, store):
+        return artifact
+    store.prepare()
+    on_progress("Loading the model and the text")
+    collection = collect(config, store, lambda done, parts: on_progress(f"Collected {done} of {parts} parts"))
+    size = collection.size()
+    record = CollectionRecord(name=collection.path.name, checksum=collection.config.checksum, **vars(size))
+    return COLLECTED.save(request, record, store)
+
+
+def _is_complete(record: CollectionRecord, store: Store) -> bool:
+    try:
+        return Collection.open(store, record.name).config.checksum == record.checksum
+    except UserError:
+        return False
+
+
+# --- evaluate
+
+
+class EvaluateRequest(Config):
+    """A dictionary by the id of its run, or by its checksum; activations by theirs."""
+
+    run: str
+    dictionary: str
+    activations: str
+    """Empty: those that the run was trained on"""
+
+
+class EvaluateResult(Config):
+    """On held-out activations."""
+
+    d_in: int
+    d_sae: int
+    metrics: DictionaryMetrics
+
+
+EVALUATIONS = ArtifactKind("evaluation", EvaluateRequest, EvaluateResult)
+
+
+def run_evaluate(
+    config: EvaluateConfig, store: Store, on_progress: OnProgress
+) -> Artifact[EvaluateRequest, EvaluateResult]:
+    if not config.target:
+        raise UserError("target: name one run, or one directory of SAELens.", field="target")
+    collection = Collection.open(store, config.activations) if config.activations else None
+    stored = StoredActivations(path=str(collection.path)) if collection else None
+    folder = Path(config.target)
+    is_folder = folder.is_dir()
+    if is_folder and stored is None:
+        raise UserError("activations: a directory needs them. Allowed: --activations NAME.", field="activations")
+    request = EvaluateRequest(
+        run="" if is_folder else store.find(config.target).id,
+        dictionary=imported_checksum(folder) if is_folder else "",
+        activations=collection.config.checksum if collection else "",
+    )
+
+    def evaluate() -> EvaluateResult:
+        dictionary, mask_values, data = _dictionary(config.target, store, stored)
+        d_in = data.shape.d_in
+        if dictionary.d_in != d_in:
+            raise UserError(
+                f"activations: they have {d_in} numbers each, and {config.target!r} is of activations of "
+                f"{dictionary.d_in}. Allowed: activations of the model and the layer that it was trained on.",
+                field="activations",
+            )
+        on_progress("Evaluating")
+        metrics = dictionary_metrics(dictionary, data.held_out(), mask_values)
+        return EvaluateResult(d_in=d_in, d_sae=dictionary.d_sae, metrics=metrics)
+
+    return EVALUATIONS.measure(request, store, evaluate)
+
+
+def _dictionary(
+    target: str, store: Store, data: StoredActivations | None
+) -> tuple[Dictionary, Tensor | None, ActivationData]:
+    """The dictionary, its mask if it has one, and the activations."""
+    if data is not None and Path(target).is_dir():
+        return imported(Path(target)), None, data
+    model, run = load_autoencoder(store, target)
+    return model, model.mask_values(), data or run.data.build()
+
+
+# --- probe
+
+
+class ProbeReport(Config):
+    """By name of the set, or of the order task."""
+
+    sets: dict[str, SetProbe]
+    by_position: dict[str, PositionProbe]
+    order: dict[str, OrderProbe]
+
+
+PROBES = ArtifactKind("probe", ProbeConfig, ProbeReport)
+
+
+def run_probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> Artifact[ProbeConfig, ProbeReport]:
+    request = config.model_copy(update={"runs": run_ids(config.runs, store), "sets": config.sets or DEFAULT_SETS})
+    return PROBES.measure(request, store, lambda: _probe(request, store, on_progress))
+
+
+def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeReport:
+    dictionaries, collection = _on_text(store, config.runs)
+    site = collection.config.site
+    assert site is not None  # of a model that reads text
+    report = ProbeReport(sets={}, by_position={}, order={})
+    for name in config.sets:
+
+        def labelled(done: int, parts: int, name: str = name) -> None:
+            on_progress(f"{name}: activations of texts, {done} of {parts}")
+
+        texts = labelled_activations(name, site, store, train=config.train, test=config.test, on_progress=labelled)
+        on_progress(f"{name}: probing")
+        report.sets[name] = probe(dictionaries, texts, mask_off=config.mask_off)
+        if config.by_position:
+            report.by_position[name] = probe_by_position(dictionaries, texts, mask_off=config.mask_off)
+    for kind in config.order:
+        texts = order_activations(
+            kind,
+            site,
+            store,
+            on_progress=lambda done, parts, kind=kind: on_progress(f"{kind}: activations, {done} of {parts}"),
+        )
+        on_progress(f"{kind}: probing")
+        report.order[kind] = probe_order(dictionaries, texts, mask_off=config.mask_off)
+    return report
+
+
+# --- splice
+
+
+class SplicedRun(Config):
+    """What was requested of one dictionary."""
+
+    recovered: Recovered | None
+    unlearning: UnlearningResult | None
+
+
+class SpliceReport(Config):
+    """By name of the dictionary."""
+
+    runs: dict[str, SplicedRun]
+
+
+SPLICES = ArtifactKind("splice", SpliceConfig, SpliceReport)
+
+
+def run_splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> Artifact[SpliceConfig, SpliceReport]:
+    request = config.model_copy(update={"runs": run_ids(config.runs, store)})
+    return SPLICES.measure(request, store, lambda: _splice(request, store, on_progress))
+
+
+def _splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> SpliceReport:
+    dictionaries, collection = _on_text(store, config.runs)
+    site = collection.config.site
+    assert site is not None  # of a model that reads text
+    on_progress("Loading the model")
+    split_model = SplitModel.of(site.model, site.layer)
+    entropies: dict[str, Recovered] = {}
+    forgotten: dict[str, UnlearningResult] = {}
+    if config.what != "unlearning":
+        on_progress("Computing cross-entropies")
+        text = held_out_text(split_model, collection, config.sequences)
+        entropies = recovered(split_model, text, dictionaries, config.mask_off)
+    if config.what != "recovered":
+        settings = UnlearningConfig(length=min(UnlearningConfig().length, collection.context_size))
+        on_progress("Reading the texts to forget and to retain")
+        corpora = Corpora.read(split_model, settings)
+        for name, dictionary in dictionaries.items():
+            on_progress(f"Unlearning: {name}")
+            forgotten[name] = unlearning(split_model, corpora, dictionary, settings)
+    return SpliceReport(
+        runs={name: SplicedRun(recovered=entropies.get(name), unlearning=forgotten.get(name)) for name in dictionaries}
+    )
+
+
+def run_ids(names: Sequence[str], store: Store) -> tuple[str, ...]:
+    if not names:
+        raise UserError("run: name at least one run. See 'whence runs list'.", field="run")
+    return tuple(store.find(name).id for name in names)
+
+
+def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder], Collection]:
+    """By id and architecture, and the collection that all of them were trained on: of a model that reads text."""
+    dictionaries, collections = {}, {}
+    for name in runs:
+        model, run = load_autoencoder(store, name)
+        data = run.data.build()
+        if not isinstance(data, StoredActivations):
+            raise UserError(
+                f"run: {run.id} is on synthetic activations. Allowed: runs on collected activations.", field="run"
+            )
+        dictionaries[f"{run.id} {run.labels()['architecture']}"] = model
+        collections[run.data] = data.collection
+    if len(collections) > 1:
+        raise UserError("run: they are on different activations. Allowed: runs on the same collection.", field="run")
+    collection = next(iter(collections.values()))
+    site = collection.config.site
+    if site is None or site.model.startswith(RUN):
+        raise UserError(
+            "run: its activations are of no model that reads text. Allowed: runs on such activations.", field="run"
+        )
+    return dictionaries, collection
+
+
+# --- show
+
+
+PROFILES = ArtifactKind("feature_profiles", ShowConfig, StoredProfiles)
+
+
+def run_show(config: ShowConfig, store: Store, on_progress: OnProgress) -> Artifact[ShowConfig, StoredProfiles]:
+    if not config.run:
+        raise UserError("run: name one run. See 'whence runs list'.", field="run")
+    request = ShowConfig(run=store.find(config.run).id)
+
+    def profiles() -> StoredProfiles:
+        model, run = load_autoencoder(store, request.run)
+        return StoredProfiles.of(feature_profiles(model, run.data.build(), on_progress))
+
+    return PROFILES.measure(request, store, profiles)
+
+
+# --- two seeds
+
+
+class PairOfRuns(Config):
+    """Two seeds of one variant."""
+
+    runs: tuple[str, str]
+
+
+class SeedStability(Config):
+    """Whether two seeds learn the same directions."""
+
+    cosine: float
+    """Mean, directions matched one to one"""
+
+
+STABILITY = ArtifactKind("seed_stability", PairOfRuns, SeedStability)
+
+
+def pair_of(runs: tuple[FeaturesRun, FeaturesRun]) -> PairOfRuns:
+    return PairOfRuns(runs=(runs[0].id, runs[1].id))
+
+
+def match_seeds(store: Store, runs: tuple[FeaturesRun, FeaturesRun]) -> SeedStability:
+    one, other = (load_autoencoder(store, run.id)[0].directions.detach() for run in runs)
+    return SeedStability(cosine=seed_stability(one, other))
+
+
+ACTIONS: tuple[Action[Any, Any], ...] = (
+    Action("collect", CollectConfig, run_collect, lambda c: f"activations of {c.model} after block {c.layer}"),
+    Action("evaluate", EvaluateConfig, run_evaluate, lambda c: f"{c.target} on {c.activations or 'its own data'}"),
+    Action("probe", ProbeConfig, run_probe, lambda c: f"probes of {', '.join(c.runs)}"),
+    Action("splice", SpliceConfig, run_splice, lambda c: f"reconstructions of {', '.join(c.runs)} in the model"),
+    Action("show", ShowConfig, run_show, lambda c: f"features of {c.run}"),
+)

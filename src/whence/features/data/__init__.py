@@ -1,1 +1,0 @@
-"""States to train on: one file each."""

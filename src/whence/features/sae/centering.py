@@ -1,0 +1,64 @@
+"""What is subtracted from activations before they are encoded, and added again after decoding."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from whence.registry import Registry, Variant
+
+
+class Centering(Variant, nn.Module):
+    """Taken off before encoding, put back after decoding."""
+
+    table: Tensor
+    """(context_size, d_in)"""
+
+    def __init__(self, context_size: int, d_in: int) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.zeros(context_size, d_in))
+
+    def fit(self, sums: Tensor, counts: Tensor) -> None:
+        """From the sum of the states at each position (context_size, d_in), and their number (context_size,)."""
+        raise NotImplementedError
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return self.table[positions]
+
+
+CENTERINGS: Registry[Centering] = Registry(__name__, Centering)
+
+
+class Mean(Centering):
+    """The mean of all states, wherever they stand."""
+
+    def fit(self, sums: Tensor, counts: Tensor) -> None:
+        self.table.copy_((sums.sum(0) / counts.sum()).expand_as(self.table))
+
+
+class PositionMean(Centering):
+    """The mean of the states at each position, or the best table of a lower rank."""
+
+    def __init__(
+        self,
+        context_size: int,
+        d_in: int,
+        *,
+        rank: Annotated[int, Field(ge=0, description="of what differs between positions; 0: all of it")] = 0,
+    ) -> None:
+        super().__init__(context_size, d_in)
+        self.rank = rank
+
+    def fit(self, sums: Tensor, counts: Tensor) -> None:
+        """Positions without states get the mean of all."""
+        mean = sums.sum(0) / counts.sum()
+        differs = torch.where(counts[:, None] > 0, sums / counts[:, None].clamp(min=1) - mean, 0.0)
+        if self.rank:
+            weights = counts.sqrt()[:, None]  # the best table is the one that is least wrong where there are states
+            u, s, v = torch.linalg.svd(weights * differs, full_matrices=False)
+            least = (u[:, : self.rank] * s[: self.rank]) @ v[: self.rank]
+            differs = torch.where(weights > 0, least / weights.clamp(min=1), 0.0)
+        self.table.copy_(mean + differs)

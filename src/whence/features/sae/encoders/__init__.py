@@ -1,1 +1,0 @@
-"""From states to pre-activations: one file each."""

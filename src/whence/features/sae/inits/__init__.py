@@ -1,1 +1,0 @@
-"""Where weights start: one file each."""

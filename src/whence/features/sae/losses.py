@@ -1,0 +1,118 @@
+"""Loss terms besides reconstruction and sparsity: weights on the errors, or terms of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from whence.features.sae.code import Code
+from whence.registry import Registry, Variant
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """States that were encoded, and what they are decoded with."""
+
+    x: Tensor
+    """(n, d_in), what is to be reconstructed"""
+    positions: Tensor
+    """(n,)"""
+    code: Code
+    decoded: Callable[[Tensor], Tensor]
+    """Values of the code's features → (n, d_in)"""
+    parts: Tensor | None
+    """(d_sae,): parts of the dictionary, where the encoder has them"""
+
+    def error(self, values: Tensor | None = None) -> Tensor:
+        """(n,): mean squares of what the code, or other values in its place, leave unexplained."""
+        reconstruction = self.decoded(self.code.values if values is None else values)
+        return (self.x - reconstruction).square().mean(1)
+
+
+class Loss(Variant, nn.Module):
+    """Overrides one of the two."""
+
+    needs_parts = False
+    """It is about parts of the dictionary, and needs an encoder that has them."""
+    positional: tuple[str, ...] = ()
+    """Parameters that are about position, which have a learning rate of their own"""
+
+    def weights(self, positions: Tensor) -> Tensor | float:
+        """(n,), what squared errors are multiplied with."""
+        return 1.0
+
+    def term(self, batch: EncodedBatch) -> Tensor | float:
+        return 0.0
+
+
+LOSSES: Registry[Loss] = Registry(__name__, Loss)
+
+
+class PositionWeighted(Loss):
+    """Squared errors times a weight that rises evenly along the context; on average 1, so that nothing else changes."""
+
+    def __init__(
+        self,
+        context_size: int,
+        *,
+        first: Annotated[float, Field(gt=0, description="weight of the first position")] = 1.0,
+        last: Annotated[float, Field(gt=0, description="weight of the last position")] = 2.0,
+    ) -> None:
+        super().__init__()
+        self.context_size, self.first, self.last = context_size, first, last
+
+    def weights(self, positions: Tensor) -> Tensor:
+        along = positions / max(1, self.context_size - 1)
+        return (self.first + (self.last - self.first) * along) / ((self.first + self.last) / 2)
+
+
+class ScaleTargets(Loss):
+    """The first part of a dictionary alone, then the first two, and so on, are held against the state as well."""
+
+    needs_parts = True
+
+    def __init__(self, *, weight: Annotated[float, Field(gt=0, description="of each partial error")] = 0.1) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def term(self, batch: EncodedBatch) -> Tensor | float:
+        assert batch.parts is not None
+        code = batch.code
+        part = batch.parts if code.indices is None else batch.parts[code.indices]
+        partial = [batch.error(code.values * (part <= last)).mean() for last in range(int(batch.parts.max()))]
+        return self.weight * sum(partial)
+
+
+class InfoNCE(Loss):
+    """Contrastive: a code, projected, must be more like the embedding of its own position than like all others'."""
+
+    positional = ("projection", "embedding")
+
+    def __init__(
+        self,
+        d_sae: int,
+        context_size: int,
+        *,
+        weight: Annotated[float, Field(gt=0, description="of the term")] = 0.1,
+        temperature: Annotated[float, Field(gt=0, description="of the similarities")] = 0.1,
+        rank: Annotated[int, Field(ge=1, description="numbers that codes are projected to")] = 32,
+    ) -> None:
+        super().__init__()
+        self.weight, self.temperature = weight, temperature
+        self.projection = nn.Parameter(torch.empty(d_sae, rank))
+        self.embedding = nn.Parameter(torch.empty(context_size, rank))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.projection)
+        nn.init.normal_(self.embedding)
+
+    def term(self, batch: EncodedBatch) -> Tensor:
+        projected = nn.functional.normalize(batch.code.times(self.projection), dim=1)
+        embedded = nn.functional.normalize(self.embedding, dim=1)
+        return self.weight * nn.functional.cross_entropy(projected @ embedded.mT / self.temperature, batch.positions)

@@ -1,1 +1,0 @@
-"""What is asked of codes besides reconstruction and sparsity: one file each."""

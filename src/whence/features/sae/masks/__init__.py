@@ -1,1 +1,0 @@
-"""Which features may speak at which positions: one file each."""

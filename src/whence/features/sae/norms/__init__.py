@@ -1,1 +1,0 @@
-"""Normalisation of activations: one file each."""

@@ -1,1 +1,0 @@
-"""What keeps codes sparse: one file each."""
