@@ -159,7 +159,7 @@ def test_what_failed_is_named_beside_what_did_not(visitor: Visitor, app: App) ->
     visitor.sees(re.compile(r"^plain_topk, [0-9a-f]{12}: "))
     visitor.sees(re.compile(r"^Failed runs, in no average: plain_topk \(1\)\.$"))
     states = [run.state for run in app.store.summaries() if run.steps == 30][-2:]
-    assert sorted(activations) == ["failed", "finished"]
+    assert sorted(states) == ["failed", "finished"]
 
 
 TAMPERED = ["../../../../etc/passwd", "<script>document.title='taken'</script>", "%00", "f" * 4000, "features-../../x"]
