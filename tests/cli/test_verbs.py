@@ -46,7 +46,7 @@ def test_help_names_every_command_and_every_verb(capsys: pytest.CaptureFixture[s
 
 def test_shared_verbs_are_the_same_in_every_instrument() -> None:
     for name in INSTRUMENTS:
-        assert {"compare", "train", "report"} <= set(verbs_of(name)), name
+        assert {"compare", "train", "show", "report"} <= set(verbs_of(name)), name
 
 
 def test_encodings(capsys: pytest.CaptureFixture[str]) -> None:
