@@ -85,8 +85,8 @@ def autoencoder(weights: Weights) -> Side:
     own = {
         "encoder": model.encoder.weight,
         "bias": model.encoder.bias,
-        "decoder": model.decoder,
-        "centering": model.bias,
+        "decoder": model.W_dec,
+        "centering": model.b_dec,
     }
     positions = torch.arange(BATCH) % 128
     return _side(lambda x: model.loss(x, positions), weights, **own)

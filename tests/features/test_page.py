@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -26,14 +25,15 @@ from whence.features.metrics import (
 )
 from whence.features.page import profile_findings, run_page
 from whence.features.run import FeaturesRun
+from whence.store.records import EvaluationRecord, LossRecord
 from whence.store.runs import Store
 
-RECORDS: list[dict[str, Any]] = [
-    {"step": 0, "metrics": {"headline": {}, "fvu": 1.0, "l0": 8.0, "curve": 1.0}},
-    {"step": 10, "loss": 0.5},
-    {"step": 20, "loss": 0.25, "lr": 0.0},
-    {"step": 20, "metrics": {"headline": {}, "fvu": 0.3, "l0": 8.0, "curve": 0.3}},
+EVALUATIONS = [
+    EvaluationRecord(step=step, metrics={"headline": {}, "fvu": fvu, "l0": 8.0, "curve": fvu})
+    for step, fvu in ((0, 1.0), (20, 0.3))
 ]
+LOSSES = [LossRecord(step=10, loss=0.5, lr=0.1, grad_norm=1.0), LossRecord(step=20, loss=0.25, lr=0.0, grad_norm=1.0)]
+RECORDS = [EVALUATIONS[0], *LOSSES, EVALUATIONS[1]]
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def metrics(fvu: float) -> FeaturesMetrics:
     return FeaturesMetrics(headline={}, fvu=fvu, l0=8.0, curve=fvu, final=final, recovery=recovery)
 
 
-def result(seed: int, fvu: float, records: Sequence[dict[str, Any]] = RECORDS) -> RunResult[FeaturesRun]:
-    return RunResult(_run(seed), "finished", metrics=metrics(fvu).model_dump(), records=records)
+def result(seed: int, fvu: float, losses: Sequence[LossRecord] = LOSSES) -> RunResult[FeaturesRun]:
+    return RunResult(_run(seed), "finished", metrics=metrics(fvu).model_dump(), losses=losses, evaluations=EVALUATIONS)
 
 
 def failure(seed: int, reason: str) -> RunResult[FeaturesRun]:
@@ -168,8 +168,8 @@ def test_a_comparison_without_any_result_is_still_a_page() -> None:
 
 
 def test_curves_are_means_over_runs_and_final_losses_over_the_last_tenth() -> None:
-    def losses(values: dict[int, float]) -> list[dict[str, Any]]:
-        return [{"step": step, "loss": loss} for step, loss in values.items()]
+    def losses(values: dict[int, float]) -> list[LossRecord]:
+        return [LossRecord(step=step, loss=loss, lr=0.1, grad_norm=1.0) for step, loss in values.items()]
 
     def drawn(*runs: dict[int, float]) -> dict[int, float]:
         row = Row("plain_topk", tuple(result(seed, 0.2, losses(values)) for seed, values in enumerate(runs)))
