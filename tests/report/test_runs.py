@@ -5,22 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from whence.report.runs import ComparedRun, differences, runs_page, side_by_side
+from whence.store.records import EvaluationRecord, RunStatus
 
 EVIL = "</script><script>document.title='taken'</script>"
 
 
 def made(spec: dict[str, Any], said: Any = "fine") -> ComparedRun:
-    status = {
-        "title": said,
-        "seed": said,
-        "state": "finished",
-        "step": 2,
-        "steps": 2,
-        "seconds": 1.0,
-        "headline": {"id": 0.5},
-        "labels": {},
-    }
-    evaluations = [{"step": step, "metrics": {"headline": {"id": 0.5}}} for step in (1, 2)]
+    status = RunStatus.model_construct(  # not validated: a seed may be anything
+        title=said, seed=said, state="finished", step=2, steps=2, seconds=1.0, headline={"id": 0.5}, labels={}
+    )
+    evaluations = [EvaluationRecord(step=step, metrics={"headline": {"id": 0.5}}) for step in (1, 2)]
     return ComparedRun("beefbeefbeef", status, spec, evaluations, {"color": "#000000", "dash": "solid"})
 
 
