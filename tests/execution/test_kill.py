@@ -42,7 +42,7 @@ def results(store: Store, run_id: str) -> tuple[bytes, bytes, dict[str, Any]]:
     """All that must not depend on how often a run was interrupted: every metric, every weight, the summary."""
     folder = store.folder(run_id)
     status = folder.status()
-    kept = {key: status[key] for key in ("state", "step", "tokens", "loss", "latest", "headline")}
+    kept = {key: getattr(status, key) for key in ("state", "step", "tokens", "loss", "latest", "headline")}
     return (folder.path / "metrics.jsonl").read_bytes(), folder.weights.read_bytes(), kept
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -47,7 +48,8 @@ def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
             tensors[f"optimizer/{names[id(parameter)]}/{key}"] = value
-    metadata = {"facts": canonical(facts.model_dump(mode="json")), "format": str(FORMAT)}
+    # one entry: safetensors writes several in any order, and the same state must give the same bytes
+    metadata = {"facts": canonical({"format": FORMAT, **facts.model_dump(mode="json")})}
     data = safetensors.torch.save({key: _plain(tensor) for key, tensor in tensors.items()}, metadata)
     path = folder / addressed_name(f"checkpoint-{step:09d}", data, ".safetensors")
     write_atomically(path, data)
@@ -71,10 +73,10 @@ def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], CheckpointFac
     check_addressed(path)
     tensors = safetensors.torch.load_file(path)
     with safetensors.safe_open(path, "pt") as file:
-        metadata = file.metadata()
-    if metadata.get("format") != str(FORMAT):
-        raise FormatError(path, metadata.get("format"))
-    facts = parse_as(CheckpointFacts, json.loads(metadata["facts"]), path)
+        document: dict[str, Any] = json.loads(file.metadata()["facts"])
+    if (format := document.pop("format", "none")) != FORMAT:
+        raise FormatError(path, format)
+    facts = parse_as(CheckpointFacts, document, path)
     shapes = {key: value.shape for key, value in weights_in(tensors).items()}
     if shapes != {key: value.shape for key, value in state.items()}:
         raise CorruptFileError(path, "holds another model's tensors")
