@@ -141,7 +141,7 @@ def test_the_command_line_as_text(requested: Requested, tmp_path: Path, capsys: 
 
 
 def test_single_runs_have_the_numbers_of_the_comparison(requested: Requested) -> None:
-    runs = [load_run_config(requested.store.folder(run).spec_document()) for run in requested.store.ids()]
+    runs = [load_run_config(requested.store.folder(run).config_document()) for run in requested.store.ids()]
     report = report_on_runs(runs, requested.store, instrument)
     assert report.html()
     (table,), (compared,) = report.tables, requested.result.tables
