@@ -146,7 +146,7 @@ def _on_activations(config: Any, options: ActivationOptions) -> Any:
     return config.model_copy(update={"data": with_checksum(DATA.choose({"name": "stored", "path": str(path)}))})
 
 
-def _print_run(run: FeaturesRun, store: Store, command: str) -> None:
+def _print_run(run: FeaturesRun, store: Store) -> None:
     metrics = run.metrics_class().model_validate(store.folder(run.id).status().latest)
     if metrics.final:
         print_metrics(metrics.final, metrics.recovery)

@@ -129,7 +129,7 @@ class Synthetic(ActivationData):
         position_specific = (window[:, None] == torch.arange(half) % self.windows) * self.inside
         return torch.cat([torch.full((self.context_size, half), self.rate), position_specific], 1)
 
-    @functools.cached_property
+    @property
     def shape(self) -> DataShape:
         """A third more features than there are true ones, in whole groups for every position, as many active as are on
         average."""
@@ -192,7 +192,7 @@ class StoredActivations(ActivationData):
     def check(self) -> None:
         _ = self.collection
 
-    @functools.cached_property
+    @property
     def shape(self) -> DataShape:
         content = (self.collection.flags == CONTENT).nonzero().flatten()
         d_in, context_size = self.collection.d_in, self.collection.context_size

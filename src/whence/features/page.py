@@ -222,7 +222,7 @@ def describe_feature(profiles: FeatureProfiles, feature: int) -> str:
 def _feature_sections(profiles: FeatureProfiles) -> list[str]:
     """The profiles of features with text, or of the most position-specific, and the text."""
     shown = list(profiles.contexts) or profiles.position_specific[:8] or [0]
-    parts = [plot(feature_profile(profiles, shown), "profile", False)]
+    parts: list[str] = [plot(feature_profile(profiles, shown), "profile", False)]
     if profiles.note:
         parts.append(f"<p class=note>{html.escape(profiles.note)}</p>")
     for feature in shown:

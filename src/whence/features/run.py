@@ -69,7 +69,7 @@ PRESETS = Presets("whence.features", FeaturesRun)
 class FeaturesTrainable(Trainable):
     """Training on activations drawn at random; evaluation on held-out activations."""
 
-    model: Autoencoder
+    model: Autoencoder  # pyright: ignore[reportIncompatibleVariableOverride] (set once)
 
     def __init__(self, run: FeaturesRun) -> None:
         self.run = run

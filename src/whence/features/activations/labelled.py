@@ -98,6 +98,12 @@ def split(known: Known, name: str, train: int, test: int, seed: int) -> Sequence
         labels += [label] * len(texts)
         tests += [True] * tested + [False] * trained
         unseen += sum(held for _, held in texts[:tested])
-    halves = {"train": trained * len(classes), "test": tested * len(classes), "unseen": unseen}
     about = {"label": torch.tensor(labels), "test": torch.tensor(tests)}
-    return Sequences(ids, about, SequenceNotes(set=name, classes=tuple(classes), **halves))
+    notes = SequenceNotes(
+        set=name,
+        classes=tuple(classes),
+        train=trained * len(classes),
+        test=tested * len(classes),
+        unseen=unseen,
+    )
+    return Sequences(ids, about, notes)
