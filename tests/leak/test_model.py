@@ -155,7 +155,7 @@ def test_both_gates_are_needed(backbone: str) -> None:
 
 def test_soft_writing_ends_where_nothing_is_visible() -> None:
     job = job_of("content_gated:spread=2")
-    mitigation = job.masked_model.active[0]
+    mitigation = job.model.active[0]
     visible = torch.tensor([[False, False, True, False, False, True, False]])
     assert torch.equal(mitigation.writes(visible, 0), visible)  # type: ignore[arg-type]
     weights = mitigation.writes(visible, 1)

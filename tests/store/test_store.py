@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from whence.config import Config
 from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
+from whence.store.artifacts import ArtifactKind
 from whence.store.runs import RunLockedError, Store
+from whence.store.verify import verify_store
 
 
 @pytest.fixture
@@ -86,3 +89,18 @@ def test_where_the_store_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert Store(tmp_path / "other").root == tmp_path / "other"
     assert Store(tmp_path / "empty").summaries() == []
     assert not (tmp_path / "empty").exists(), "reading must not create a store"
+
+
+def test_artifacts_are_verified(tmp_path: Path) -> None:
+    store = Store(tmp_path / "artifacts only")
+
+    class Number(Config):
+        value: int
+
+    path = ArtifactKind("number", Number, Number).save(Number(value=2), Number(value=4), store).path
+    assert dict(verify_store(store)) == {f"artifacts/{path.name}": []}
+    path.write_bytes(path.read_bytes().replace(b"4", b"5", 1))
+    assert [bool(problems) for _, problems in verify_store(store)] == [True]
+    other = path.with_name(path.name.replace("number", "other"))
+    path.rename(other)
+    assert [bool(problems) for _, problems in verify_store(store)] == [True]

@@ -16,13 +16,13 @@ from whence.execution.options import ExecutionOptions
 from whence.random import Streams, derive, generator
 from whence.store.records import RunError
 from whence.store.runs import Store
-from whence.training.config import RunConfig, Trainable, TrainingConfig
+from whence.training.config import Metrics, RunConfig, Trainable, TrainingConfig
 from whence.training.optim import make_optimizer
 
 ONE = ExecutionOptions(threads=1, checkpoint_interval=1e9)
 
 
-class PoisonJob(Trainable):
+class PoisonJob(Trainable[nn.Sequential]):
     """Regression that goes wrong where it is told to."""
 
     def __init__(self, spec: PoisonRun) -> None:
@@ -46,18 +46,18 @@ class PoisonJob(Trainable):
         self.trained = True
         return loss, 8
 
-    def evaluate(self, streams: Streams) -> dict[str, Any]:
+    def evaluate(self, streams: Streams) -> Metrics:
         value = float("nan") if self.spec.how == "metric" and hasattr(self, "trained") else 0.5
-        return {"headline": {"id": value}}
+        return Metrics(headline={"id": value})
 
 
-class PoisonRun(RunConfig):
+class PoisonRun(RunConfig[Metrics, TrainingConfig]):
     kind: ClassVar[str] = "poison"
     how: str
     at: int = 7
     training: TrainingConfig = TrainingConfig(steps=20, evaluations=2, warmup=0)
 
-    def job(self) -> Trainable:
+    def job(self) -> PoisonJob:
         return PoisonJob(self)
 
 

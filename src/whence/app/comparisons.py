@@ -41,10 +41,10 @@ from whence.report.export import browser
 from whence.report.html import badge
 from whence.store.artifacts import artifact_paths
 from whence.store.runs import Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 C = TypeVar("C", bound=ComparisonConfig)
-R = TypeVar("R", bound=RunConfig[Any])
+R = TypeVar("R", bound=AnyRun)
 EVERY_SECONDS = 2.0
 MISSING = ("not begun", "interrupted")
 
@@ -194,7 +194,7 @@ def _downloads(instrument: Instrument[C, Any], config: C, store: Store) -> None:
     downloads(path.stem, {ending: partial(make, ending) for ending in possible})
 
 
-def _watch(runs: Sequence[RunConfig], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:
+def _watch(runs: Sequence[AnyRun], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:
     """Repeated while something runs; the whole page is made again when a run has ended or everything has."""
     progress = progress_of(runs, store)
     now_alive = is_alive(progress, job)

@@ -30,7 +30,7 @@ from whence.errors import UserError, not_allowed
 from whence.instruments import instrument
 from whence.store.files import CorruptFileError, write_sealed
 from whence.store.runs import RunLockedError, Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
     from whence.experiments.instrument import Action, OnProgress
@@ -113,9 +113,9 @@ def _action(request: ActionRequest) -> Action[Any, Any]:
     return actions[request.verb]
 
 
-def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> list[RunConfig]:
+def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> list[AnyRun]:
     """Those that can be read."""
-    runs: list[RunConfig] = []
+    runs: list[AnyRun] = []
     problems: list[str] = []
     for run_id in ids:
         try:

@@ -15,7 +15,7 @@ from whence.formatting import duration, scored
 from whence.report.html import badge
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 SHOWN_AT_ONCE = 12
 
@@ -24,7 +24,7 @@ SHOWN_AT_ONCE = 12
 class RunProgress:
     """How far a planned run has come."""
 
-    run: RunConfig
+    run: AnyRun
     state: str = "not begun"
     step: int = 0
     seconds: float = 0.0
@@ -42,11 +42,11 @@ class RunProgress:
         return self.step / self.seconds if self.seconds else 0.0
 
 
-def progress_of(runs: Sequence[RunConfig], store: Store) -> list[RunProgress]:
+def progress_of(runs: Sequence[AnyRun], store: Store) -> list[RunProgress]:
     return [_progress(run, store) for run in runs]
 
 
-def _progress(run: RunConfig, store: Store) -> RunProgress:
+def _progress(run: AnyRun, store: Store) -> RunProgress:
     try:
         status = store.folder(run.id).status()
     except FileNotFoundError:

@@ -23,7 +23,7 @@ from whence.shortcuts.baselines import scores
 from whence.shortcuts.search import best
 from whence.tasks import TASKS, TaskChoice
 from whence.tasks.base import Batch, Task
-from whence.training.config import RunConfig, Trainable
+from whence.training.config import RunConfig, Trainable, TrainingConfig
 
 EVALUATION_BATCH = 64
 MONITORED_SEQUENCES = 32
@@ -68,13 +68,14 @@ class Lengths(Config):
         return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known
 
 
-class ArenaRun(RunConfig[ArenaMetrics]):
+class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
     """Train one model on one task."""
 
     kind: ClassVar[str] = "arena"
     task: TaskChoice = Field(default=TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
     model: ModelConfig = ModelConfig()
     lengths: Lengths = Lengths()
+    training: TrainingConfig = TrainingConfig()
 
     @pydantic.model_validator(mode="after")
     def _leave_nothing_open(self) -> ArenaRun:
@@ -195,7 +196,7 @@ def _refusal(field: str, value: object, allowed: str) -> UserError:
     return UserError(f"{field}: {value!r} is not possible here. Allowed: {allowed}.", field=field)
 
 
-class ArenaJob(Trainable):
+class ArenaJob(Trainable[SequenceModel]):
     """Training on batches of one length at a time; evaluation in and out of distribution."""
 
     def __init__(self, run: ArenaRun) -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from whence.cli.output import print_note, stderr
 from whence.formatting import duration, scored
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
     from whence.execution.events import Event
@@ -46,7 +46,7 @@ def progress_line(first: str = "") -> Iterator[Callable[[str], None]]:
 class RunProgress:
     """A context manager that gives an engine what receives its events."""
 
-    def __init__(self, runs: Sequence[RunConfig], workers: int, threads: int) -> None:
+    def __init__(self, runs: Sequence[AnyRun], workers: int, threads: int) -> None:
         self.runs = {run.id: run for run in runs}
         self.state: dict[str, Event] = {}
         self.ended: dict[str, str] = {}

@@ -39,13 +39,13 @@ from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
 from whence.system import cores, resolve_device
 from whence.training import checkpoint
-from whence.training.config import RunConfig, Trainable
+from whence.training.config import AnyRun, Trainable
 from whence.training.optim import make_optimizer
 from whence.training.trainer import Listener, NonFiniteError, Progress, train
 
 
 def execute(
-    config: RunConfig[Any],
+    config: AnyRun,
     store: Store,
     options: ExecutionOptions = ExecutionOptions(),
     on_event: OnEvent = lambda event: None,
@@ -122,7 +122,7 @@ def _deterministic(threads: int) -> Generator[None]:
 class _Execution:
     def __init__(
         self,
-        config: RunConfig[Any],
+        config: AnyRun,
         store: Store,
         folder: RunFolder,
         options: ExecutionOptions,
@@ -241,7 +241,7 @@ class _Execution:
             self._notice(f"log.jsonl: {damage.reason}; a new one begins", path)
             return ChainWriter(path)
 
-    def _restore(self, job: Trainable, optimizer: torch.optim.Optimizer) -> ChainWriter:
+    def _restore(self, job: Trainable[Any], optimizer: torch.optim.Optimizer) -> ChainWriter:
         """Go back to the newest checkpoint that is whole and whose metrics are whole; else to the beginning."""
         path = self.path / "metrics.jsonl"
         self._check_old_status()

@@ -30,11 +30,11 @@ from whence.report.shell import write
 from whence.store.files import CorruptFileError, canonical
 from whence.store.runs import Store
 from whence.system import memory_bytes, resolve_device
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 C = TypeVar("C", bound=ComparisonConfig)
-R = TypeVar("R", bound=RunConfig)
-Watch = Callable[[Sequence[RunConfig], int, int], AbstractContextManager[OnEvent]]
+R = TypeVar("R", bound=AnyRun)
+Watch = Callable[[Sequence[AnyRun], int, int], AbstractContextManager[OnEvent]]
 """Given the runs, the number of workers and of threads per worker: what receives the events while they run"""
 
 
@@ -70,7 +70,7 @@ class ComparisonResult(Generic[R]):
         }
 
 
-def no_events(runs: Sequence[RunConfig], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
+def no_events(runs: Sequence[AnyRun], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
     return nullcontext(lambda event: None)
 
 
@@ -239,7 +239,7 @@ def _without_seeds(runs: Sequence[R]) -> list[R]:
     return list({canonical({**run.document(), "seed": 0}): run for run in runs}.values())
 
 
-def check_resources(runs: Sequence[RunConfig], store: Store, options: ExecutionOptions) -> tuple[int, int]:
+def check_resources(runs: Sequence[AnyRun], store: Store, options: ExecutionOptions) -> tuple[int, int]:
     """Refuse what this machine cannot run; returns workers and threads per worker."""
     resolve_device(options.device)
     parameters = max((run.check() for run in _without_seeds(runs)), default=0)
@@ -256,7 +256,7 @@ def check_resources(runs: Sequence[RunConfig], store: Store, options: ExecutionO
 
 
 def execute_runs(
-    runs: Sequence[RunConfig], store: Store, options: ExecutionOptions, watch: Watch = no_events
+    runs: Sequence[AnyRun], store: Store, options: ExecutionOptions, watch: Watch = no_events
 ) -> dict[str, RunEnd]:
     """Run them on this machine; by id, how each ended."""
     if not runs:

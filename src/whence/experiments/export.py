@@ -22,7 +22,7 @@ from whence.formatting import as_csv
 from whence.report.export import picture_of
 from whence.store.files import FORMAT, CorruptFileError, canonical, digest, write_atomically
 from whence.store.runs import Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 PUBLISHED_FORMAT = 1
 
@@ -42,7 +42,7 @@ class Report:
 
 
 def report_on_runs(
-    runs: Sequence[RunConfig[Any]], store: Store, instrument_of: Callable[[str], Instrument[Any, Any]]
+    runs: Sequence[AnyRun], store: Store, instrument_of: Callable[[str], Instrument[Any, Any]]
 ) -> Report:
     """Single runs of one instrument, tabulated. They may have been chosen by their results, so nothing is tested.
 

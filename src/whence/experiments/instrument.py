@@ -16,12 +16,12 @@ from whence.experiments.saved import Presets
 from whence.experiments.table import Column, Criterion, Family, PlannedTable, Row, Table
 from whence.store.artifacts import Artifact, ArtifactKind
 from whence.store.runs import Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-R = TypeVar("R", bound=RunConfig)
+R = TypeVar("R", bound=AnyRun)
 
 
 class ComparisonConfig(Config):

@@ -22,7 +22,7 @@ from typing import Literal
 from whence.stats import SEEDS_TO_DECIDE, TestDesign
 from whence.store.files import addressed_name, canonical, digest, write_atomically
 from whence.store.runs import Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun, RunConfig
 
 PREFIX = "look"
 Pairs = Iterable[tuple[RunConfig, RunConfig, str]]
@@ -42,7 +42,7 @@ class Look:
     """Each begins with its kind"""
 
     @classmethod
-    def of(cls, runs: Iterable[RunConfig], ended: Collection[str], pairs: Pairs, kind: Kind) -> Look:
+    def of(cls, runs: Iterable[AnyRun], ended: Collection[str], pairs: Pairs, kind: Kind) -> Look:
         """`ended`: ids of the runs that have finished or failed."""
         shown: dict[str, set[int]] = {}
         planned: dict[str, set[int]] = {}
@@ -94,13 +94,13 @@ class Earlier:
 NEVER = Earlier()
 
 
-def variant(run: RunConfig) -> str:
+def variant(run: AnyRun) -> str:
     """What runs of one variant share: all that decides their training, except the seed."""
     return digest(canonical({**run.training_document(), "seed": 0, "versions": run.versions()}))[:12]
 
 
 def consult(
-    runs: Sequence[RunConfig], ended: Collection[str], pairs: Pairs, store: Store, kind: Kind = "table"
+    runs: Sequence[AnyRun], ended: Collection[str], pairs: Pairs, store: Store, kind: Kind = "table"
 ) -> Earlier:
     """What earlier looks permit; the results of these runs count as shown from now on."""
     look = Look.of(runs, ended, pairs, kind)

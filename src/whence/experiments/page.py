@@ -13,9 +13,9 @@ from whence.report.html import badges, bullets, heading, html_table, render, swa
 from whence.report.shell import plot, regenerate, shell
 from whence.store.files import digest
 from whence.store.runs import Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
-R = TypeVar("R", bound=RunConfig)
+R = TypeVar("R", bound=AnyRun)
 STRIP = """\
 <div class=seeds role=img aria-label="{{ title }}: {{ values.values() | join(', ') }}">
 {% if mark %}<b style="left:{{ mark }}%"></b>{% endif %}

@@ -9,9 +9,9 @@ from typing import Any, Generic, Literal, TypeVar
 from whence.store.files import CorruptFileError
 from whence.store.records import EvaluationRecord, LossRecord
 from whence.store.runs import Store
-from whence.training.config import M, RunConfig
+from whence.training.config import AnyRun, M, RunConfig
 
-R = TypeVar("R", bound=RunConfig[Any], covariant=True)
+R = TypeVar("R", bound=AnyRun, covariant=True)
 State = Literal["finished", "failed", "damaged", "unfinished", "not run"]
 
 
@@ -47,12 +47,12 @@ class RunResult(Generic[R]):
         return self.state == "finished" or self.diverged
 
 
-def final_metrics(result: RunResult[RunConfig[M]]) -> M:
+def final_metrics(result: RunResult[RunConfig[M, Any]]) -> M:
     """Of the last evaluation of a finished run."""
     return result.run.metrics_class().model_validate(result.metrics)
 
 
-def evaluations_of(result: RunResult[RunConfig[M]]) -> list[Evaluation[M]]:
+def evaluations_of(result: RunResult[RunConfig[M, Any]]) -> list[Evaluation[M]]:
     """All of them, by step; none unless finished."""
     read = result.run.metrics_class().model_validate
     return [Evaluation(record.step, read(record.metrics)) for record in result.evaluations]

@@ -12,9 +12,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 from whence import stats
 from whence.experiments.results import RunResult
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
-R = TypeVar("R", bound=RunConfig)
+R = TypeVar("R", bound=AnyRun)
 Family = Literal["table", "sheet"]
 """The comparisons of one table, or of all tables that are made together, share one error."""
 

@@ -12,9 +12,9 @@ from whence.experiments.looks import Earlier, consult
 from whence.experiments.results import read_results
 from whence.experiments.table import Family, PlannedTable, Row, Table
 from whence.store.runs import Store
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
-R = TypeVar("R", bound=RunConfig)
+R = TypeVar("R", bound=AnyRun)
 
 
 def tabulate(

@@ -23,13 +23,13 @@ from whence.training.checkpoint import weights_of
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 
 
-class FeaturesRun(RunConfig[FeaturesMetrics]):
+class FeaturesRun(RunConfig[FeaturesMetrics, FeaturesTraining]):
     """Train one autoencoder."""
 
     kind: ClassVar[str] = "features"
     data: DataChoice = Field(default=DATA.choose("synthetic"), description="activations to learn features of")
     model: AutoencoderConfig = AutoencoderConfig()
-    training: FeaturesTraining = FeaturesTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
+    training: FeaturesTraining = FeaturesTraining()
 
     def labels(self) -> dict[str, str]:
         data, model = self.data.options().get("path") or str(self.data), self.model
@@ -66,10 +66,8 @@ class FeaturesRun(RunConfig[FeaturesMetrics]):
 PRESETS = Presets("whence.features", FeaturesRun)
 
 
-class FeaturesTrainable(Trainable):
+class FeaturesTrainable(Trainable[Autoencoder]):
     """Training on activations drawn at random; evaluation on held-out activations."""
-
-    model: Autoencoder  # pyright: ignore[reportIncompatibleVariableOverride] (set once)
 
     def __init__(self, run: FeaturesRun) -> None:
         self.run = run

@@ -42,13 +42,13 @@ RENDER_WEIGHT = 0.05
 """Of the render's loss. It shares no weights with the field; it should only not fill the gradient's norm."""
 
 
-class FieldsRun(RunConfig[FieldsMetrics]):
+class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
     """Train one field model."""
 
     kind: ClassVar[str] = "fields"
     data: AnyData = Field(default=DATA.choose("photos"), description="what to learn fields of")
     model: FieldModelConfig = FieldModelConfig()
-    training: FieldTrainingConfig = FieldTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
+    training: FieldTrainingConfig = FieldTrainingConfig()
 
     def labels(self) -> dict[str, str]:
         model = self.model
@@ -120,7 +120,7 @@ class EvaluationSet:
     baseline_psnr: dict[int, dict[str, Tensor]]
 
 
-class FieldJob(Trainable):
+class FieldJob(Trainable[FieldModel]):
     """Training at random scales against the true signal; evaluation beside interpolation and a fitted kernel."""
 
     def __init__(self, run: FieldsRun) -> None:
@@ -131,7 +131,7 @@ class FieldJob(Trainable):
 
     def setup(self, streams: Streams, device: torch.device) -> None:
         self.device = device
-        self.model = self.field_model = self.run.build_model(device)
+        self.model = self.run.build_model(device)
         initialise(self.model, streams.init)
 
     def optimizer(self, training: TrainingConfig) -> torch.optim.Optimizer | None:
@@ -139,7 +139,7 @@ class FieldJob(Trainable):
         return muon(self.model, mine.lr, mine.matrix_lr, mine.weight_decay) if mine.optimizer == "muon" else None
 
     def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
-        model, data = self.field_model, self.data
+        model, data = self.model, self.data
         signals = data.draw(generator, self.run.training.batch_size, "train")
         size = self._random_size(generator)
         x = data.at(signals, data.inputs).to(self.device)
@@ -176,7 +176,7 @@ class FieldJob(Trainable):
         )
 
     def _evaluate(self, streams: Streams, split: Split) -> SplitMetrics:
-        known, model = self.evaluation_set(streams, split), self.field_model
+        known, model = self.evaluation_set(streams, split), self.model
         x = known.inputs.to(self.device)
         encoded = model.encode(x)
 

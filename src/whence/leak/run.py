@@ -79,7 +79,7 @@ class MaskedTraining(TrainingConfig):
     evaluations: int = Field(default=2, ge=1, description="evaluations after the one at step 0, evenly spaced")
 
 
-class LeakRun(RunConfig[LeakMetrics]):
+class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
     """Train one masked model."""
 
     kind: ClassVar[str] = "leak"
@@ -87,7 +87,7 @@ class LeakRun(RunConfig[LeakMetrics]):
     mitigations: Mitigations = Field(default=(), description="mitigations, joined by +; none, or all of the source's")
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
-    training: MaskedTraining = MaskedTraining()  # pyright: ignore[reportIncompatibleVariableOverride] (frozen)
+    training: MaskedTraining = MaskedTraining()
 
     def labels(self) -> dict[str, str]:
         return {"data": str(self.data), "backbone": str(self.model.backbone), "mitigations": self.mitigation}
@@ -124,7 +124,7 @@ class LeakRun(RunConfig[LeakMetrics]):
         return LeakJob(self)
 
 
-class LeakJob(Trainable):
+class LeakJob(Trainable[MaskedModel]):
     """Training on windows with some tokens masked; evaluation at several ratios."""
 
     def __init__(self, run: LeakRun) -> None:
@@ -134,10 +134,10 @@ class LeakJob(Trainable):
 
     def setup(self, streams: Streams, device: torch.device) -> None:
         self.device = device
-        self.model = self.masked_model = self.run.build_model(device)
+        self.model = self.run.build_model(device)
         initialise(self.model, streams.init)
         some, others = (self._half(streams, half).to(device) for half in (0, 1))
-        for mitigation in self.masked_model.active:
+        for mitigation in self.model.active:
             mitigation.fit(some, others)
 
     def _half(self, streams: Streams, half: int) -> Tensor:
@@ -160,9 +160,7 @@ class LeakJob(Trainable):
         error = reconstruction(masking.loss, predicted, tokens[masked])
         place = positions[..., 0].expand_as(masked)[masked]
         step = PenaltyInput(predicted, place, float(masked.float().mean()), error)
-        penalties = [
-            penalty for mitigation in self.masked_model.active if (penalty := mitigation.penalty(step)) is not None
-        ]
+        penalties = [penalty for mitigation in self.model.active if (penalty := mitigation.penalty(step)) is not None]
         return error + sum((p for p in penalties if p is not None), torch.zeros_like(error)), masked.numel()
 
     def evaluate(self, streams: Streams) -> LeakMetrics:
@@ -179,7 +177,7 @@ class LeakJob(Trainable):
 
     def audit_target(self, rows: int = 64) -> AuditTarget:
         """As an audit sees it."""
-        model, positions = self.masked_model, self.positions.to(self.device)
+        model, positions = self.model, self.positions.to(self.device)
         place = generator(Streams.of(0).evaluation, "audit", str(self.run.data))
         return AuditTarget(
             " · ".join(self.run.labels().values()),

@@ -49,7 +49,7 @@ from whence.store.records import (
     read_as,
     write_as,
 )
-from whence.training.config import RunConfig, load_run_config
+from whence.training.config import AnyRun, load_run_config
 
 ID = re.compile(r"[0-9a-f]{12}")
 SPARE_BYTES = 64 * 2**20
@@ -89,7 +89,7 @@ class RunFolder:
     def config_document(self) -> dict[str, Any]:
         return read_as(StoredConfig, self.path / "config.json").config
 
-    def config(self) -> RunConfig[Any]:
+    def config(self) -> AnyRun:
         return load_run_config(self.config_document())
 
     def written_status(self) -> RunStatus:
@@ -275,7 +275,7 @@ class Store:
 
 
 @contextmanager
-def open_finished_run(store: Store, text: str) -> Generator[tuple[RunFolder, RunConfig[Any]]]:
+def open_finished_run(store: Store, text: str) -> Generator[tuple[RunFolder, AnyRun]]:
     """The folder and the configuration of a finished run, found by the first digits of its id.
 
     Damage that is met here or while the caller reads on raises `UserError`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from whence.store.artifacts import artifact_paths, read_document_of_artifact
 from whence.store.files import (
     CorruptFileError,
     check_addressed,
@@ -27,13 +28,15 @@ def problems_of(run: RunFolder) -> list[str]:
 
 
 def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
-    """(what, problems) for every run, every report and the index, as they are checked."""
+    """(what, problems) for every run, report and artifact, and the index, as they are checked."""
     for name in store.ids():
         folder = store.folder(name)
         yield name, [] if folder.is_locked() else problems_of(folder)  # a running one is never at rest
     if store.reports.is_dir():
         for page in sorted(path for path in store.reports.iterdir() if path.is_file()):
             yield f"reports/{page.name}", list(_caught(page, lambda page=page: check_addressed(page)))
+    for path in reversed(artifact_paths(store)):
+        yield f"artifacts/{path.name}", list(_caught(path, lambda path=path: read_document_of_artifact(path)))
     index = store.root / "index.json"
     if index.exists():
         yield index.name, list(_caught(index, lambda: read_sealed(index)))

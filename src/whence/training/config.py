@@ -59,12 +59,14 @@ class Metrics(Config):
 
 
 M = TypeVar("M", bound=Metrics)
+T = TypeVar("T", bound=TrainingConfig)
+Model = TypeVar("Model", bound="nn.Module")
 
 
-class Trainable(abc.ABC):
+class Trainable(abc.ABC, Generic[Model]):
     """What an instrument supplies to the one training loop. All its lasting state lives in `model`."""
 
-    model: nn.Module
+    model: Model
 
     @abc.abstractmethod
     def setup(self, streams: Streams, device: torch.device) -> None:
@@ -79,25 +81,22 @@ class Trainable(abc.ABC):
         """The loss of one training step on data drawn from the generator, and how many tokens it took."""
 
     @abc.abstractmethod
-    def evaluate(self, streams: Streams) -> Metrics | dict[str, Any]:
-        """Metrics on this seed's evaluation data; under "headline", the few numbers that a list of runs shows.
+    def evaluate(self, streams: Streams) -> Metrics:
+        """Metrics on this seed's evaluation data."""
 
-        Those are shares, shown in percent, unless their names end with a unit in brackets: "quality (dB)".
-        """
-
-    def monitor(self, streams: Streams) -> Metrics | dict[str, Any]:
+    def monitor(self, streams: Streams) -> Metrics:
         """The same metrics during training, for learning curves. A job may compute them on less data."""
         return self.evaluate(streams)
 
 
-class RunConfig(Config, abc.ABC, Generic[M]):
+class RunConfig(Config, abc.ABC, Generic[M, T]):
     """One run. An instrument is a package `whence.<kind>` whose `run` module holds a subclass of this kind."""
 
     kind: ClassVar[str]
-    kinds: ClassVar[dict[str, type[RunConfig[Any]]]] = {}
+    kinds: ClassVar[dict[str, type[RunConfig[Any, Any]]]] = {}
     """Every subclass that has been imported"""
     seed: int = Field(default=0, ge=0, description="pairs runs: equal seeds see equal data and equal initial weights")
-    training: TrainingConfig = TrainingConfig()
+    training: T
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -106,7 +105,7 @@ class RunConfig(Config, abc.ABC, Generic[M]):
 
     @classmethod
     def metrics_class(cls) -> type[M]:
-        """What its evaluations compute: the parameter of `RunConfig[…]`."""
+        """What its evaluations compute: the first parameter of `RunConfig[…]`."""
         return next(args[0] for parent in cls.__mro__ if (args := _generic_arguments(parent)))
 
     def document(self) -> dict[str, Any]:
@@ -138,8 +137,11 @@ class RunConfig(Config, abc.ABC, Generic[M]):
         return 0
 
     @abc.abstractmethod
-    def job(self) -> Trainable:
+    def job(self) -> Trainable[Any]:
         """What the loop trains."""
+
+
+AnyRun = RunConfig[Any, Any]
 
 
 def _generic_arguments(model: type) -> tuple[Any, ...]:
@@ -150,7 +152,7 @@ def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
     return digest(canonical({"config": document, "versions": versions}))[:12]
 
 
-def load_run_config(document: dict[str, Any]) -> RunConfig[Any]:
+def load_run_config(document: dict[str, Any]) -> AnyRun:
     """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
     kind = str(document.get("kind"))
     known = re.fullmatch(r"[a-z]+", kind) and importlib.util.find_spec(f"whence.{kind}")

@@ -14,7 +14,7 @@ from torch import nn
 
 from whence.random import Streams, derive, generator
 from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
-from whence.training.config import Metrics, Trainable, TrainingConfig
+from whence.training.config import Trainable, TrainingConfig
 
 LOGGED_LOSSES = 200
 """Training losses kept per run, evenly spaced: enough for a curve, not a file that grows with the steps."""
@@ -53,7 +53,7 @@ class Listener:
 
 
 def train(
-    job: Trainable,
+    job: Trainable[Any],
     training: TrainingConfig,
     streams: Streams,
     optimizer: torch.optim.Optimizer,
@@ -87,7 +87,7 @@ def train(
 
 
 def _step(
-    job: Trainable, training: TrainingConfig, streams: Streams, optimizer: torch.optim.Optimizer, step: int
+    job: Trainable[Any], training: TrainingConfig, streams: Streams, optimizer: torch.optim.Optimizer, step: int
 ) -> tuple[float, float, int]:
     job.model.train()
     torch.manual_seed(derive(streams.dropout, step))
@@ -110,12 +110,14 @@ def _step(
     return value, norm, tokens
 
 
-def _evaluate(job: Trainable, training: TrainingConfig, streams: Streams, at: Progress, listener: Listener) -> None:
+def _evaluate(
+    job: Trainable[Any], training: TrainingConfig, streams: Streams, at: Progress, listener: Listener
+) -> None:
     job.model.eval()
     torch.manual_seed(derive(streams.evaluation, "model"))
     with torch.no_grad(), autocast(job.model, training.precision):
         computed = (job.evaluate if at.step == training.steps else job.monitor)(streams)
-    metrics = computed.model_dump(mode="json") if isinstance(computed, Metrics) else computed
+    metrics = computed.model_dump(mode="json")
     bad = _first_non_finite(metrics)
     if bad is not None:
         raise NonFiniteError(at.step, f"evaluation metric {bad}")
@@ -136,7 +138,7 @@ def _first_non_finite(value: Any, path: str = "") -> str | None:
     return next((bad for key, v in items if (bad := _first_non_finite(v, f"{path}.{key}".strip(".")))), None)
 
 
-def _blame(job: Trainable, training: TrainingConfig, streams: Streams, step: int) -> str:
+def _blame(job: Trainable[Any], training: TrainingConfig, streams: Streams, step: int) -> str:
     """Repeat the failed step with a hook on every module, to name the first tensor that went wrong."""
     for name, parameter in job.model.named_parameters():
         if not parameter.isfinite().all():

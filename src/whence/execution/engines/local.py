@@ -16,14 +16,13 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from whence.execution.events import Event, OnEvent, RunEnd, RunRequest
 from whence.execution.options import ExecutionOptions
 from whence.execution.worker import GRACE_SECONDS
 from whence.store.runs import Store
 from whence.system import cores
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 Inbox = SimpleQueue[tuple[int, Event | None]]
 CTRL_C = -1
@@ -57,7 +56,7 @@ class _Worker:
         finally:
             inbox.put((self.number, None))
 
-    def submit(self, config: RunConfig[Any], store: Store, options: ExecutionOptions) -> None:
+    def submit(self, config: AnyRun, store: Store, options: ExecutionOptions) -> None:
         assert self.process.stdin is not None
         self.run = config.id
         request = RunRequest(config=config.document(), store=str(store.root.absolute()), options=options)
@@ -78,7 +77,7 @@ def share(runs: int, workers: int | None = None, threads: int | None = None) -> 
 
 
 def run_all(
-    configs: Sequence[RunConfig[Any]],
+    configs: Sequence[AnyRun],
     store: Store,
     options: ExecutionOptions = ExecutionOptions(),
     on_event: OnEvent = lambda event: None,
@@ -96,7 +95,7 @@ def run_all(
 class _Engine:
     def __init__(
         self,
-        configs: Sequence[RunConfig[Any]],
+        configs: Sequence[AnyRun],
         store: Store,
         options: ExecutionOptions,
         on_event: OnEvent,

@@ -20,7 +20,7 @@ from whence.registry import Choice
 from whence.store.runs import RunFolder
 from whence.tasks.base import Task
 from whence.training.checkpoint import weights_of
-from whence.training.config import RunConfig
+from whence.training.config import AnyRun
 
 ROWS = 64
 
@@ -41,7 +41,7 @@ class SequenceRun(Protocol):
     def build_model(self, device: torch.device | str) -> SequenceModel: ...
 
 
-def run_target(run: RunConfig, folder: RunFolder) -> AuditTarget:
+def run_target(run: AnyRun, folder: RunFolder) -> AuditTarget:
     if isinstance(run, LeakRun):
         return leak_run_target(run, folder)
     if isinstance(run, SequenceRun):
