@@ -14,6 +14,7 @@ from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
 from whence.store.artifacts import ArtifactKind
+from whence.store.files import CorruptFileError
 from whence.store.runs import RunLockedError, Store
 from whence.store.verify import verify_store
 
@@ -104,3 +105,24 @@ def test_artifacts_are_verified(tmp_path: Path) -> None:
     other = path.with_name(path.name.replace("number", "other"))
     path.rename(other)
     assert [bool(problems) for _, problems in verify_store(store)] == [True]
+
+
+def test_an_artifact_of_another_shape_is_refused_in_one_line(tmp_path: Path) -> None:
+    class Number(Config):
+        value: int
+
+    class Numbers(Config):
+        values: tuple[int, ...]
+
+    store, request = Store(tmp_path / "store"), Number(value=2)
+    path = ArtifactKind("number", Number, Number).save(request, Number(value=4), store).path
+    changed = ArtifactKind("number", Number, Numbers)
+    with pytest.raises(CorruptFileError, match="not an artifact of kind 'number'") as refused:
+        changed.read(path)
+    assert len(str(refused.value).splitlines()) == 1
+    assert changed.find(request, store) is None
+    assert list(changed.all(store)) == []
+    with pytest.raises(UserError, match="cannot be read"):
+        changed.open(path.stem, store)
+    with pytest.raises(UserError, match="is not in the store"):
+        changed.open("f00", store)
