@@ -23,7 +23,7 @@ from whence.store.files import digest, write_sealed
 from whence.store.runs import Store
 
 TINY = {
-    "data": "planted:steps=48,channels=2",
+    "data": "synthetic:steps=48,channels=2",
     "model": {"d_model": 8},
     "masking": {"test_rows": 16},
     "training": {"steps": 4, "batch_size": 8, "evaluations": 1},
@@ -91,7 +91,7 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
         go_to(visitor, view)
     visitor.sees(re.compile("Reconstructs nothing: "))
     visitor.open("")
-    visitor.page.get_by_role("link", name=re.compile("Audit of planted")).click()
+    visitor.page.get_by_role("link", name=re.compile("Audit of synthetic")).click()
     visitor.sees(re.compile("Reconstructs nothing: "))
 
 
@@ -131,7 +131,7 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
 def test_mitigations_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None:
     visitor.open("leak")
     go_to(visitor, "Compare mitigations")
-    visitor.choose("data", "planted")
+    visitor.choose("data", "synthetic")
     visitor.pick("mitigations", "none", "content_gated")
     visitor.write("seeds", "1")
     visitor.write("steps", "4")

@@ -22,7 +22,7 @@ SMALL = [
     "leak",
     "compare",
     "--data",
-    "planted:steps=48,channels=2",
+    "synthetic:steps=48,channels=2",
     "--d-model",
     "8",
     "--steps",

@@ -34,7 +34,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "seeds": 2,
     },
     "leak": {
-        "data": "planted:steps=48,channels=2",
+        "data": "synthetic:steps=48,channels=2",
         "mitigations": ["none", "zero_masked_positions"],
         "model": {"d_model": 8},
         "training": SHORT,
@@ -163,7 +163,7 @@ def test_single_runs_have_the_numbers_of_the_comparison(requested: Requested) ->
         ("arena", {"seeds": 9, "max_seeds": 8, "until_decided": True}, []),
         ("arena", {"model": {"d_model": 2**20}}, []),
         ("arena", {}, ["--minutes", "1"]),
-        ("leak", {"data": "planted:steps=48,channels=2", "model": {"window": 7}}, []),
+        ("leak", {"data": "synthetic:steps=48,channels=2", "model": {"window": 7}}, []),
         ("features", {"presets": ["plain"]}, []),
         ("fields", {"data": "photos:size=17,factor=2"}, []),
     ],

@@ -77,7 +77,7 @@ def test_every_preset_trains(name: str, tmp_path: Path) -> None:
         (run,) = planned_runs(FeaturesConfig.read(asked))[name]
         status = execute(run, store, ExecutionOptions(threads=1, device="cpu"))
         assert status.state == "finished"
-        first, last = (found["metrics"] for found in store.folder(run.id).evaluations())
+        first, last = (record.metrics for record in store.folder(run.id).evaluations())
         assert last["l0"] > 0
     assert last["fvu"] < first["fvu"]
 

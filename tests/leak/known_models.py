@@ -19,7 +19,7 @@ from tests.leak.test_model import job_of, trained
 from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.targets.module import audit_target
 from whence.leak.audit.targets.pretrained import _target
-from whence.leak.data.planted import PlantedRecordings
+from whence.leak.data.synthetic import SyntheticRecordings
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
 from whence.random import preserve_rng_state
@@ -43,7 +43,7 @@ class Known:
 
 def content(seed: int, rows: int = ROWS, position: float = 0.0) -> Tensor:
     """Smooth signals (rows, TOKENS, FEATURES); `position`: share of their variance that a fixed template carries."""
-    data = PlantedRecordings(steps=TOKENS, channels=FEATURES, smoothness=3.0, position=position)
+    data = SyntheticRecordings(steps=TOKENS, channels=FEATURES, smoothness=3.0, position=position)
     return data.draw(torch.Generator().manual_seed(seed), rows, "test")
 
 
@@ -208,7 +208,7 @@ def _masked(
     seed: int, mitigations: str = "none", position: float = 0.0, steps: int = 80, **model: object
 ) -> AuditTarget:
     """whence's own masked model, trained briefly."""
-    data = f"planted:steps=64,channels=2,position={position}"
+    data = f"synthetic:steps=64,channels=2,position={position}"
 
     def job(seed: int) -> LeakJob:
         return job_of(mitigations, seed=seed, data=data, window=2, **model)

@@ -58,7 +58,7 @@ def plant(seed: int) -> Planted:
     source = None if seed % 2 else chance.choice(list(LEAKS))
     choice: dict[str, Any] = dict(chance.choice(CLEAN if source is None else LEAKS[source]))
     gated = choice.pop("gated", False)
-    data = f"planted:position={chance.choice([0.0, 0.0, 0.5])},steps={chance.choice([64, 96])},channels=2"
+    data = f"synthetic:position={chance.choice([0.0, 0.0, 0.5])},steps={chance.choice([64, 96])},channels=2"
     job = job_of(
         "content_gated" if gated else "none",
         seed=seed,

@@ -31,13 +31,13 @@ def test_daphnet_is_all_there_and_cut_in_time() -> None:
     assert {part.shape[1] for part in parts} == {9}
 
 
-@pytest.mark.parametrize("name", ["basic_motions", "daphnet", "planted"])
+@pytest.mark.parametrize("name", ["basic_motions", "daphnet", "synthetic"])
 def test_examples_are_pieces_of_their_split(name: str) -> None:
     data = DATA.choose(name).build()
     drawn = data.draw(generator(0), 20, "test")
     assert drawn.shape == (20, data.steps, data.channels)
     assert torch.equal(drawn, data.draw(generator(0), 20, "test"))
-    if name != "planted":
+    if name != "synthetic":
         pieces = {tuple(row.tolist()) for recording in data.recordings("test") for row in recording}
         assert all(tuple(row.tolist()) in pieces for row in drawn.flatten(0, 1)[:50])
         one, two = (data.draw(generator(0), 50, "train", half).flatten(0, 1) for half in (0, 1))
@@ -45,8 +45,8 @@ def test_examples_are_pieces_of_their_split(name: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_planted_holds_the_share_it_says(share: float) -> None:
-    data = DATA.choose(f"planted:position={share}").build()
+def test_synthetic_data_hold_the_share_it_says(share: float) -> None:
+    data = DATA.choose(f"synthetic:position={share}").build()
     drawn = data.draw(generator(0), 3000, "train")
     total = drawn.var(0).mean() + drawn.mean(0).var(0, correction=0).mean()
     assert float(total) == pytest.approx(1, abs=0.05)

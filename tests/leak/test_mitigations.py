@@ -91,7 +91,7 @@ def test_permutation_is_undone() -> None:
 
 def test_the_prior_is_the_template_and_vanishes_without_one() -> None:
     for share in (0.0, 0.5):
-        data = DATA.choose(f"planted:position={share},steps=64,channels=2").build()
+        data = DATA.choose(f"synthetic:position={share},steps=64,channels=2").build()
         halves = [data.draw(generator("half", half), 512, "train", half) for half in (0, 1)]
         prior = PositionPrior(64, 2)
         prior.fit(*halves)

@@ -17,7 +17,7 @@ from whence.random import Streams, generator
 from whence.training.config import TrainingConfig
 
 BACKBONES = ("transformer", "mamba", "bimamba")
-SMALL: dict[str, Any] = {"data": "planted:steps=48,channels=2", "training": {"steps": 4, "batch_size": 8}}
+SMALL: dict[str, Any] = {"data": "synthetic:steps=48,channels=2", "training": {"steps": 4, "batch_size": 8}}
 
 
 def job_of(mitigations: str = "none", seed: int = 0, data: str = SMALL["data"], **model: Any) -> LeakJob:
@@ -193,9 +193,9 @@ def test_a_file_and_a_flag_mean_the_same() -> None:
     from whence.leak.config import LeakConfig
 
     assert LeakRun.read({"training": {"steps": 7}}).training.batch_size == LeakRun().training.batch_size == 32
-    plan = LeakConfig.read({"training": {"steps": 7}, "data": "planted", "seeds": 1}).runs()
+    plan = LeakConfig.read({"training": {"steps": 7}, "data": "synthetic", "seeds": 1}).runs()
     assert {run.training.batch_size for runs in plan.values() for run in runs} == {32}
-    assert plan["none"][0].id == LeakRun.read({"data": "planted", "training": {"steps": 7}}).id
+    assert plan["none"][0].id == LeakRun.read({"data": "synthetic", "training": {"steps": 7}}).id
 
 
 def test_content_gated_refuses_absolute_positions_in_attention() -> None:

@@ -116,7 +116,11 @@ def test_loops_of_torch(kind: type[nn.RNNBase], batch_first: bool) -> None:
 
 
 def test_mask_tokens_that_differ() -> None:
-    """Numbers at visible tokens remain when the mask token is ablated, so that some models keep all of the effect."""
+    """Ablated, mask tokens are all alike. Numbers at visible tokens remain, so that some models keep all of the effect.
+
+    The effect is a share of the variance that is left: in some models it is larger after the ablation, so that there is
+    no upper limit to test.
+    """
 
     class Numbered(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -133,8 +137,8 @@ def test_mask_tokens_that_differ() -> None:
         whole = moved(target)
         assert whole > 0.01
         with ablated(list(pathways.values())):
+            assert "mask token" not in found(target)
             shares.append(moved(target) / whole)
-    assert max(shares) < 1.001
     assert min(shares) < 0.8
 
 

@@ -47,7 +47,7 @@ COMPARE = """Compare mitigations: train masked models with and without them, ove
 
   whence leak compare                                            a first look: four treatments, three seeds
   whence leak compare --data basic_motions --backbone bimamba --mitigations none all content_gated --seeds 6
-  whence leak compare --data planted:position=0.5 --mitigations none content_gated content_gated+position_prior
+  whence leak compare --data synthetic:position=0.5 --mitigations none content_gated content_gated+position_prior
   whence leak compare --data mine.npy --window 8                 your own recordings: (time, channels)
 
 The first mitigation is what the others are held against. Ctrl-C stops cleanly, and the same command resumes."""

@@ -14,7 +14,7 @@ from whence.store.runs import Store
 
 RUN = LeakRun.read(
     {
-        "data": "planted:steps=48,channels=2",
+        "data": "synthetic:steps=48,channels=2",
         "model": {"d_model": 8},
         "masking": {"test_rows": 16},
         "training": {"steps": 2, "batch_size": 8, "evaluations": 1},

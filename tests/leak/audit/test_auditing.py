@@ -76,7 +76,7 @@ def test_a_causal_model_without_encodings_leaks_through_its_order() -> None:
 
 
 def test_content_gated_is_clean_and_alive_after_training() -> None:
-    job = trained(job_of("content_gated", data="planted:steps=64,channels=2"), 60)
+    job = trained(job_of("content_gated", data="synthetic:steps=64,channels=2"), 60)
     found = measure_audit(job.audit_target())
     assert found.verdict.outcome == "clean"
     assert found.ratios[0.5].pattern_r2 > 0.5, "statistics over places would have called it leaky"
@@ -198,7 +198,7 @@ def test_a_period_is_not_missed() -> None:
 
 
 def test_a_prior_is_judged_in_the_open() -> None:
-    data = "planted:position=0.8,steps=64,channels=2"
+    data = "synthetic:position=0.8,steps=64,channels=2"
     found = measure_audit(job_of("content_gated+position_prior", data=data).audit_target(), (0.5, 1.0))
     assert found.verdict.leak == "clean"
     assert found.ratios[1].position_variance > 0.01, "what it says does depend on position"

@@ -1,4 +1,4 @@
-"""Signals to hide and to predict: one file each. `DATA.choose("planted:position=0.5")`."""
+"""Signals to hide and to predict: one file each. `DATA.choose("synthetic:position=0.5")`."""
 
 from __future__ import annotations
 

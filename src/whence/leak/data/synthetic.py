@@ -13,7 +13,7 @@ from whence.leak.data.base import RecordingData, Split
 from whence.random import derive
 
 
-class PlantedRecordings(RecordingData):
+class SyntheticRecordings(RecordingData):
     """Smooth random content, different in every example, plus a template that is the same at the same place in all.
 
     `position` is the share of the variance that the template carries: no model can know more from position than that.
