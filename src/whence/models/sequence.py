@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +19,8 @@ from whence.encodings.transforms.base import Transform
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers.base import Kind, Mixer
 from whence.models.layers import FeatureEmbedding, Linear, PlaceHead, Pool, TokenEmbedding, pooled
-from whence.registry import structural_parameters
-from whence.tasks.base import Per
+from whence.registry import Choice, structural_parameters
+from whence.tasks.base import Per, Task
 
 
 class PositionConfig(Config):
@@ -244,3 +244,21 @@ class Block(nn.Module):
 
 def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+@runtime_checkable
+class SequenceRun(Protocol):
+    """A run of a sequence model on a task, for instruments that take one from another without importing it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def task(self) -> Choice[Task]: ...
+    @property
+    def model(self) -> ModelConfig: ...
+    @property
+    def train_length(self) -> int: ...
+    def labels(self) -> dict[str, str]: ...
+    def build_model(self, device: torch.device | str) -> SequenceModel: ...

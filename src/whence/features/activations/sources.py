@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from pydantic import JsonValue
@@ -18,36 +18,13 @@ from whence.features.activations.text import HELD_OUT, checksum, documents, held
 from whence.features.config import CollectConfig
 from whence.models.capture import blocks, first_tensor
 from whence.models.pretrained import PACKAGED, between_ends, ends_of, longest, pretrained
+from whence.models.sequence import SequenceRun
 from whence.random import generator
 from whence.store.files import digest, file_digest
 from whence.store.runs import Store, open_finished_run
 from whence.training.checkpoint import weights_of
 
-if TYPE_CHECKING:
-    from whence.models.sequence import ModelConfig, SequenceModel
-    from whence.registry import Choice
-    from whence.tasks.base import Task
-
 RUN = "run:"
-
-
-@runtime_checkable
-class TaskRun(Protocol):
-    """What a run on a task offers, of whichever instrument it is."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def task(self) -> Choice[Task]: ...
-
-    @property
-    def model(self) -> ModelConfig: ...
-
-    @property
-    def train_length(self) -> int: ...
-
-    def build_model(self, device: torch.device | str) -> SequenceModel: ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +90,7 @@ def of_module(
 def of_run(config: CollectConfig, store: Store) -> ActivationSource:
     """On sequences of the run's own task, as long as it was trained on."""
     with open_finished_run(store, config.model.removeprefix(RUN)) as (folder, run):
-        if not isinstance(run, TaskRun):
+        if not isinstance(run, SequenceRun):
             raise UserError(f"model: {run.id} is no run on a task. Allowed: runs of the arena.", field="model")
         task, length = run.task.build(), run.train_length
         model = run.build_model("cpu").eval()

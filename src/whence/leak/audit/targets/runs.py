@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -14,31 +13,13 @@ from whence.leak.audit.targets.pretrained import MEAN_TOKEN, with_mean_token
 from whence.leak.run import LeakRun
 from whence.models.capture import blocks
 from whence.models.init import initialise
-from whence.models.sequence import ModelConfig, SequenceModel
+from whence.models.sequence import SequenceRun
 from whence.random import Streams
-from whence.registry import Choice
 from whence.store.runs import RunFolder
-from whence.tasks.base import Task
 from whence.training.checkpoint import weights_of
 from whence.training.config import AnyRun
 
 ROWS = 64
-
-
-@runtime_checkable
-class SequenceRun(Protocol):
-    """A run of a sequence model on a task, as the arena has them. Instruments do not import each other."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def task(self) -> Choice[Task]: ...
-    @property
-    def model(self) -> ModelConfig: ...
-    @property
-    def train_length(self) -> int: ...
-    def labels(self) -> dict[str, str]: ...
-    def build_model(self, device: torch.device | str) -> SequenceModel: ...
 
 
 def run_target(run: AnyRun, folder: RunFolder) -> AuditTarget:
