@@ -28,8 +28,8 @@ from whence.app.jobs import (
 )
 from whence.errors import UserError, not_allowed
 from whence.instruments import instrument
-from whence.store.files import CorruptFileError, write_sealed
-from whence.store.runs import RunLockedError, Store
+from whence.store.files import write_sealed
+from whence.store.runs import RunLockedError, Store, load_runs
 from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
@@ -115,17 +115,10 @@ def _action(request: ActionRequest) -> Action[Any, Any]:
 
 def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> list[AnyRun]:
     """Those that can be read."""
-    runs: list[AnyRun] = []
-    problems: list[str] = []
-    for run_id in ids:
-        try:
-            run = store.find(run_id).config()
-            if run.id != run_id:
-                raise UserError("its config describes another run, or belongs to another version of whence")
-            runs.append(run)
-        except (OSError, CorruptFileError, UserError) as problem:
-            problems.append(f"{run_id} cannot be resumed: {problem}")
-            on_progress(problems[-1])
+    runs, left_out = load_runs(store, ids)
+    problems = [f"{run_id} cannot be resumed: {problem}" for run_id, problem in left_out.items()]
+    for problem in problems:
+        on_progress(problem)
     if not runs:
         raise UserError("\n".join(problems), field="run")
     return runs

@@ -34,7 +34,6 @@ from whence.instruments import PLACES
 from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
 from whence.store.runs import ID, RunFolder, Store
 
-FORMAT = 1
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
 ALIVE: tuple[State, ...] = ("waiting", "running")
 ACTIONS = {("leak", "audit"), ("features", "collect"), ("fields", "analyze")}
@@ -146,11 +145,8 @@ class Job:
         path = self.path / "job.json"
         if self.path.is_symlink() or self.path.parent.is_symlink():
             raise CorruptFileError(self.path, "leads out of the store")
-        body = read_sealed(path)
-        if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
-            raise CorruptFileError(path, f"not a job of format {FORMAT}")
         try:
-            return Submission.model_validate(body)
+            return Submission.model_validate(read_sealed(path))
         except ValueError:
             raise CorruptFileError(path, "not a request of this version of whence") from None
 
@@ -222,14 +218,14 @@ def submit(
     if job.alive:
         return job
     submission = Submission(request=request, title=title, link=dict(link or {}), exclusive=exclusive)
-    write_sealed(job.path / "job.json", {"format": FORMAT, **submission.model_dump(mode="json")})
+    write_sealed(job.path / "job.json", submission.model_dump(mode="json"))
     job.start()
     return job
 
 
 def job_id(request: JobRequest) -> str:
     """The same request is the same job."""
-    return digest(canonical({"format": FORMAT, "request": request.model_dump(mode="json")}))[:12]
+    return digest(canonical(request.model_dump(mode="json")))[:12]
 
 
 def check_request(request: JobRequest) -> None:
@@ -259,9 +255,9 @@ def find_job(request: JobRequest, store: Store) -> Job | None:
 
 def _existing(path: Path) -> Job | None:
     """None if it cannot be read."""
+    job = Job(path)
     try:
-        Job(path).submission  # noqa: B018
-        return Job(path)
+        return job if job.submission else None
     except (OSError, CorruptFileError):
         return None
 

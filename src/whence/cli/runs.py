@@ -16,7 +16,7 @@ from whence.experiments.options import metavar, positional
 from whence.formatting import as_csv, duration, scored
 from whence.store.files import CorruptFileError
 from whence.store.records import EvaluationRecord, RunSummary
-from whence.store.runs import RunFolder, RunLockedError, Store, evaluation_rows
+from whence.store.runs import RunFolder, RunLockedError, Store, evaluation_rows, load_runs
 
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
@@ -159,15 +159,9 @@ def _resume(invocation: Invocation) -> int:
     ids = [store.find(word).id for word in options.runs] or [
         r.id for r in store.summaries() if r.state == "interrupted"
     ]
-    runs = []
-    for run_id in ids:
-        try:
-            run = store.folder(run_id).config()
-            if run.id != run_id:
-                raise UserError("its config describes another run, or belongs to another version of whence")
-            runs.append(run)
-        except (OSError, CorruptFileError, UserError) as problem:
-            _left_out(run_id, problem)
+    runs, left_out = load_runs(store, ids)
+    for run_id, problem in left_out.items():
+        _left_out(run_id, problem)
     if options.print_config:
         print_json([run.document() for run in runs])
         return 0

@@ -291,6 +291,21 @@ def open_finished_run(store: Store, text: str) -> Generator[tuple[RunFolder, Any
         ) from None
 
 
+def load_runs(store: Store, ids: Iterable[str]) -> tuple[list[AnyRun], dict[str, Exception]]:
+    """The configurations of stored runs; and why others cannot be resumed, by id."""
+    runs: list[AnyRun] = []
+    left_out: dict[str, Exception] = {}
+    for run_id in ids:
+        try:
+            run = store.find(run_id).config()
+            if run.id != run_id:
+                raise UserError("its config describes another run, or belongs to another version of whence")
+            runs.append(run)
+        except (OSError, CorruptFileError, UserError) as problem:
+            left_out[run_id] = problem
+    return runs, left_out
+
+
 def evaluation_rows(store: Store, runs: Iterable[RunSummary]) -> tuple[list[dict[str, Any]], dict[str, Exception]]:
     """A row per evaluation of these runs, for other programs; and why others are left out, by id."""
     rows: list[dict[str, Any]] = []
