@@ -72,9 +72,9 @@ HELD, FELL = ("none", "t5"), ("rope", "sinusoidal")
 def _copying(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     """Of those that mastered it: are more whole answers right beyond training for those that held in the paper?"""
     exact = {row.name: score.exact for row in tables[0].rows if mastered(row) and (score := ood_score(row))}
-    told = ", ".join(f"{name} {100 * stats.mean(values):.1f} %" for name, values in exact.items())
+    scores = ", ".join(f"{name} {100 * stats.mean(values):.1f} %" for name, values in exact.items())
     missed = ", ".join(_percent(row) for row in tables[0].rows if id_score(row) and not mastered(row))
-    words = f"whole answers right beyond training: {told or 'nobody mastered it'}"
+    words = f"whole answers right beyond training: {scores or 'nobody mastered it'}"
     words += f" (not mastered within: {missed})" if missed else ""
     if not set(HELD) & set(exact) or not set(FELL) & set(exact):
         return Judgement("not decidable at this size", f"too few mastered it within training; {words}")
@@ -99,8 +99,8 @@ def _stays_at_chance(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     if not rows:
         learned = ", ".join(_percent(row) for table in tables for row in table.rows if id_score(row))
         return Judgement("not decidable at this size", f"nobody mastered it within training ({learned})")
-    told = ", ".join(f"{_percent(row)} within, {100 * beyond.accuracy:.1f} % beyond" for row, beyond in rows)
-    told += f"; the OOD baseline is {100 * rows[0][1].baseline:.1f} %"
+    scores = ", ".join(f"{_percent(row)} within, {100 * beyond.accuracy:.1f} % beyond" for row, beyond in rows)
+    scores += f"; the OOD baseline is {100 * rows[0][1].baseline:.1f} %"
     way = {
         row.name: [stats.normalised(end, beyond.baseline) for end in beyond.interval or (0.0, 1.0)]
         for row, beyond in rows
@@ -109,15 +109,15 @@ def _stays_at_chance(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     between = [encoding for encoding, (_, high) in way.items() if high >= NEAR]
     if held:
         return Judgement(
-            "not reproduced", f"{', '.join(held)} at least half-way from the shortcut baseline to 100 %: {told}"
+            "not reproduced", f"{', '.join(held)} at least half-way from the shortcut baseline to 100 %: {scores}"
         )
     if between:
         words = (
-            f"{', '.join(between)} may be more than a quarter of the way from the shortcut baseline to 100 %: {told}"
+            f"{', '.join(between)} may be more than a quarter of the way from the shortcut baseline to 100 %: {scores}"
         )
         return Judgement("not decidable at this size", words)
     return Judgement(
-        "reproduced", f"nobody gets a quarter of the way from the shortcut baseline to 100 % beyond training: {told}"
+        "reproduced", f"nobody gets a quarter of the way from the shortcut baseline to 100 % beyond training: {scores}"
     )
 
 
@@ -126,7 +126,7 @@ def _randomised_wins(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     table = tables[0]
     plain = {row.name.split("+")[-1]: row for row in table.rows if "+" not in row.name}
     pairs = [(plain[row.name.split("+")[-1]], row) for row in table.rows if "+" in row.name]
-    told = [f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs]
+    shown = [f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs]
     scores = {row.name: row.cell("ood").per_seed for row in table.rows}
     planned = [stats.pair(stats.ACCURACY, other.name, one.name, scores) for one, other in pairs]
     outcomes = []
@@ -139,7 +139,7 @@ def _randomised_wins(tables: Sequence[Table[ArenaRun]]) -> Judgement:
         else:
             holds = stats.normalised(beyond.interval[0], beyond.baseline) >= FAR
             outcomes.append("wins" if c.winner and holds else "open")
-    words = "beyond training: " + "; ".join(told)
+    words = "beyond training: " + "; ".join(shown)
     if "loses" in outcomes:
         return Judgement("not reproduced", words)
     return Judgement("reproduced" if "wins" in outcomes else "not decidable at this size", words)
