@@ -98,17 +98,6 @@ def test_modules_are_imported_by_name_only_where_there_is_a_reason(source: Path)
     assert not imports_by_name(ast.parse("importlib.import_module('mamba_ssm.ops')"))
 
 
-def test_cli_and_app_meet_only_where_the_server_is_started(source: Path) -> None:
-    package = source / "whence"
-    meet = {
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        for other in imported(ast.parse(path.read_text()), path.name)
-        if {path.relative_to(package).parts[0], other} == {"cli", "app"}
-    }
-    assert meet <= {"cli/app.py"}
-
-
 def test_the_test_itself_can_fail() -> None:
     assert imported(ast.parse("from whence.cli import main\nimport whence.store.runs"), "x") == {"cli", "store"}
 
