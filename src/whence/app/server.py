@@ -52,12 +52,12 @@ def free_port(wanted: int | None) -> int:
     """The wanted one, which must be free; else the usual one, or the next that is."""
     if wanted is not None:
         if not _is_free(wanted):
-            raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.", field="port")
+            raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.")
         return wanted
     for port in range(PORT, PORT + 100):
         if _is_free(port):
             return port
-    raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Allowed: another (--port).", field="port")
+    raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Allowed: another (--port).")
 
 
 def start(store: Store, port: int) -> subprocess.Popen[bytes]:
@@ -77,13 +77,13 @@ def wait_until_there(process: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise UserError(f"app: the server ended with code {process.returncode} before it was there.", field="app")
+            raise UserError(f"app: the server ended with code {process.returncode} before it was there.")
         try:
             with straight.open(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.05)
-    raise UserError(f"app: the server did not answer within {PATIENCE_SECONDS} s.", field="app")
+    raise UserError(f"app: the server did not answer within {PATIENCE_SECONDS} s.")
 
 
 def _is_free(port: int) -> bool:

@@ -78,12 +78,10 @@ class ArenaConfig(ComparisonConfig):
             object.__setattr__(self, "encodings", default_position_configs(self.model))
         swept, tuned = (dict(parse_grid(f, getattr(self, f), self.tasks)) for f in ("sweep", "tune"))
         if twice := set(swept) & set(tuned):
-            raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.", field="tune")
+            raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.")
         names = [str(position) for position in self.encodings]
         if self.against and self.against not in names:
-            raise UserError(
-                f"against: {self.against!r} is not among the encodings. Allowed: {', '.join(names)}.", field="against"
-            )
+            raise UserError(f"against: {self.against!r} is not among the encodings. Allowed: {', '.join(names)}.")
         return self
 
     @property

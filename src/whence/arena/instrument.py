@@ -50,7 +50,7 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         every = [run.id for run in (*config.tuning_runs(), *runs)]
         if len(set(every)) != len(every):
             name = "tasks" if len(set(map(str, config.tasks))) < len(config.tasks) else "encodings"
-            raise UserError(f"{name}: the same is listed twice. Allowed: each once.", field=name)
+            raise UserError(f"{name}: the same is listed twice. Allowed: each once.")
         return list(tables_of_runs(runs, config.tuned, tried, against=config.against))
 
     def tables_of_runs(self, runs: Sequence[ArenaRun]) -> list[ArenaTable]:

@@ -136,8 +136,7 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
         if task.feeds_answers and self.mixer.looks_ahead(self.model.attention):
             raise UserError(
                 f"task: {self.task} has earlier answers among its inputs, and this model would simply read them "
-                f"there. Allowed: a model that does not look ahead, or the task with answers=blank.",
-                field="task",
+                f"there. Allowed: a model that does not look ahead, or the task with answers=blank."
             )
         return _tried(self.model_dump_json(include={"task", "model", "lengths"}))
 
@@ -193,7 +192,7 @@ def _tried(document: str) -> int:
 
 
 def _refusal(field: str, value: object, allowed: str) -> UserError:
-    return UserError(f"{field}: {value!r} is not possible here. Allowed: {allowed}.", field=field)
+    return UserError(f"{field}: {value!r} is not possible here. Allowed: {allowed}.")
 
 
 class ArenaJob(Trainable[SequenceModel]):

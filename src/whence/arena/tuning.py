@@ -151,13 +151,13 @@ def parse_grid(field: str, text: str, tasks: Sequence[Choice[Task]]) -> Grid:
         name, equals, values = (piece.strip() for piece in part.partition("="))
         listed = [value.strip() for value in values.split(",")]
         if len(set(listed)) != len(listed):
-            raise UserError(f"{field}: {part!r} names a value twice. Allowed: each once.", field=field)
+            raise UserError(f"{field}: {part!r} names a value twice. Allowed: each once.")
         if not equals or "" in listed:
-            raise UserError(f"{field}: {part!r} is not valid. Allowed: FIELD=VALUE,VALUE;FIELD=VALUE,…", field=field)
+            raise UserError(f"{field}: {part!r} is not valid. Allowed: FIELD=VALUE,VALUE;FIELD=VALUE,…")
         if name not in known:
             raise not_allowed(field, name, known)
         if name in dict(grid):
-            raise UserError(f"{field}: {name!r} is named twice. Allowed: once.", field=field)
+            raise UserError(f"{field}: {name!r} is named twice. Allowed: once.")
         grid.append((name, listed))
     return grid
 

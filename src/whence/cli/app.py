@@ -33,7 +33,7 @@ class AppOptions(StoreOptions):
 def _app(invocation: Invocation) -> int:
     options = invocation.options(AppOptions)
     if importlib.util.find_spec("streamlit") is None:
-        raise UserError("app: the app needs Streamlit. Install it with: pip install 'whence[app]'", field="app")
+        raise UserError("app: the app needs Streamlit. Install it with: pip install 'whence[app]'")
     from whence.app.server import ADDRESS, free_port, start, wait_until_there
     from whence.store.runs import Store
 

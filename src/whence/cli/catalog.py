@@ -108,7 +108,7 @@ def _tasks(invocation: Invocation) -> int:
         with stderr.status("Reading shortcut baselines"):
             sheets = [_sheet(choice) for choice in chosen]
     except ValueError as error:
-        raise UserError(f"task: {error}", field="task") from None
+        raise UserError(f"task: {error}") from None
     if options.json_:
         print_json({"tasks": [sheet.to_json() for sheet in sheets]})
     elif options.names:

@@ -141,7 +141,7 @@ def _on_activations(config: Any, options: ActivationOptions) -> Any:
     from whence.recordings import with_checksum
 
     if config.data != DATA.choose("synthetic"):
-        raise UserError("activations: --data was given, too. Allowed: one of them.", field="activations")
+        raise UserError("activations: --data was given, too. Allowed: one of them.")
     path = Collection.open(Store(options.store), options.activations).path
     return config.model_copy(update={"data": with_checksum(DATA.choose({"name": "stored", "path": str(path)}))})
 
@@ -273,7 +273,7 @@ def _export(invocation: Invocation) -> int:
 
     options = invocation.options(ExportOptions)
     if not options.out:
-        raise UserError("out: no directory is named. Allowed: --out DIR.", field="out")
+        raise UserError("out: no directory is named. Allowed: --out DIR.")
     model, run = load_autoencoder(options.open_store(), options.run)
     config = export(model, run, Path(options.out), options.hook)
     if options.json_:

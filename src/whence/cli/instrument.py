@@ -246,7 +246,7 @@ def show(name: str, description: str, page: Page, print_metrics: PrintMetrics | 
         store = options.open_store()
         with open_finished_run(store, options.run) as (folder, run), progress_line("reading the run") as on_progress:
             if not isinstance(run, instrument(name).run):
-                raise UserError(f"run: {folder.id} is a run of {run.kind}. Allowed: runs of {name}.", field="run")
+                raise UserError(f"run: {folder.id} is a run of {run.kind}. Allowed: runs of {name}.")
             report = write_page(run, store, invocation, page, on_progress, options.out)
         if options.json_:
             metrics = folder.status().latest
@@ -269,7 +269,7 @@ def write_page(
     from whence.store.files import write_atomically
 
     if out and (Path(out).suffix != ".html" or not Path(out).absolute().parent.is_dir()):
-        raise UserError(f"out: {out!r}. Allowed: FILE.html in a directory that exists.", field="out")
+        raise UserError(f"out: {out!r}. Allowed: FILE.html in a directory that exists.")
     content = page(shown, store, invocation.command, on_progress)
     if out is None:
         store.prepare()

@@ -112,7 +112,7 @@ class Invocation:
         path, preset = given.get(CONFIG), given.get(PRESET)
         if presets and preset is not None:
             if path is not None:
-                raise UserError("preset: a config file was named, too. Allowed: one of them.", field="preset")
+                raise UserError("preset: a config file was named, too. Allowed: one of them.")
             path = str(presets.path(preset))
         config = config_class if path is None else config_class.read(_read_file(path))
         return config_class.read(_updated(config, given)), options_class.read(_updated(options_class, given))
@@ -188,13 +188,13 @@ class _Parser:
         except argparse.ArgumentError as error:
             flag, problem = error.argument_name, error.message
             text = "a value must follow" if problem and problem.startswith("expected") else problem
-            raise UserError(f"{flag}: {text}. See '{self.parser.prog} --help'.", field=flag) from None
+            raise UserError(f"{flag}: {text}. See '{self.parser.prog} --help'.") from None
         given = vars(namespace)
         for word in words:
             if word.startswith("-"):
                 match = nearest(word, self.parser._option_string_actions)
                 hint = f" Did you mean {match!r}?" if match else ""
-                raise UserError(f"{word}: no such option. See '{self.parser.prog} --help'.{hint}", field=word)
+                raise UserError(f"{word}: no such option. See '{self.parser.prog} --help'.{hint}")
         if words and self.words and isinstance(self.words.value, tuple):
             given[self.words.flag] = words
         elif words and self.words:
@@ -256,24 +256,22 @@ def _updated(config: Config | type[Config], given: Mapping[str, Any]) -> dict[st
 def _read_file(name: str) -> dict[str, Any]:
     path = Path(name)
     if path.suffix not in CONFIG_FILES:
-        raise UserError(f"config: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.", field="config")
+        raise UserError(f"config: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.")
     try:
         text = path.read_text()
     except OSError as error:
-        raise UserError(f"config: {name!r} cannot be read ({error.strerror}).", field="config") from None
+        raise UserError(f"config: {name!r} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError:
-        raise UserError(f"config: {name!r} is not text.", field="config") from None
+        raise UserError(f"config: {name!r} is not text.") from None
     import yaml
 
     try:
         document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"config: {name!r} is not valid {path.suffix[1:].upper()}: {reason}", field="config") from None
+        raise UserError(f"config: {name!r} is not valid {path.suffix[1:].upper()}: {reason}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise UserError(
-            f"config: {name!r} must hold fields and values, not a {type(document).__name__}.", field="config"
-        )
+        raise UserError(f"config: {name!r} must hold fields and values, not a {type(document).__name__}.")
     return document

@@ -64,7 +64,7 @@ def report_verb(instrument: str | None = None) -> Verb:
         if options.names:
             return _write(options, store)
         if options.out:
-            raise UserError(f"name: name what to report on. '{invocation.prog}' lists what there is.", field="name")
+            raise UserError(f"name: name what to report on. '{invocation.prog}' lists what there is.")
         return _list(store, options.json_, instrument)
 
     own = REPORT if instrument is None else REPORT.replace("whence report", f"whence {instrument} report")
@@ -80,17 +80,15 @@ def _write(options: ReportOptions, store: Store) -> int:
 
     ending = Path(options.out).suffix if options.out else ".html"
     if ending not in WRITERS:
-        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.", field="out")
+        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.")
     with stderr.status("reading runs"):
         report, name = gather(options.names, store)
     rows = [row for table in report.tables for row in table.rows]
     if not any(row.finished for row in rows):
-        raise UserError(
-            f"run: none of the runs of {' '.join(options.names)} has finished in {store.root}.", field="run"
-        )
+        raise UserError(f"run: none of the runs of {' '.join(options.names)} has finished in {store.root}.")
     path = Path(options.out) if options.out else None
     if path and not path.parent.is_dir():
-        raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
+        raise UserError(f"out: {str(path.parent)!r} is not a directory.")
     with stderr.status("drawing the report"):
         try:
             if path:
@@ -98,7 +96,7 @@ def _write(options: ReportOptions, store: Store) -> int:
             else:
                 path = write(name, report.html(), store.reports)
         except OSError as error:
-            raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).", field="out") from None
+            raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).") from None
     document = {"report": str(path), "tables": [table.to_json() for table in report.tables]}
     print_json(document) if options.json_ else print(path)
     damaged = [f"{run}: {why}" for row in rows for run, why in row.damaged.items()]
@@ -124,7 +122,7 @@ def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
         return report, name
     first, *others = parts.values()
     if any(other.instrument is not first.instrument for other in others):
-        raise UserError("name: they are of different instruments. Allowed: those of one.", field="name")
+        raise UserError("name: they are of different instruments. Allowed: those of one.")
     return _joined(parts), first.instrument.name
 
 
@@ -218,15 +216,15 @@ def _list(store: Store, as_json: bool, only: str | None) -> int:
 
 def _diff(options: ReportOptions, store: Store) -> int:
     if len(options.names) != 2:
-        raise UserError("name: --diff compares two. See 'whence report' for those in the store.", field="name")
+        raise UserError("name: --diff compares two. See 'whence report' for those in the store.")
     if options.out:
-        raise UserError("out: --diff prints. Allowed: one of them.", field="out")
+        raise UserError("out: --diff prints. Allowed: one of them.")
     from whence.experiments.change import changes, config_changes
     from whence.experiments.comparison import tables_of
 
     (instrument, before, one), (other, after, two) = (find(name, store) for name in options.names)
     if instrument is not other:
-        raise UserError("name: they are of different instruments. Allowed: two of one.", field="name")
+        raise UserError("name: they are of different instruments. Allowed: two of one.")
     fields = config_changes(before, after)
     tables = tables_of(instrument, before, store), tables_of(instrument, after, store)
     cells = changes(instrument, tables[0], tables[1], store)

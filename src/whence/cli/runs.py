@@ -112,9 +112,7 @@ def _show(invocation: Invocation) -> int:
     try:
         status, config, records = folder.status(), folder.config_document(), folder.metrics()
     except (CorruptFileError, FileNotFoundError) as damage:
-        raise UserError(
-            f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
-        ) from None
+        raise UserError(f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.") from None
     files = {path.name: path.stat().st_size for path in sorted(folder.path.iterdir())}
     if options.json_:
         metrics = [record.model_dump(mode="json") for record in records]
@@ -143,7 +141,7 @@ def _export(invocation: Invocation) -> int:
     options = invocation.options(ExportOptions)
     store = options.open_store()
     if options.json_ and options.csv:
-        raise UserError("csv: one form at a time. Allowed: --csv or --json.", field="csv")
+        raise UserError("csv: one form at a time. Allowed: --csv or --json.")
     rows, left_out = evaluation_rows(store, _chosen(store, options))
     for run_id, damage in left_out.items():
         _left_out(run_id, damage)
@@ -205,16 +203,14 @@ def _rm(invocation: Invocation) -> int:
     store = options.open_store()
     folders = [store.folder(run_id) for run_id in dict.fromkeys(store.find(word).id for word in options.runs)]
     if not folders:
-        raise UserError("run: name the runs to delete. See 'whence runs list'.", field="run")
+        raise UserError("run: name the runs to delete. See 'whence runs list'.")
     if not options.yes and not _agreed(folders):
-        raise UserError("yes: nothing was deleted. Say --yes to delete without being asked.", field="yes")
+        raise UserError("yes: nothing was deleted. Say --yes to delete without being asked.")
     for folder in folders:
         try:
             store.remove(folder)
         except RunLockedError:
-            raise UserError(
-                f"run: {folder.id} is being written by another process; stop it first.", field="run"
-            ) from None
+            raise UserError(f"run: {folder.id} is being written by another process; stop it first.") from None
     if options.json_:
         print_json({"removed": [folder.id for folder in folders]})
     else:

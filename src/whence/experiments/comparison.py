@@ -90,7 +90,7 @@ def run_comparison(
     """
     started = time.monotonic()
     if minutes is not None and not config.until_decided:
-        raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.", field="minutes")
+        raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.")
     check_comparison(instrument, config, store, options)
     save_config(instrument.name, config, store)
     on_progress(plan_note(instrument, config, store))
@@ -248,8 +248,7 @@ def check_resources(runs: Sequence[AnyRun], store: Store, options: ExecutionOpti
     if needed > there:  # weights, gradients and two moments; activations are not known beforehand
         raise UserError(
             f"model: {parameters:,} parameters in {workers} workers need at least {needed / 2**30:.0f} GiB of memory. "
-            f"Allowed: what fits in {there / 2**30:.0f} GiB.",
-            field="model",
+            f"Allowed: what fits in {there / 2**30:.0f} GiB."
         )
     store.prepare(bytes_needed(parameters, len(runs), workers))
     return workers, threads

@@ -50,9 +50,7 @@ def report_on_runs(
     """
     kinds = {run.kind for run in runs}
     if len(kinds) > 1:
-        raise UserError(
-            f"run: expected runs of one instrument, got {' and '.join(sorted(kinds))}. Name those of one.", field="run"
-        )
+        raise UserError(f"run: expected runs of one instrument, got {' and '.join(sorted(kinds))}. Name those of one.")
     instrument, own = instrument_of(kinds.pop()), {run.id: run for run in runs}
     tables = tabulate(instrument, instrument.tables_of_runs(list(own.values())), store, tested=False)
     command = shlex.join(["whence", "report", *own, *store_flag(store)])

@@ -61,8 +61,7 @@ class ComparisonConfig(Config):
         if self.until_decided and self.seeds > self.max_seeds:
             raise UserError(
                 f"max_seeds: {self.max_seeds} are fewer than the {self.seeds} to begin with. Allowed: {self.seeds} or "
-                "more, or fewer seeds.",
-                field="max_seeds",
+                "more, or fewer seeds."
             )
 
 

@@ -79,9 +79,7 @@ def read_config(path: Path, config: type[S]) -> S:
         text = path.read_text()
         return config.read(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text) or {})
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise UserError(
-            f"comparison: {str(path)!r} cannot be read ({' '.join(str(error).split())}).", field="comparison"
-        ) from None
+        raise UserError(f"comparison: {str(path)!r} cannot be read ({' '.join(str(error).split())}).") from None
 
 
 def find_config(text: str, store: Store, kinds: Mapping[str, Presets[Any] | None]) -> tuple[str, Path]:
@@ -103,8 +101,7 @@ def find_config(text: str, store: Store, kinds: Mapping[str, Presets[Any] | None
     presets = [name for those in kinds.values() if those for name in those.names()]
     raise UserError(
         f"comparison: {text!r} {'is ambiguous' if matches else 'is not known'}. Allowed: a preset "
-        f"({', '.join(presets)}), a config file, or one that {store.root} keeps ({', '.join(known) or 'none yet'}).",
-        field="comparison",
+        f"({', '.join(presets)}), a config file, or one that {store.root} keeps ({', '.join(known) or 'none yet'})."
     )
 
 

@@ -123,13 +123,13 @@ def run_evaluate(
     config: EvaluateConfig, store: Store, on_progress: OnProgress
 ) -> Artifact[EvaluateRequest, EvaluateResult]:
     if not config.target:
-        raise UserError("target: name one run, or one directory of SAELens.", field="target")
+        raise UserError("target: name one run, or one directory of SAELens.")
     collection = Collection.open(store, config.activations) if config.activations else None
     stored = StoredActivations(path=str(collection.path)) if collection else None
     folder = Path(config.target)
     is_folder = folder.is_dir()
     if is_folder and stored is None:
-        raise UserError("activations: a directory needs them. Allowed: --activations NAME.", field="activations")
+        raise UserError("activations: a directory needs them. Allowed: --activations NAME.")
     request = EvaluateRequest(
         run="" if is_folder else store.find(config.target).id,
         dictionary=imported_checksum(folder) if is_folder else "",
@@ -142,8 +142,7 @@ def run_evaluate(
         if dictionary.d_in != d_in:
             raise UserError(
                 f"activations: they have {d_in} numbers each, and {config.target!r} is of activations of "
-                f"{dictionary.d_in}. Allowed: activations of the model and the layer that it was trained on.",
-                field="activations",
+                f"{dictionary.d_in}. Allowed: activations of the model and the layer that it was trained on."
             )
         on_progress("Evaluating")
         metrics = dictionary_metrics(dictionary, data.held_out(), mask_values)
@@ -258,7 +257,7 @@ def _splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> Spli
 
 def run_ids(names: Sequence[str], store: Store) -> tuple[str, ...]:
     if not names:
-        raise UserError("run: name at least one run. See 'whence runs list'.", field="run")
+        raise UserError("run: name at least one run. See 'whence runs list'.")
     return tuple(store.find(name).id for name in names)
 
 
@@ -269,19 +268,15 @@ def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder],
         model, run = load_autoencoder(store, name)
         data = run.data.build()
         if not isinstance(data, StoredActivations):
-            raise UserError(
-                f"run: {run.id} is on synthetic activations. Allowed: runs on collected activations.", field="run"
-            )
+            raise UserError(f"run: {run.id} is on synthetic activations. Allowed: runs on collected activations.")
         dictionaries[f"{run.id} {run.labels()['architecture']}"] = model
         collections[run.data] = data.collection
     if len(collections) > 1:
-        raise UserError("run: they are on different activations. Allowed: runs on the same collection.", field="run")
+        raise UserError("run: they are on different activations. Allowed: runs on the same collection.")
     collection = next(iter(collections.values()))
     site = collection.config.site
     if site is None or site.model.startswith(RUN):
-        raise UserError(
-            "run: its activations are of no model that reads text. Allowed: runs on such activations.", field="run"
-        )
+        raise UserError("run: its activations are of no model that reads text. Allowed: runs on such activations.")
     return dictionaries, collection
 
 
@@ -293,7 +288,7 @@ PROFILES = ArtifactKind("feature_profiles", ShowConfig, StoredProfiles)
 
 def run_show(config: ShowConfig, store: Store, on_progress: OnProgress) -> Artifact[ShowConfig, StoredProfiles]:
     if not config.run:
-        raise UserError("run: name one run. See 'whence runs list'.", field="run")
+        raise UserError("run: name one run. See 'whence runs list'.")
     request = ShowConfig(run=store.find(config.run).id)
 
     def profiles() -> StoredProfiles:

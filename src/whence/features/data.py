@@ -181,8 +181,7 @@ class StoredActivations(ActivationData):
         collection = Collection.at(self.path)
         if self.checksum and self.checksum != collection.config.checksum:
             raise UserError(
-                f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same activations.",
-                field="data",
+                f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same activations."
             )
         return collection
 
@@ -232,6 +231,6 @@ def build_data(choice: Choice[ActivationData]) -> ActivationData:
     try:
         data = choice.build()
     except ValueError as error:
-        raise UserError(f"data: {error}", field="data") from None
+        raise UserError(f"data: {error}") from None
     data.check()
     return data

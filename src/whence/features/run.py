@@ -124,9 +124,7 @@ def load_autoencoder(store: Store, text: str) -> tuple[Autoencoder, FeaturesRun]
     """That of a finished run, by the first digits of its id."""
     with open_finished_run(store, text) as (folder, run):
         if not isinstance(run, FeaturesRun):
-            raise UserError(
-                f"run: {folder.id} is no autoencoder. Allowed: runs of 'whence features train'.", field="run"
-            )
+            raise UserError(f"run: {folder.id} is no autoencoder. Allowed: runs of 'whence features train'.")
         model = run.build_model("cpu")
         model.load_state_dict(weights_of(folder))
     return model.eval(), run

@@ -54,14 +54,14 @@ def parse_size(text: str, height: int, width: int) -> tuple[int, int]:
     """`1024`: the longer side, the other follows; `640x480`: width and height. → (height, width)"""
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) > 2 or not all(part.isdecimal() and len(part) < 9 and int(part) > 0 for part in parts):
-        raise UserError(f"size: {text!r} is no size. Allowed: 1024 (the longer side), or 640x480.", field="size")
+        raise UserError(f"size: {text!r} is no size. Allowed: 1024 (the longer side), or 640x480.")
     if len(parts) == 2:
         size = int(parts[1]), int(parts[0])
     else:
         scale = int(parts[0]) / max(height, width)
         size = max(1, round(height * scale)), max(1, round(width * scale))
     if max(size) > LARGEST:
-        raise UserError(f"size: {text!r} is too large. Allowed: up to {LARGEST}×{LARGEST}.", field="size")
+        raise UserError(f"size: {text!r} is too large. Allowed: up to {LARGEST}×{LARGEST}.")
     return size
 
 

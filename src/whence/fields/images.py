@@ -73,7 +73,7 @@ def _load(source: Source, name: str, decode: Callable[[bytes], T]) -> T:
         return _guarded(decode, _bytes(source))
     except UndecodableImageError as error:
         allowed = f"Allowed: a whole image ({', '.join(FORMATS)})."
-        raise UserError(f"input: {name!r} {error}. {allowed}", field="input") from None
+        raise UserError(f"input: {name!r} {error}. {allowed}") from None
 
 
 def _bytes(source: Source) -> bytes:
@@ -98,11 +98,11 @@ def write(path: str | Path, image: Tensor) -> None:
     if image.ndim != 3 or image.shape[0] not in (1, 3) or not image.numel():
         raise ValueError(f"an image is (1 or 3, height, width), not {tuple(image.shape)}")
     if not torch.isfinite(image).all():
-        raise UserError("out: the image holds values that are not finite numbers.", field="out")
+        raise UserError("out: the image holds values that are not finite numbers.")
     try:
         write_atomically(path, encode(image, path.suffix.lower()))
     except (OSError, ValueError) as error:
-        raise UserError(f"out: {str(path)!r} cannot be written ({error}).", field="out") from None
+        raise UserError(f"out: {str(path)!r} cannot be written ({error}).") from None
 
 
 def encode(image: Tensor, suffix: str = ".png") -> bytes:
@@ -129,7 +129,7 @@ def check_out(path: str | Path) -> Path:
     if path.suffix.lower() not in WRITTEN:
         raise not_allowed("out", path.suffix, list(WRITTEN))
     if not path.parent.is_dir():
-        raise UserError(f"out: {str(path.parent)!r} is not a directory.", field="out")
+        raise UserError(f"out: {str(path.parent)!r} is not a directory.")
     return path
 
 
@@ -137,13 +137,13 @@ def image_files(folder: str | Path) -> list[Path]:
     """The image files directly in a folder, by name; none that are hidden."""
     try:
         if not str(folder) or not Path(folder).is_dir():
-            raise UserError(f"data: {str(folder)!r} is not a folder.", field="data")
+            raise UserError(f"data: {str(folder)!r} is not a folder.")
         visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
         files = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
     except OSError as error:
-        raise UserError(f"data: {str(folder)!r} cannot be read ({error.strerror or error}).", field="data") from None
+        raise UserError(f"data: {str(folder)!r} cannot be read ({error.strerror or error}).") from None
     if not files:
-        raise UserError(f"data: no image in {str(folder)!r}. Allowed: any of {', '.join(SUFFIXES)}.", field="data")
+        raise UserError(f"data: no image in {str(folder)!r}. Allowed: any of {', '.join(SUFFIXES)}.")
     return files
 
 
@@ -151,7 +151,7 @@ def need_pillow(field: str) -> None:
     try:
         import PIL  # noqa: F401
     except ImportError:
-        raise UserError(f"{field}: images need Pillow. Run: pip install pillow", field=field) from None
+        raise UserError(f"{field}: images need Pillow. Run: pip install pillow") from None
 
 
 def _guarded(decode: Callable[[bytes], T], data: bytes) -> T:

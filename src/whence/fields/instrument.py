@@ -69,12 +69,12 @@ def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artif
     """Written to `config.out`, unless the file that is there has the checksum of the same rendering."""
     for name in ("run", "input", "out"):
         if not getattr(config, name):
-            raise UserError(f"{name}: missing. Allowed: {_EXPECTED[name]}.", field=name)
+            raise UserError(f"{name}: missing. Allowed: {_EXPECTED[name]}.")
     model, run = load_model(store, config.run)
     if len(model.size) != 2 or model.channels != 3:
-        raise UserError(f"run: {run.id} is not about images. Allowed: runs on colour images.", field="run")
+        raise UserError(f"run: {run.id} is not about images. Allowed: runs on colour images.")
     if config.output == "render" and model.renderer is None:
-        raise UserError("output: this run has no residual render. Allowed: --output field.", field="output")
+        raise UserError("output: this run has no residual render. Allowed: --output field.")
     image = images.read(config.input)
     input_height, input_width = image.shape[1:]
     height, width = parse_size(config.size, input_height, input_width)

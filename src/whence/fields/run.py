@@ -95,7 +95,7 @@ def load_model(store: Store, text: str) -> tuple[FieldModel, FieldsRun]:
     """A finished run by the first digits of its id."""
     with open_finished_run(store, text) as (folder, run):
         if not isinstance(run, FieldsRun):
-            raise UserError(f"run: {folder.id} is no field. Allowed: runs of 'whence fields train'.", field="run")
+            raise UserError(f"run: {folder.id} is no field. Allowed: runs of 'whence fields train'.")
         model = run.build_model("cpu")
         model.load_state_dict(weights_of(folder))
     return model.eval(), run

@@ -94,7 +94,7 @@ class LeakConfig(ComparisonConfig):
         """By mitigation, one run per seed."""
         names = [str(treatment) for treatment in self.mitigations]
         if len(set(names)) != len(names):
-            raise UserError("mitigations: the same is listed twice. Allowed: each once.", field="mitigations")
+            raise UserError("mitigations: the same is listed twice. Allowed: each once.")
         shared = {name: getattr(self, name).model_dump() for name in ("data", "model", "masking", "training")}
         return {
             str(treatment): [
@@ -132,13 +132,9 @@ class AuditConfig(Config):
     def check(self) -> None:
         """Raise `UserError` for fields that are valid alone and impossible together."""
         if (self.model is None) == (self.run is None):
-            raise UserError("model: name a model or a stored run. Allowed: --model or --run.", field="model")
+            raise UserError("model: name a model or a stored run. Allowed: --model or --run.")
         if self.token_ids is None and self.mask_token_id is not None:
-            raise UserError(
-                "mask_token_id: requires --token-ids; text is masked by its tokenizer.", field="mask_token_id"
-            )
+            raise UserError("mask_token_id: requires --token-ids; text is masked by its tokenizer.")
         unused = [name for name in ("text", "rows", "length") if getattr(self, name) is not None]
         if self.token_ids is not None and unused:
-            raise UserError(
-                f"{unused[0]}: applies to text, but --token-ids is given. Pass one of them.", field=unused[0]
-            )
+            raise UserError(f"{unused[0]}: applies to text, but --token-ids is given. Pass one of them.")

@@ -73,15 +73,13 @@ class MaskedSpec(Config):
         if steps % self.window:
             raise UserError(
                 f"window: {self.window} does not divide the {steps} steps of an example. "
-                f"Allowed: {', '.join(str(n) for n in range(1, steps) if steps % n == 0)}.",
-                field="window",
+                f"Allowed: {', '.join(str(n) for n in range(1, steps) if steps % n == 0)}."
             )
         times = steps // self.window
         if times < FOLDS:
             raise UserError(
                 f"window: {self.window} makes {times} of {steps} steps, fewer than the {FOLDS} parts of a "
-                f"cross-validation. Allowed: up to {steps // FOLDS}.",
-                field="window",
+                f"cross-validation. Allowed: up to {steps // FOLDS}."
             )
         return (times, self.window * channels) if self.layout == "time" else (times * channels, self.window)
 

@@ -106,7 +106,7 @@ class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
     def check(self) -> int:
         names = [choice.name for choice in self.mitigations]
         if len(set(names)) != len(names):
-            raise UserError("mitigations: one is named twice. Allowed: each once.", field="mitigations")
+            raise UserError("mitigations: one is named twice. Allowed: each once.")
         try:
             return count_parameters(self.build_model("meta"))
         except ValueError as error:

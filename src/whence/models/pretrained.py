@@ -81,7 +81,7 @@ def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, bool | 
         import transformers
     except ImportError:
         raise UserError(
-            "model: models of transformers need that library. Install it: pip install transformers", field="model"
+            "model: models of transformers need that library. Install it: pip install transformers"
         ) from None
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -93,7 +93,7 @@ def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, bool | 
             yield transformers, str(folder), files
     except (OSError, ValueError, ImportError, SafetensorError) as problem:
         reason = " ".join(str(problem).split())[:300]
-        raise UserError(f"model: {name!r} cannot be loaded ({reason}).", field="model") from None
+        raise UserError(f"model: {name!r} cannot be loaded ({reason}).") from None
 
 
 def _place(name: str, also: str) -> tuple[Path, str | None]:
@@ -101,7 +101,7 @@ def _place(name: str, also: str) -> tuple[Path, str | None]:
         folder = Path(name)
         if not (folder / "config.json").is_file():
             allowed = ", ".join([*PACKAGED, "a directory with a transformers model", *filter(None, [also])])
-            raise UserError(f"model: {name!r} is not known. Allowed: {allowed}.", field="model")
+            raise UserError(f"model: {name!r} is not known. Allowed: {allowed}.")
         return folder, None
     package, folder, file = PACKAGED[name]
     also = "gguf accelerate psutil" if file else ""

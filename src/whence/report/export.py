@@ -25,8 +25,7 @@ def picture_of(page: bytes) -> bytes:
     if program is None:
         raise UserError(
             "out: a picture needs a browser to draw it, and none was found. Allowed: install Chromium, or choose "
-            ".html, .csv, .md, .json.",
-            field="out",
+            ".html, .csv, .md, .json."
         )
     with tempfile.TemporaryDirectory() as folder:
         source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
@@ -37,7 +36,7 @@ def picture_of(page: bytes) -> bytes:
         tall = min(int(height[1]) if height else 2000, 16_000)
         _browse(program, folder, source, f"--screenshot={picture}", f"--window-size={WIDTH},{tall}")
         if not picture.is_file():
-            raise UserError(f"out: {program} did not draw the page. Allowed: .html, .csv, .md, .json.", field="out")
+            raise UserError(f"out: {program} did not draw the page. Allowed: .html, .csv, .md, .json.")
         return picture.read_bytes()
 
 
@@ -49,4 +48,4 @@ def _browse(browser: str, profile: str, source: Path, *options: str) -> subproce
             [*command, source.as_uri()], capture_output=True, text=True, errors="replace", timeout=120, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).", field="out") from None
+        raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).") from None

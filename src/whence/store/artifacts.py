@@ -96,11 +96,11 @@ class ArtifactKind(Generic[Q, T]):
         if len(matches) != 1:
             known = ", ".join(path.stem for path in matches or paths) or "none yet"
             problem = "is ambiguous" if matches else "is not in the store"
-            raise UserError(f"{self.name}: {text!r} {problem}. Allowed: {known}.", field=self.name)
+            raise UserError(f"{self.name}: {text!r} {problem}. Allowed: {known}.")
         try:
             return self.read(matches[0])
         except (OSError, CorruptFileError) as damage:
-            raise UserError(f"{self.name}: {matches[0].stem} cannot be read: {damage}.", field=self.name) from None
+            raise UserError(f"{self.name}: {matches[0].stem} cannot be read: {damage}.") from None
 
 
 def artifact_paths(store: Store, kind: str = "") -> list[Path]:

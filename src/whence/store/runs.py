@@ -168,7 +168,7 @@ class Store:
 
     def folder(self, run_id: str) -> RunFolder:
         if not ID.fullmatch(run_id):
-            raise UserError(f"run: {run_id!r} is not a run id (12 hexadecimal digits)", field="run")
+            raise UserError(f"run: {run_id!r} is not a run id (12 hexadecimal digits)")
         return RunFolder(self.runs / run_id)
 
     def ids(self) -> list[str]:
@@ -185,17 +185,15 @@ class Store:
         if len(matches) == 1:
             return self.folder(matches[0])
         if matches:
-            raise UserError(f"run: {text!r} is ambiguous. Allowed: {', '.join(matches)}.", field="run")
+            raise UserError(f"run: {text!r} is ambiguous. Allowed: {', '.join(matches)}.")
         match = nearest(text, ids)
         hint = f" Did you mean {match!r}?" if match else f" {self.root} holds {len(ids)} runs: see 'whence runs list'."
-        raise UserError(f"run: no run {text!r} in {self.root}.{hint}", field="run")
+        raise UserError(f"run: no run {text!r} in {self.root}.{hint}")
 
     def must_exist(self) -> None:
         """For verbs that only read: a mistyped place must not look like an empty store."""
         if not self.root.is_dir():
-            raise UserError(
-                f"store: {str(self.root)!r} is not a directory. Allowed: one that holds runs.", field="store"
-            )
+            raise UserError(f"store: {str(self.root)!r} is not a directory. Allowed: one that holds runs.")
 
     def prepare(self, bytes_needed: int = 0) -> None:
         """Make sure, before any work, that the store can be written and that the disk can hold what is coming."""
@@ -212,14 +210,12 @@ class Store:
             reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
             raise UserError(
                 f"store: {str(self.root)!r} cannot be written ({reason}). Allowed: a directory you may write to; "
-                "name one with --store or $WHENCE_STORE.",
-                field="store",
+                "name one with --store or $WHENCE_STORE."
             ) from None
         if free < bytes_needed + SPARE_BYTES:
             raise UserError(
                 f"store: {str(self.root)!r} has {free / 2**20:.0f} MiB free; these runs may need "
-                f"{(bytes_needed + SPARE_BYTES) / 2**20:.0f} MiB. Allowed: a disk with more room (--store).",
-                field="store",
+                f"{(bytes_needed + SPARE_BYTES) / 2**20:.0f} MiB. Allowed: a disk with more room (--store)."
             )
 
     def set_aside(self, path: Path) -> Path:
@@ -283,12 +279,10 @@ def open_finished_run(store: Store, text: str) -> Generator[tuple[RunFolder, Any
     folder = store.find(text)
     try:
         if folder.status().state != "finished":
-            raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.", field="run")
+            raise UserError(f"run: {folder.id} has not finished. Allowed: finished runs.")
         yield folder, folder.config()
     except (OSError, CorruptFileError) as damage:
-        raise UserError(
-            f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.", field="run"
-        ) from None
+        raise UserError(f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.") from None
 
 
 def load_runs(store: Store, ids: Iterable[str]) -> tuple[list[AnyRun], dict[str, Exception]]:

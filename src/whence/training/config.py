@@ -157,6 +157,6 @@ def load_run_config(document: dict[str, Any]) -> AnyRun:
     kind = str(document.get("kind"))
     known = re.fullmatch(r"[a-z]+", kind) and importlib.util.find_spec(f"whence.{kind}")
     if not known or importlib.util.find_spec(f"whence.{kind}.run") is None:
-        raise UserError(f"kind: {kind!r} is not an instrument of this version of whence", field="kind")
+        raise UserError(f"kind: {kind!r} is not an instrument of this version of whence")
     importlib.import_module(f"whence.{kind}.run")
     return RunConfig.kinds[kind].read({key: value for key, value in document.items() if key != "kind"})

@@ -63,7 +63,7 @@ def _settled(document: Document, models: dict[str, str], store: Store) -> Docume
     if name:
         folder(store, name)  # refuses what is no name
     if name in DATA.names():
-        raise UserError(f"name: {name!r} is the name of data already. Allowed: another.", field="name")
+        raise UserError(f"name: {name!r} is the name of data already. Allowed: another.")
     model = str(document.get("model", CollectConfig().model))
     if model not in models:
         raise not_allowed("model", model, list(models))

@@ -60,7 +60,7 @@ def choose_image(run: FieldsRun) -> InputImage:
         return image
     samples = _samples()
     if not samples:
-        raise UserError("image: none is here to try. Allowed: your own.", field="image")
+        raise UserError("image: none is here to try. Allowed: your own.")
     sample = addressed(
         "fields",
         "image",
@@ -81,8 +81,7 @@ def open_image(data: bytes, name: str) -> InputImage:
     height, width = images.read_size(data, name)
     if height * width > MOST_PIXELS:
         raise UserError(
-            f"input: {name!r} has {width:,}×{height:,} pixels. Allowed here: {MOST_PIXELS // 10**6} million.",
-            field="input",
+            f"input: {name!r} has {width:,}×{height:,} pixels. Allowed here: {MOST_PIXELS // 10**6} million."
         )
     return _open_image(data, name)
 

@@ -64,7 +64,7 @@ def _run_config(root: Path, run_id: str) -> FieldsRun:
     """An id names what it says, so that this never changes."""
     run = Store(root).folder(run_id).config()
     if not isinstance(run, FieldsRun):
-        raise UserError(f"run: {run_id} is none of fields.", field="run")
+        raise UserError(f"run: {run_id} is none of fields.")
     return run
 
 

@@ -84,13 +84,13 @@ def _begun(path: Path, source: ActivationSource, about: dict[str, JsonValue]) ->
     except FileNotFoundError:
         return None
     except (CorruptFileError, ValueError) as damage:
-        raise UserError(f"name: {path.name!r} is damaged ({damage}). Remove {str(path)!r}.", field="name") from None
+        raise UserError(f"name: {path.name!r} is damaged ({damage}). Remove {str(path)!r}.") from None
     before = {**_site(begun.site), "text": begun.text, **begun.about}
     requested = {**_site(source.site), "text": source.text, **about}
     other = [key for key in requested if before.get(key) != requested[key]]
     if other:
         was = ", ".join(f"{key} {before.get(key)!r}" for key in other)
-        raise UserError(f"name: {path.name!r} holds other activations ({was}). Choose another --name.", field="name")
+        raise UserError(f"name: {path.name!r} holds other activations ({was}). Choose another --name.")
     return begun
 
 

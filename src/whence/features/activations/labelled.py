@@ -84,10 +84,10 @@ def split(known: Known, name: str, train: int, test: int, seed: int) -> Sequence
     """As many texts of every class, in both halves."""
     classes = sorted(known)
     if not 2 <= len(classes) <= MOST_CLASSES:
-        raise UserError(f"set: {name!r} has {len(classes)} labels. Allowed: 2 to {MOST_CLASSES}.", field="set")
+        raise UserError(f"set: {name!r} has {len(classes)} labels. Allowed: 2 to {MOST_CLASSES}.")
     fewest = min(map(len, known.values()))
     if fewest < FEWEST:
-        raise UserError(f"set: a class of {name!r} has {fewest} texts. Allowed: {FEWEST} or more.", field="set")
+        raise UserError(f"set: a class of {name!r} has {fewest} texts. Allowed: {FEWEST} or more.")
     tested = max(1, min(test // len(classes), fewest * test // (train + test)))
     trained = max(1, min(train // len(classes), fewest - tested))
     ids, labels, tests, unseen = [], [], [], 0

@@ -152,7 +152,7 @@ def _begin(
     rows = [[*left, *wanted.ids[row], *right] for row in order.tolist()]
     longest = max(map(len, rows))
     if longest > site.context_size:
-        raise UserError(f"context_size: {longest} tokens are requested, {site.context_size} fit.", field="context_size")
+        raise UserError(f"context_size: {longest} tokens are requested, {site.context_size} fit.")
     known = {
         "ids": torch.tensor([token for row in rows for token in row], dtype=torch.int32),
         "flags": torch.cat([flags_of(len(row), (left, right)) for row in rows]),

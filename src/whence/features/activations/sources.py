@@ -91,13 +91,13 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
     """On sequences of the run's own task, as long as it was trained on."""
     with open_finished_run(store, config.model.removeprefix(RUN)) as (folder, run):
         if not isinstance(run, SequenceRun):
-            raise UserError(f"model: {run.id} is no run on a task. Allowed: runs of the arena.", field="model")
+            raise UserError(f"model: {run.id} is no run on a task. Allowed: runs of the arena.")
         task, length = run.task.build(), run.train_length
         model = run.build_model("cpu").eval()
         model.load_state_dict(weights_of(folder))
     layers = blocks(model)[-len(model.blocks) :]
     if not 1 <= config.layer <= len(layers):
-        raise UserError(f"layer: {config.layer}. Allowed: 1 to {len(layers)}.", field="layer")
+        raise UserError(f"layer: {config.layer}. Allowed: 1 to {len(layers)}.")
     train = -(-config.tokens // (length - 1))  # the first position is not counted
 
     def sequences() -> tuple[Tensor, Tensor, Tensor]:
@@ -117,7 +117,7 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
 
 def check_context(model: nn.Module, name: str, context_size: int) -> None:
     if context_size > (longest(model) or context_size):
-        raise UserError(f"context_size: {name} takes up to {longest(model)} tokens.", field="context_size")
+        raise UserError(f"context_size: {name} takes up to {longest(model)} tokens.")
 
 
 def module_of(model: nn.Module, layer: int) -> str | None:
@@ -125,7 +125,7 @@ def module_of(model: nn.Module, layer: int) -> str | None:
     count = getattr(model.config, "num_hidden_layers", None)
     names = blocks(model)[:count]
     if layer > len(names):
-        raise UserError(f"layer: {layer} is too deep. Allowed: 0 to {len(names)}.", field="layer")
+        raise UserError(f"layer: {layer} is too deep. Allowed: 0 to {len(names)}.")
     return names[layer - 1] if layer else None
 
 
@@ -146,8 +146,7 @@ def _sequences(tokenizer: Any, config: CollectConfig) -> tuple[Tensor, Tensor, T
         if len(ids) < count * inner:
             raise UserError(
                 f"text: {config.text!r} holds {len(ids)} {'held-out ' * held}tokens, and {count * inner} are needed. "
-                "Allowed: fewer --tokens, or more text.",
-                field="text",
+                "Allowed: fewer --tokens, or more text."
             )
         parts.append(torch.tensor(ids).view(count, inner))
     held = torch.tensor([False] * len(parts[0]) + [True] * len(parts[1]))

@@ -108,8 +108,7 @@ class Collection:
         if missing := collection.missing():
             raise UserError(
                 f"activations: {path.name!r} is not complete: {len(missing)} of {collection.shards} parts are missing. "
-                "The command that began it goes on with it.",
-                field="activations",
+                "The command that began it goes on with it."
             )
         return collection
 
@@ -119,7 +118,7 @@ class Collection:
         try:
             return cls(path, CollectionConfig.model_validate(read_sealed(path / CONFIG)))
         except (OSError, ValueError, CorruptFileError) as damage:
-            raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).", field="activations") from None
+            raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).") from None
 
     def size(self) -> CollectionSize:
         special = int((self.flags != CONTENT).sum()) * len(self.tokens)
@@ -150,8 +149,7 @@ class Collection:
 
     def _damaged(self, file: str, damage: Exception) -> UserError:
         return UserError(
-            f"activations: {str(self.path / file)!r} cannot be read ({damage}). Remove it, and collect again.",
-            field="activations",
+            f"activations: {str(self.path / file)!r} cannot be read ({damage}). Remove it, and collect again."
         )
 
     @property
@@ -215,9 +213,7 @@ def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
 
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
-        raise UserError(
-            f"name: {name!r} is no name. Allowed: letters, digits, dots, dashes and underscores.", field="name"
-        )
+        raise UserError(f"name: {name!r} is no name. Allowed: letters, digits, dots, dashes and underscores.")
     return store.root / "activations" / name
 
 

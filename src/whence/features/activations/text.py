@@ -72,7 +72,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
     try:
         import zstandard
     except ImportError:
-        raise UserError("text: packaged sets need zstandard. Run: pip install zstandard", field="text") from None
+        raise UserError("text: packaged sets need zstandard. Run: pip install zstandard") from None
     csv.field_size_limit(LARGEST)
     with path.open("rb") as file:
         table = zstandard.ZstdDecompressor().stream_reader(file).read().decode(errors="replace")
@@ -83,7 +83,7 @@ def _file(path: Path) -> list[str]:
     """Documents are separated by empty lines."""
     try:
         if path.stat().st_size > LARGEST:
-            raise UserError(f"text: {str(path)!r} is larger than 1 GiB.", field="text")
+            raise UserError(f"text: {str(path)!r} is larger than 1 GiB.")
         whole = path.read_text()
     except (OSError, UnicodeDecodeError):
         raise _unreadable(path) from None
@@ -91,7 +91,7 @@ def _file(path: Path) -> list[str]:
 
 
 def _unreadable(path: Path) -> UserError:
-    return UserError(f"text: {str(path)!r} cannot be read as text. Allowed: {PROBES}, or a text file.", field="text")
+    return UserError(f"text: {str(path)!r} cannot be read as text. Allowed: {PROBES}, or a text file.")
 
 
 def _address(document: str) -> str:
@@ -131,7 +131,7 @@ def _documents(name: str) -> list[str]:
         texts = [text for text, own in labelled(kind) if label in ("", own)]
         if not texts:
             allowed = ", ".join(sorted({own for _, own in labelled(kind)})[:20])
-            raise UserError(f"corpus: {kind!r} has no label {label!r}. Allowed: {allowed}.", field="corpus")
+            raise UserError(f"corpus: {kind!r} has no label {label!r}. Allowed: {allowed}.")
     return sorted({text for text in texts if held_out(text)}, key=derive)
 
 
@@ -146,6 +146,5 @@ def _long_enough(tokenizer: Any, texts: Sequence[str], length: int, count: int, 
             return rows
     raise UserError(
         f"corpus: {name!r} has {len(rows)} held-out documents of {length} tokens, and {count} are asked for. "
-        "Allowed: fewer or shorter sequences, or more text.",
-        field="corpus",
+        "Allowed: fewer or shorter sequences, or more text."
     )

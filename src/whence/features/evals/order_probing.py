@@ -97,7 +97,7 @@ def order_activations(
         else:
             texts = contexts(windows(tokens, length, seed), size)
         if not (texts.about["test"].any() and (~texts.about["test"]).any()):
-            raise UserError(f"text: {text!r} is too short for {kind!r}. Allowed: more text.", field="text")
+            raise UserError(f"text: {text!r} is too short for {kind!r}. Allowed: more text.")
         return texts
 
     return activations_at(site, request, make, store, on_progress)

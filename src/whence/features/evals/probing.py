@@ -121,7 +121,7 @@ class ProbeTask:
 
     def __post_init__(self) -> None:
         if not len(self.test) or len(self.positive[self.train].unique()) < 2:
-            raise UserError(f"task: too few examples are left of {self.name!r}.", field="task")
+            raise UserError(f"task: too few examples are left of {self.name!r}.")
 
 
 def compare_dictionaries(
@@ -160,14 +160,10 @@ def compare_dictionaries(
 def _check(name: str, dictionary: Dictionary, sequences: SequenceActivations) -> None:
     d_in = sequences.activations.shape[1]
     if dictionary.d_in != d_in:
-        raise UserError(
-            f"dictionary: {name!r} is of {dictionary.d_in} numbers per state. These states have {d_in}.",
-            field="dictionary",
-        )
+        raise UserError(f"dictionary: {name!r} is of {dictionary.d_in} numbers per state. These states have {d_in}.")
     if dictionary.context_size < sequences.context_size:
         raise UserError(
-            f"dictionary: {name!r} has {dictionary.context_size} positions. These texts have {sequences.context_size}.",
-            field="dictionary",
+            f"dictionary: {name!r} has {dictionary.context_size} positions. These texts have {sequences.context_size}."
         )
 
 
@@ -279,9 +275,7 @@ def probe_by_position(
     ends = ends.scatter_reduce(0, rows[content], positions[content] + 1, "amax")
     first, reach = int(positions[content].min()), int(ends.sort(descending=True).values[(len(ends) - 1) // 2])
     if reach - first < ranges:
-        raise UserError(
-            f"ranges: half of the texts end before position {reach}. Allowed: fewer ranges.", field="ranges"
-        )
+        raise UserError(f"ranges: half of the texts end before position {reach}. Allowed: fewer ranges.")
     long = ends >= reach
     tasks = _tasks(sequences, long, seed)
     content = content[long[rows[content]]]

@@ -100,8 +100,7 @@ class SplitModel:
         if not split_model._same():
             raise UserError(
                 f"model: {name!r} cannot be cut: its halves do not say what the whole says. "
-                "Allowed: causal models made of blocks that pass states on, and a head that is one matrix.",
-                field="model",
+                "Allowed: causal models made of blocks that pass states on, and a head that is one matrix."
             )
         return split_model
 
@@ -115,7 +114,7 @@ class SplitModel:
         """The lower half. ids: (sequences, length); special: bool (length,), none by default."""
         most = longest(self.model)
         if ids.shape[1] > (most or ids.shape[1]):
-            raise UserError(f"length: the model takes up to {most} tokens.", field="length")
+            raise UserError(f"length: the model takes up to {most} tokens.")
         base, ids = self.model.base_model, ids.long()
         name = module_of(base, self.layer)
         activations = torch.cat(
@@ -208,13 +207,11 @@ def check_fits(dictionary: Dictionary, text: SplitText) -> None:
     if dictionary.d_in != d_in:
         raise UserError(
             f"dictionary: it is of states of {dictionary.d_in} numbers, and those at the cut have {d_in}. "
-            "Allowed: the model and the layer that it was trained on.",
-            field="dictionary",
+            "Allowed: the model and the layer that it was trained on."
         )
     if dictionary.context_size < length:
         raise UserError(
-            f"dictionary: it was trained on {dictionary.context_size} positions, and the text has {length}.",
-            field="dictionary",
+            f"dictionary: it was trained on {dictionary.context_size} positions, and the text has {length}."
         )
 
 

@@ -96,7 +96,7 @@ class Scored:
     def of(cls, split_model: SplitModel, text: SplitText) -> Scored:
         right, loss = split_model.predict(text)
         if not right.any():
-            raise UserError("model: it predicts no token of a text, so that there is nothing to forget.", field="model")
+            raise UserError("model: it predicts no token of a text, so that there is nothing to forget.")
         places = text.targets.clone()
         places[text.targets] = right
         return cls(text, places, float(loss.mean()))

@@ -68,7 +68,7 @@ class Autoencoder(nn.Module):
         mean = sums.sum(0) / counts.sum()
         variance = squares / float(counts.sum()) - float(mean.square().sum())
         if not variance > 0:
-            raise UserError("data: all states are alike. Allowed: states that vary.", field="data")
+            raise UserError("data: all states are alike. Allowed: states that vary.")
         self.centering.fit(sums, counts)
         self.scale.fill_((variance / self.d_in) ** 0.5)
 

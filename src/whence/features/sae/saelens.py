@@ -118,7 +118,7 @@ def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -
         write_atomically(folder / WEIGHTS, save({name: value.cpu().contiguous() for name, value in weights.items()}))
         write_atomically(folder / CONFIG, json.dumps(config.document(), indent=1).encode())
     except OSError as error:
-        raise UserError(f"out: {str(folder)!r} cannot be written ({error.strerror}).", field="out") from None
+        raise UserError(f"out: {str(folder)!r} cannot be written ({error.strerror}).") from None
     return config
 
 
@@ -203,7 +203,7 @@ def _metadata(model: Autoencoder, run: FeaturesRun, hook: str) -> dict[str, Json
 
 
 def _refused(part: str, why: str) -> UserError:
-    return UserError(f"{part}: {why}", field=part)
+    return UserError(f"{part}: {why}")
 
 
 # --- import
@@ -307,4 +307,4 @@ def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def _unreadable(path: Path, why: object) -> UserError:
-    return UserError(f"folder: {str(path)!r} cannot be read: {why}.", field="folder")
+    return UserError(f"folder: {str(path)!r} cannot be read: {why}.")

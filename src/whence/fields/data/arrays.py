@@ -52,13 +52,10 @@ class Arrays(Crops):
         if min(size) < self.true[0]:
             raise UserError(
                 f"data: signals of {'×'.join(map(str, size))} pixels. Allowed: {self.true[0]} per axis or more "
-                "(size × factor).",
-                field="data",
+                "(size × factor)."
             )
         if self.checksum and self.checksum != _digest(self.path, changed):
-            raise UserError(
-                f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same file.", field="data"
-            )
+            raise UserError(f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same file.")
         return signals[split]
 
 
@@ -74,17 +71,16 @@ def _read(path: Path, _changed: int, axes: int, channels: int) -> dict[Split, li
     values = read_npy(path, {axes + 1 + bool(channels): shape})
     if channels and values.shape[-1] != channels:
         raise UserError(
-            f"data: the last axis of {str(path)!r} has {values.shape[-1]} numbers. Allowed: channels={channels}.",
-            field="data",
+            f"data: the last axis of {str(path)!r} has {values.shape[-1]} numbers. Allowed: channels={channels}."
         )
     if len(values) < 3 or not values.numel():
-        raise UserError(f"data: {str(path)!r} holds {len(values)} signals. Allowed: 3 or more.", field="data")
+        raise UserError(f"data: {str(path)!r} holds {len(values)} signals. Allowed: 3 or more.")
     values = values.movedim(-1, 1) if channels else values[:, None]
     splits: dict[Split, list[Tensor]] = {split: sixths(values.unbind(), split) for split in SPLITS}
     low, high = (torch.stack([ends(one) for one in splits["train"]]) for ends in (_least, _most))
     low, high = low.amin(0), high.amax(0)
     if (low == high).any():
-        raise UserError(f"data: a channel of {str(path)!r} never changes. Allowed: values that vary.", field="data")
+        raise UserError(f"data: a channel of {str(path)!r} never changes. Allowed: values that vary.")
 
     def scaled(one: Tensor) -> Tensor:
         least, span = (ends.view(-1, *[1] * axes) for ends in (low, high - low))

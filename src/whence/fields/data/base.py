@@ -128,9 +128,7 @@ def sixths(everything: Sequence[T], split: Split) -> list[T]:
 
 def _large_enough(path: Path, size: tuple[int, ...], side: int) -> None:
     if min(size) < side:
-        raise UserError(
-            f"data: {path.name} is {size[1]}×{size[0]}. Allowed: {side}×{side} or more (size × factor).", field="data"
-        )
+        raise UserError(f"data: {path.name} is {size[1]}×{size[0]}. Allowed: {side}×{side} or more (size × factor).")
 
 
 @functools.lru_cache(maxsize=128)

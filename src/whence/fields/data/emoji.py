@@ -38,7 +38,7 @@ class Emoji(FieldData):
         font: Annotated[str, Field(description="the font's file, if it is not where Linux keeps it")] = "",
     ) -> None:
         if SIDE % size:
-            raise UserError(f"data: size {size} does not divide {SIDE}. Allowed: 8, 16, 32, 64, 128.", field="data")
+            raise UserError(f"data: size {size} does not divide {SIDE}. Allowed: 8, 16, 32, 64, 128.")
         self.inputs, self.true = (size, size), (SIDE, SIDE)
         self.font = font
 
@@ -51,8 +51,7 @@ class Emoji(FieldData):
         if path is None:
             raise UserError(
                 "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
-                "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf",
-                field="data",
+                "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf"
             )
         return path
 
@@ -79,7 +78,7 @@ def _opened(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
     try:
         from fontTools.ttLib import TTFont, TTLibError
     except ImportError:
-        raise UserError("data: emoji need fontTools. Run: pip install fonttools", field="data") from None
+        raise UserError("data: emoji need fontTools. Run: pip install fonttools") from None
     try:
         with TTFont(font, lazy=True) as opened:
             bitmaps = opened["CBDT"].strikeData[0]
@@ -96,7 +95,7 @@ def _opened(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
             return glyphs, parents
     except (TTLibError, KeyError, OSError, AttributeError):
         raise UserError(
-            f"data: {str(font)!r} holds no bitmaps. Allowed: Noto Color Emoji with its table CBDT.", field="data"
+            f"data: {str(font)!r} holds no bitmaps. Allowed: Noto Color Emoji with its table CBDT."
         ) from None
 
 

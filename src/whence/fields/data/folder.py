@@ -40,13 +40,11 @@ class Folder(ImageData):
         files = image_files(self.path)
         if len(files) < 3:
             raise UserError(
-                f"data: {self.path!r} holds {len(files)} images. Allowed: 3 or more, so that some can be held out.",
-                field="data",
+                f"data: {self.path!r} holds {len(files)} images. Allowed: 3 or more, so that some can be held out."
             )
         if self.checksum not in ("", self.checksum_now()):
             raise UserError(
-                f"data: the images in {self.path!r} have changed since this was requested. Allowed: the same ones.",
-                field="data",
+                f"data: the images in {self.path!r} have changed since this was requested. Allowed: the same ones."
             )
         return files
 

@@ -27,9 +27,7 @@ class Outlines(Crops):
         factor: Annotated[int, Field(ge=1, le=8, description="how much finer the true signal is")] = 4,
     ) -> None:
         if size * factor > 427:
-            raise UserError(
-                f"data: size × factor is {size * factor}. Allowed: up to 427, as outlines have.", field="data"
-            )
+            raise UserError(f"data: size × factor is {size * factor}. Allowed: up to 427, as outlines have.")
         super().__init__(1, 1, size, factor)
 
     def signals(self, split: Split) -> Sequence[Tensor]:

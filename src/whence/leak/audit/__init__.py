@@ -44,5 +44,5 @@ def audit(
     if isinstance(model, AuditTarget):
         return measure_audit(model, ratios)
     if batch is None:
-        raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).", field="batch")
+        raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).")
     return measure_audit(audit_target(model, batch, **how), ratios)

@@ -26,20 +26,18 @@ def check(target: AuditTarget, ratios: Sequence[float]) -> None:
     try:
         check_ratios(ratios)
     except ValueError as error:
-        raise UserError(f"ratios: {error}", field="ratios") from None
+        raise UserError(f"ratios: {error}") from None
     content = target.content
     inner = range(*target.inner().indices(target.tokens))
     if len(inner) // target.stride < 2 * FOLDS:
         raise UserError(
             f"positions: expected {2 * FOLDS} or more that can be masked, for a {FOLDS}-fold cross-validation, got "
-            f"{len(inner) // target.stride}. Pass longer examples.",
-            field="positions",
+            f"{len(inner) // target.stride}. Pass longer examples."
         )
     if len(content) < FOLDS:
         raise UserError(
             f"data: expected {FOLDS} examples or more, for a {FOLDS}-fold cross-validation, got {len(content)}. "
-            "Pass more rows.",
-            field="data",
+            "Pass more rows."
         )
     body = content[:, inner.start : inner.stop]
     if content.is_floating_point():
@@ -49,8 +47,7 @@ def check(target: AuditTarget, ratios: Sequence[float]) -> None:
     if bool((body == body[:1]).all()):
         raise UserError(
             f"data: expected examples that differ, got {len(body)} equal ones. Content cannot be told from position: "
-            "pass different examples.",
-            field="data",
+            "pass different examples."
         )
 
 
@@ -58,14 +55,10 @@ def _check_values(values: Tensor) -> None:
     if not bool(torch.isfinite(values).all()):
         count = int((~torch.isfinite(values)).sum())
         raise UserError(
-            f"data: expected finite values, got {count:,} that are infinite or not a number. Remove or replace them.",
-            field="data",
+            f"data: expected finite values, got {count:,} that are infinite or not a number. Remove or replace them."
         )
     if bool((values == values.flatten()[0]).all()):
-        raise UserError(
-            f"data: expected values that vary, got {values.flatten()[0]:g} everywhere. Pass real examples.",
-            field="data",
-        )
+        raise UserError(f"data: expected values that vary, got {values.flatten()[0]:g} everywhere. Pass real examples.")
 
 
 def check_targets(targets: Tensor) -> None:
@@ -73,14 +66,12 @@ def check_targets(targets: Tensor) -> None:
     if not bool(torch.isfinite(targets).all()):
         raise UserError(
             "model: expected finite outputs, got values that are infinite or not a number with nothing masked. Check "
-            "the weights of the model.",
-            field="model",
+            "the weights of the model."
         )
     if deviation(targets) <= SAME * float(targets.double().pow(2).mean().sqrt()):
         raise UserError(
             "data: expected targets that vary, got equal ones: there is nothing to predict, and nothing to leak. Check "
-            "the inputs and the weights of the model.",
-            field="data",
+            "the inputs and the weights of the model."
         )
 
 
@@ -97,8 +88,7 @@ def check_token_ids(ids: Tensor, tokenizer: Any = None) -> None:
         what_to_do = "Pass a text that the tokenizer can encode, or add the tokenizer that belongs to the model."
     raise UserError(
         f"{field}: expected tokens that vary, got id {common}{name} for {math.floor(100 * part)} % of {ids.numel():,} "
-        f"tokens. {what_to_do}",
-        field=field,
+        f"tokens. {what_to_do}"
     )
 
 
@@ -115,6 +105,5 @@ def check_finite(name: str, measures: object, path: tuple[str, ...] = ()) -> Non
     elif isinstance(measures, float) and not math.isfinite(measures):
         raise UserError(
             f"model: expected finite measures, got {measures} for {' '.join(path)} of {name}. Check weights and inputs "
-            "for values that are infinite, not a number, or constant.",
-            field="model",
+            "for values that are infinite, not a number, or constant."
         )

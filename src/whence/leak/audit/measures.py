@@ -38,11 +38,10 @@ class Sample:
         check_aligned(self.prediction, self.masked)
         if self.target.shape[-1] != self.prediction.shape[-1]:
             raise UserError(
-                f"model: expected {self.target.shape[-1]} outputs per token, got {self.prediction.shape[-1]}.",
-                field="model",
+                f"model: expected {self.target.shape[-1]} outputs per token, got {self.prediction.shape[-1]}."
             )
         if not torch.isfinite(self.prediction[self.masked]).all():
-            raise UserError("model: some of its predictions are not finite numbers.", field="model")
+            raise UserError("model: some of its predictions are not finite numbers.")
 
     @property
     def single(self) -> bool:
@@ -73,8 +72,7 @@ def check_aligned(prediction: Tensor, masked: Tensor) -> None:
     if prediction.ndim != 3 or prediction.shape[:2] != masked.shape:
         raise UserError(
             f"model: its output of shape {tuple(prediction.shape)} does not align with its input of "
-            f"{tuple(masked.shape)} (rows, tokens). Allowed: one prediction per token.",
-            field="model",
+            f"{tuple(masked.shape)} (rows, tokens). Allowed: one prediction per token."
         )
 
 
@@ -82,7 +80,7 @@ def leakage(sample: Sample) -> Leakage:
     """Every measure that needs nothing but predictions and targets."""
     targets = deviation(sample.target)
     if targets == 0:
-        raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.", field="data")
+        raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.")
     one = sample.alone()
     predicted = one.prediction[one.masked].double()
     truth = sample.target[sample.masked].double()

@@ -63,8 +63,7 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> PositionProbe | No
     if len(kinds) < FOLDS:
         raise UserError(
             f"positions: {len(kinds)} are masked, fewer than the {FOLDS} parts of the cross-validation. "
-            f"Allowed: {FOLDS} or more.",
-            field="positions",
+            f"Allowed: {FOLDS} or more."
         )
     if not (features - features.mean(0)).abs().max() > 0:
         return None

@@ -89,8 +89,7 @@ class AuditTarget:
             if activations[layer].shape[:2] != masked.shape:
                 raise UserError(
                     f"model: {layer} returns {tuple(activations[layer].shape)}, not one vector per token of "
-                    f"{tuple(masked.shape)}.",
-                    field="model",
+                    f"{tuple(masked.shape)}."
                 )
         return {layer: states.float().cpu() for layer, states in activations.items()}
 

@@ -58,15 +58,14 @@ def standardised(splits: dict[Split, list[Tensor]]) -> dict[Split, list[Tensor]]
     """Every channel with mean 0 and variance 1 over the training split."""
     training = torch.cat(splits["train"])
     if not training.shape[1]:
-        raise UserError("data: there are no channels. Allowed: one or more.", field="data")
+        raise UserError("data: there are no channels. Allowed: one or more.")
     mean, deviation = training.mean(0), training.std(0)
     if not all(torch.isfinite(recording).all() for parts in splits.values() for recording in parts):
-        raise UserError("data: there are values that are not numbers. Allowed: finite values.", field="data")
+        raise UserError("data: there are values that are not numbers. Allowed: finite values.")
     if (deviation == 0).any():
         which = ", ".join(str(i) for i in (deviation == 0).nonzero().flatten().tolist())
         raise UserError(
-            f"data: channel {which} never changes: there is nothing to predict. Allowed: channels that vary.",
-            field="data",
+            f"data: channel {which} never changes: there is nothing to predict. Allowed: channels that vary."
         )
     return {name: [(recording - mean) / deviation for recording in parts] for name, parts in splits.items()}
 
@@ -78,7 +77,6 @@ def cut_in_time(series: Tensor, steps: int) -> dict[Split, list[Tensor]]:
     if min(map(len, parts)) < steps:
         raise UserError(
             f"data: {len(series)} steps leave {min(map(len, parts))} in the smallest of three parts. "
-            f"Allowed: examples of at most so many steps (now {steps}: NAME.npy:steps=…), or a longer recording.",
-            field="data",
+            f"Allowed: examples of at most so many steps (now {steps}: NAME.npy:steps=…), or a longer recording."
         )
     return {"train": [parts[0]], "validation": [parts[1]], "test": [parts[2]]}

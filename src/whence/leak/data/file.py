@@ -28,9 +28,7 @@ class RecordingFile(RecordingData):
         self.steps, self.path = steps, path
         self.channels = self.recordings("train")[0].shape[1]
         if checksum not in ("", self.checksum_now()):
-            raise UserError(
-                f"data: {path!r} has changed since this was asked for. Allowed: the same file.", field="data"
-            )
+            raise UserError(f"data: {path!r} has changed since this was asked for. Allowed: the same file.")
 
     def checksum_now(self) -> str:
         return file_digest(Path(self.path))[:16]
@@ -48,8 +46,7 @@ def _read(path: Path, _changed: int, steps: int) -> dict[Split, list[Tensor]]:
     if len(recordings) < 6 or recordings.shape[1] < steps:
         raise UserError(
             f"data: {len(recordings)} recordings of {recordings.shape[1]} steps. Allowed: 6 or more, of {steps} "
-            "steps or more.",
-            field="data",
+            "steps or more."
         )
     split: list[Split] = ["train", "train", "train", "train", "validation", "test"]
     return standardised({name: [r for i, r in enumerate(recordings) if split[i % 6] == name] for name in split})

@@ -62,7 +62,7 @@ def _text(config: AuditConfig) -> str:
     try:
         return Path(config.text).read_text()
     except (OSError, UnicodeDecodeError):
-        raise UserError(f"text: {config.text!r} cannot be read as text.", field="text") from None
+        raise UserError(f"text: {config.text!r} cannot be read as text.") from None
 
 
 def _checksum(field: str, file: str) -> str:

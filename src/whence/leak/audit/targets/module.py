@@ -38,13 +38,12 @@ def audit_target(
     target(content) → what would be right: the content itself, or for ids what the model says when nothing is masked.
     """
     if not isinstance(content, Tensor) or content.ndim < 2:
-        raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).", field="content")
+        raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).")
     ids = not content.is_floating_point()
     if ids and mask is None:
         raise UserError(
             "mask: audit() requires the id of the mask token for token inputs, e.g. "
-            "audit(model, ids, mask=tokenizer.mask_token_id).",
-            field="mask",
+            "audit(model, ids, mask=tokenizer.mask_token_id)."
         )
     told = _takes_two(model)
 
@@ -106,8 +105,7 @@ def _of(output: Any) -> Tensor:
     if found is None:
         raise UserError(
             f"prediction: the model returns {type(output).__name__}. Say where the prediction is: prediction=lambda "
-            "output: …",
-            field="prediction",
+            "output: …"
         )
     return found
 
@@ -132,7 +130,7 @@ def load_file(text: str) -> AuditTarget:
     path, _, function = text.rpartition(":")
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
-        raise UserError(f"model: {path!r} is no Python file. Allowed: FILE.py:FUNCTION", field="model")
+        raise UserError(f"model: {path!r} is no Python file. Allowed: FILE.py:FUNCTION")
     spec = importlib.util.spec_from_file_location(f"whence_user_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
@@ -141,15 +139,15 @@ def load_file(text: str) -> AuditTarget:
     try:
         spec.loader.exec_module(module)
     except Exception as problem:
-        raise UserError(f"model: {path} fails when it is read: {_describe(problem)}", field="model") from problem
+        raise UserError(f"model: {path} fails when it is read: {_describe(problem)}") from problem
     build = getattr(module, function, None)
     if not callable(build):
         known = sorted(name for name, item in vars(module).items() if callable(item) and not name.startswith("_"))
-        raise UserError(f"model: {path} has no function {function!r}. Allowed: {', '.join(known)}.", field="model")
+        raise UserError(f"model: {path} has no function {function!r}. Allowed: {', '.join(known)}.")
     try:
         made = build()
     except Exception as problem:
-        raise UserError(f"model: {function}() fails: {_describe(problem)}", field="model") from problem
+        raise UserError(f"model: {function}() fails: {_describe(problem)}") from problem
     try:
         match made:
             case AuditTarget():
@@ -159,14 +157,13 @@ def load_file(text: str) -> AuditTarget:
             case _:
                 raise UserError(
                     f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or "
-                    "whence.leak.audit_target(…).",
-                    field="model",
+                    "whence.leak.audit_target(…)."
                 )
         target.predictions(target.content[:1], target.draw_mask(0.5)[:1])
     except UserError:
         raise
     except Exception as problem:
-        raise UserError(f"model: it fails when it is called: {_describe(problem)}", field="model") from problem
+        raise UserError(f"model: it fails when it is called: {_describe(problem)}") from problem
     return target
 
 

@@ -145,8 +145,7 @@ def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor,
     if count < FEWEST:
         raise UserError(
             f"text: expected {FEWEST} rows of {inner} tokens or more, got {len(ids)} tokens. Pass a longer text or a "
-            "smaller --length.",
-            field="text",
+            "smaller --length."
         )
     body = torch.tensor(ids[: count * inner]).view(count, inner)
     return between_ends(body, ends), (len(ends[0]), len(ends[1]))

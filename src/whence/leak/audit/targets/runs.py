@@ -27,7 +27,7 @@ def run_target(run: AnyRun, folder: RunFolder) -> AuditTarget:
         return leak_run_target(run, folder)
     if isinstance(run, SequenceRun):
         return sequence_run_target(run, folder)
-    raise UserError(f"run: models of {run.kind} cannot be audited. Allowed: runs of leak or arena.", field="run")
+    raise UserError(f"run: models of {run.kind} cannot be audited. Allowed: runs of leak or arena.")
 
 
 def leak_run_target(run: LeakRun, folder: RunFolder | None = None, seed: int | None = None) -> AuditTarget:
@@ -48,9 +48,7 @@ def sequence_run_target(
     Without a folder, the model is initialized with `seed`.
     """
     if run.model.attention == "prefix":
-        raise UserError(
-            "run: models with prefix attention cannot be audited. Allowed: causal, bidirectional.", field="run"
-        )
+        raise UserError("run: models with prefix attention cannot be audited. Allowed: causal, bidirectional.")
     batch = run.task.build().sample(torch.Generator().manual_seed(0), rows, run.train_length)
     model = run.build_model("cpu")
     if folder is None:
@@ -58,7 +56,7 @@ def sequence_run_target(
     else:
         model.load_state_dict(weights_of(folder))
     if not isinstance(model.embedding, nn.Embedding):
-        raise UserError("run: expected a model of token ids, got one of continuous inputs.", field="run")
+        raise UserError("run: expected a model of token ids, got one of continuous inputs.")
 
     def call(ids: Tensor) -> Tensor:
         return model(ids, batch.positions)
