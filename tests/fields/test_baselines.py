@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -117,30 +116,20 @@ def test_the_same_size_is_the_same_picture() -> None:
         assert torch.equal(resize(x, (8, 9), kind), x)
 
 
-def test_what_cannot_be_resized_is_refused() -> None:
-    x: Any = noise(1, 1, 8, 8)
-    for kind in ("linear", "bicubic"):
-        with pytest.raises(ValueError, match="use area"):
-            resize(x, (16, 7), kind)
-    with pytest.raises(ValueError, match="'nearest'"):
-        resize(x, (16, 16), "nearest")  # type: ignore[arg-type]
-    for size in ((16,), (16, 0), (4, 4, 4), ()):
-        with pytest.raises(ValueError, match="for every axis"):
-            resize(x, size, "area")
+@pytest.mark.parametrize("kind", ["linear", "bicubic"])
+def test_fewer_points_would_alias(kind: Resampling) -> None:
+    with pytest.raises(ValueError, match="use area"):
+        resize(noise(1, 1, 8, 8), (16, 7), kind)
 
 
 def planted(scale: int) -> LeastSquaresKernel:
-    made = LeastSquaresKernel()
-    made.scale, made.kernel, made.bias = scale, noise(scale**2, 7, 7, seed=3) - 0.5, noise(scale**2, seed=4)
-    return made
+    return LeastSquaresKernel(noise(scale**2, 7, 7, seed=3) - 0.5, noise(scale**2, seed=4))
 
 
 @pytest.mark.parametrize("scale", [1, 2, 3])
 def test_a_planted_kernel_is_found(scale: int) -> None:
-    truth = planted(scale)
-    lows = [noise(3, 2, 20, 17, seed=seed) for seed in (0, 1)] + [noise(1, 3, 9, 40, seed=2)]
-    found = LeastSquaresKernel().fit((low, truth(low)) for low in lows)
-    assert found.scale == scale
+    truth, low = planted(scale), noise(6, 2, 20, 17)
+    found = LeastSquaresKernel.fit(low, truth(low))
     assert torch.allclose(found.kernel, truth.kernel, atol=3e-5)
     assert torch.allclose(found.bias, truth.bias, atol=3e-4)
     new = noise(1, 1, 12, 12, seed=9)
@@ -159,39 +148,18 @@ def test_what_a_kernel_does_by_hand() -> None:
         assert high[1, 2, row, column].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_large_pictures_are_fitted_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
-    low, high = noise(2, 1, 23, 11), noise(2, 1, 46, 22, seed=1)
-    whole = LeastSquaresKernel().fit([(low, high)])
-    monkeypatch.setattr(LeastSquaresKernel, "STRIP", 40)
-    strips = LeastSquaresKernel().fit([(low, high)])
-    assert torch.allclose(whole.kernel, strips.kernel, atol=1e-10)
-    assert torch.allclose(whole.bias, strips.bias, atol=1e-10)
-
-
 @pytest.mark.parametrize("scale", [2, 4])
 @pytest.mark.parametrize("name", ["camera.png", "coffee.png"])
 def test_on_its_own_data_it_is_no_worse_than_bicubic(name: str, scale: int) -> None:
     skimage = pytest.importorskip("skimage")
     high = read(Path(skimage.__file__).parent / "data" / name)[None, :, 40:240, 80:280]
     low = resize(high, (200 // scale, 200 // scale), "area")
-    fitted = LeastSquaresKernel().fit([(low, high)])(low)
+    fitted = LeastSquaresKernel.fit(low, high)(low)
     assert fitted.dtype == torch.float32
     assert psnr(fitted, high) > psnr(resize(low, (200, 200), "bicubic"), high) + 0.2
 
 
 def test_constant_pictures_can_be_fitted() -> None:
     low = torch.full((1, 1, 8, 8), 0.5)
-    found = LeastSquaresKernel().fit([(low, torch.full((1, 1, 16, 16), 0.5))])
+    found = LeastSquaresKernel.fit(low, torch.full((1, 1, 16, 16), 0.5))
     assert torch.allclose(found(low), torch.tensor(0.5), atol=1e-5)
-
-
-def test_what_cannot_be_fitted_is_refused() -> None:
-    with pytest.raises(ValueError, match="no pairs"):
-        LeastSquaresKernel().fit([])
-    with pytest.raises(ValueError, match="not fitted"):
-        LeastSquaresKernel()(noise(1, 1, 8, 8))
-    for high in ((1, 1, 16, 17), (1, 1, 4, 4), (1, 1, 0, 0), (2, 1, 16, 16), (1, 3, 16, 16)):
-        with pytest.raises(ValueError, match="whole multiple"):
-            LeastSquaresKernel().fit([(noise(1, 1, 8, 8), noise(*high))])
-    with pytest.raises(ValueError, match="scales 2 and 3"):
-        LeastSquaresKernel().fit([(noise(1, 1, 8, 8), noise(1, 1, 8 * s, 8 * s)) for s in (2, 3)])

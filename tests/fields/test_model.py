@@ -13,7 +13,7 @@ from whence.fields.baselines import cell, grid, resize
 from whence.fields.config import FieldModelConfig
 from whence.fields.decode import decode
 from whence.fields.hyponets import HYPONETS
-from whence.fields.hyponets.base import Attended
+from whence.fields.hyponets.base import Attended, Encoded
 from whence.fields.model import FieldModel, _patches, scan_order
 from whence.fields.render import enlarged
 from whence.models.init import initialise
@@ -86,9 +86,7 @@ def test_rows_may_have_coordinates_of_their_own(hyponet: str) -> None:
     points = torch.rand(3, 20, 2, generator=torch.Generator().manual_seed(2))
     together = model.field(encoded, points, cell((16, 16)))
     for row in range(3):
-        alone = model.field(
-            type(encoded)(encoded.lps[row : row + 1], encoded.locations), points[row][None], cell((16, 16))
-        )
+        alone = model.field(Encoded(encoded.lps[row : row + 1], encoded.locations), points[row][None], cell((16, 16)))
         torch.testing.assert_close(together[row : row + 1], alone, atol=1e-5, rtol=1e-4)
         shared = model.field(encoded, points[row][None], cell((16, 16)))
         torch.testing.assert_close(together[row], shared[row], atol=1e-5, rtol=1e-4)
@@ -125,7 +123,7 @@ def test_coarse_tokens_reach_farther() -> None:
     middle = torch.full((1, 1, 2), 0.5)
     away = torch.full((1, 20, 2), 0.5) + torch.tensor([0.2, 0.0])
     assert isinstance(model.hyponet, Attended)
-    attention = model.hyponet.nearness(away, middle)[0].mean(0)[0].detach()
+    attention = model.hyponet.nearness(Encoded(torch.zeros(1, 20, 16), away), middle)[0].mean(0)[0].detach()
     assert float(attention[:4].min()) > float(attention[4:].max())
 
 

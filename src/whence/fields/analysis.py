@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from whence.config import Config
 from whence.fields.baselines import cell, grid, resize
-from whence.fields.config import AnalyzeConfig
+from whence.fields.config import AnalyzeConfig, Output
 from whence.fields.decode import decode
-from whence.fields.hyponets.base import Attended
+from whence.fields.hyponets.base import Attended, Encoded
 from whence.fields.metrics import Diversity, psnr
-from whence.fields.model import Encoded, FieldModel
+from whence.fields.model import FieldModel
 from whence.fields.run import FieldsRun, diversity
 from whence.random import Streams, generator
 from whence.store.artifacts import ArtifactKind
@@ -57,93 +58,73 @@ class FieldAnalysis(Config):
 ANALYSES = ArtifactKind("field_analysis", AnalyzeConfig, FieldAnalysis)
 
 
-def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None] = lambda text: None) -> FieldAnalysis:
+def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None]) -> FieldAnalysis:
     """On signals of the test split."""
     signals, x = example_signals(run, CROPS)
     with torch.no_grad():
         encoded = model.encode(x)
 
-        def quality(values: Tensor) -> float:
-            return float(psnr(values.clamp(0, 1), x).mean())
+        def field(tokens: Encoded) -> float:
+            return _quality(decode(model, x, model.size, "field", tokens), x)
 
-        def rendered(tokens: Encoded) -> float | None:
+        def render(tokens: Encoded) -> float | None:
             if model.renderer is None:
                 return None
-            values = decode(model, x, tuple(signals.shape[2:]), "render", tokens)
-            return float(psnr(values.clamp(0, 1), signals).mean())
+            return _quality(decode(model, x, tuple(signals.shape[2:]), "render", tokens), signals)
 
-        own = quality(decode(model, x, model.size, "field", encoded))
         on_progress("Swapping position tokens")
-        swapped = quality(decode(model, x, model.size, "field", encoded.swapped()))
-        render, render_swapped = rendered(encoded), rendered(encoded.swapped())
+        tokens = {"": encoded, "_swapped": encoded.swapped()}
+        renders = {f"render{name}": render(one) for name, one in tokens.items()}
+        own, swapped = map(field, tokens.values())
         on_progress("Moving locations and queries")
-        jitter = {by: quality(_jittered(model, x, encoded, by)) for by in JITTERS}
-        query_offset = {by: quality(_offset_queries(model, encoded, by)) for by in JITTERS}
+        spacing = model.shape.spacing
+        noise = torch.randn(encoded.locations.shape, generator=torch.Generator().manual_seed(0))
+        at = grid(model.size)[None]
+
+        def offset(by: float) -> float:
+            values = model.field(encoded, at, cell(model.size), at + by * spacing)
+            return _quality(values.mT.unflatten(-1, model.size), x)
+
+        jitter = {by: field(replace(encoded, locations=encoded.locations + by * spacing * noise)) for by in JITTERS}
+        query_offset = {by: offset(by) for by in JITTERS}
         on_progress("Pruning position tokens, one by one")
         return FieldAnalysis(
             own=own,
             swapped=swapped,
             diversity=diversity(encoded),
-            render=render,
-            render_swapped=render_swapped,
+            **renders,
             jitter=jitter,
             query_offset=query_offset,
             neighbours=_neighbours(encoded),
-            pruning=prune(model, x),
+            pruning=_prune(model, x),
         )
 
 
-def _spacing(model: FieldModel) -> float:
-    return model.config.lps ** (-1 / len(model.size))
-
-
-def _jittered(model: FieldModel, x: Tensor, encoded: Encoded, by: float) -> Tensor:
-    noise = torch.randn(encoded.locations.shape, generator=torch.Generator().manual_seed(0))
-    moved = Encoded(encoded.lps, encoded.locations + by * _spacing(model) * noise)
-    return decode(model, x, model.size, "field", moved)
-
-
-def _offset_queries(model: FieldModel, encoded: Encoded, by: float) -> Tensor:
-    at = grid(model.size)[None]
-    values = model.field(encoded, at, cell(model.size), at + by * _spacing(model))
-    return values.mT.unflatten(-1, model.size)
+def _quality(values: Tensor, truth: Tensor) -> float:
+    return float(psnr(values.clamp(0, 1), truth).mean())
 
 
 def _neighbours(encoded: Encoded) -> list[int]:
     mean = encoded.lps.mean(1)
-    unit = mean - mean.mean(0)
-    unit = unit / unit.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    unit = functional.normalize(mean - mean.mean(0), dim=-1)
     return (unit @ unit.T).fill_diagonal_(-2).argmax(1).tolist()
 
 
-@contextmanager
-def only(model: FieldModel, selected: Sequence[int]) -> Iterator[None]:
-    """Other position tokens are neither in the sequence nor attended to."""
-    indices = torch.tensor(sorted(selected))
-    model.positions.selected = model.hyponet.selected = indices
-    try:
-        yield
-    finally:
-        model.positions.selected = model.hyponet.selected = None
-
-
-def prune(model: FieldModel, x: Tensor) -> Pruning:
+def _prune(model: FieldModel, x: Tensor) -> Pruning:
     few, rest, count = x[:RANKED], x[RANKED:], model.config.lps  # ranked on some, judged on others
-    everything = range(count)
 
-    def quality(selected: Sequence[int], signals: Tensor) -> float:
-        with only(model, selected):
-            return float(psnr(decode(model, signals, model.size, "field").clamp(0, 1), signals).mean())
+    def without(gone: Sequence[int], signals: Tensor) -> float:
+        """These position tokens are neither in the sequence nor attended to."""
+        model.positions.selected = torch.tensor([index for index in range(count) if index not in gone])
+        try:
+            return _quality(decode(model, signals, model.size, "field"), signals)
+        finally:
+            model.positions.selected = None
 
-    whole = quality(everything, few)
-    contribution = (
-        [whole - quality([i for i in everything if i != left], few) for left in everything] if count > 1 else [whole]
-    )
-    worst_first = sorted(everything, key=lambda index: contribution[index])
-    pruned: dict[float, float] = {}
-    for share in PRUNED:
-        gone = set(worst_first[: min(count - 1, round(share * count))])
-        pruned[share] = quality([index for index in everything if index not in gone], rest)
+    whole = without([], few)
+    contribution = [whole - without([index], few) for index in range(count)] if count > 1 else [whole]
+    worst_first = sorted(range(count), key=contribution.__getitem__)
+    pruned = {share: without(worst_first[: min(count - 1, round(share * count))], rest) for share in PRUNED}
     return Pruning(contribution=contribution, psnr=pruned)
 
 
@@ -157,19 +138,14 @@ def example_signals(run: FieldsRun, count: int) -> tuple[Tensor, Tensor]:
     return signals, data.at(signals, data.inputs)
 
 
-def side_by_side(model: FieldModel, signals: Tensor, x: Tensor, encoded: Encoded | None = None) -> dict[str, Tensor]:
+def side_by_side(model: FieldModel, signals: Tensor, x: Tensor) -> dict[str, Tensor]:
     """By name, (rows, channels, *true): the original, interpolated, and the model's outputs."""
     size = tuple(signals.shape[2:])
+    outputs: list[Output] = ["field"] if model.renderer is None else ["field", "render"]
     with torch.no_grad():
-        encoded = model.encode(x) if encoded is None else encoded
-        columns = {
-            "original": signals,
-            "bicubic": resize(x, size, "bicubic"),
-            "field": decode(model, x, size, "field", encoded),
-        }
-        if model.renderer is not None:
-            columns["render"] = decode(model, x, size, "render", encoded)
-    return columns
+        encoded = model.encode(x)
+        decoded = {output: decode(model, x, size, output, encoded) for output in outputs}
+    return {"original": signals, "bicubic": resize(x, size, "bicubic"), **decoded}
 
 
 def as_images(columns: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -188,33 +164,25 @@ def analysis_images(model: FieldModel, run: FieldsRun) -> dict[str, Tensor]:
     """By column, (rows, 3, height, width) of the first signals that are analyzed; none unless signals are images."""
     if len(model.size) != 2:
         return {}
-    signals, x = example_signals(run, CROPS)
+    signals, x = (values[:SHOWN] for values in example_signals(run, CROPS))
+    size = (64, 64)
+    at = grid(size)[None]
+    columns = as_images(side_by_side(model, signals, x))
     with torch.no_grad():
         encoded = model.encode(x)
-        some = Encoded(encoded.lps[:SHOWN], encoded.locations)
-        columns = as_images(side_by_side(model, signals[:SHOWN], x[:SHOWN], some))
-        columns["token features (PCA)"] = _principal_components(model, some, (64, 64))
-        attended = _most_attended(model, encoded, (64, 64))
-    if attended is not None:
-        columns["most attended token"] = attended.expand(SHOWN, -1, -1, -1)
+        columns["token features (PCA)"] = _principal_components(model.hyponet.modulation(encoded, at), size)
+        if isinstance(model.hyponet, Attended):
+            most = model.hyponet.nearness(encoded, at)[0].mean(0).argmax(-1)
+            colours = torch.rand(model.config.lps, 3, generator=torch.Generator().manual_seed(3))
+            columns["most attended token"] = colours[most].T.unflatten(-1, size).expand(SHOWN, -1, -1, -1)
     return {name: values.clamp(0, 1) for name, values in columns.items()}
 
 
-def _principal_components(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Tensor:
+def _principal_components(features: Tensor, size: tuple[int, int]) -> Tensor:
     """The first three of the features that tokens have at each pixel, as red, green and blue."""
-    features = model.hyponet.modulation(encoded.lps, encoded.locations, grid(size)[None])
     flat = features.flatten(0, 1) - features.flatten(0, 1).mean(0)
     _, _, axes = torch.pca_lowrank(flat, q=min(3, flat.shape[-1]), niter=4)
     scores = flat @ axes
-    scores = torch.nn.functional.pad(scores, (0, 3 - scores.shape[-1]))
+    scores = functional.pad(scores, (0, 3 - scores.shape[-1]))
     colours = scores / (4 * scores.std(0).max().clamp(min=1e-9)) + 0.5
     return colours.unflatten(0, (len(features), -1)).mT.unflatten(-1, size)
-
-
-def _most_attended(model: FieldModel, encoded: Encoded, size: tuple[int, int]) -> Tensor | None:
-    """(1, 3, height, width): every pixel in the colour of the token that it attends to most; None: not by place."""
-    if not isinstance(model.hyponet, Attended):
-        return None
-    most = model.hyponet.nearness(encoded.locations[:1], grid(size)[None])[0].mean(0).argmax(-1)
-    colours = torch.rand(model.config.lps, 3, generator=torch.Generator().manual_seed(3))
-    return colours[most].T.unflatten(-1, size)[None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,7 +12,8 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.fields.baselines import cell, line, resize
 from whence.fields.config import Output
-from whence.fields.model import PIXELS_AT_ONCE, Encoded, FieldModel
+from whence.fields.hyponets.base import Encoded
+from whence.fields.model import PIXELS_AT_ONCE, FieldModel
 
 LARGEST = 8192
 """Pixels per side of a rendering."""
@@ -76,9 +76,9 @@ def enlarge(
 
     Where fewer pixels are requested than the image has, it is averaged to that many first.
     """
-    image = resize(image[None], tuple(min(a, b) for a, b in zip(image.shape[1:], size, strict=True)), "area")[0]
+    image = resize(image[None], tuple(map(min, image.shape[1:], size)), "area")[0]
     rendered = torch.empty(image.shape[0], *size, dtype=torch.uint8)
-    windows = list(_windows(model, image, size))
+    windows = list(itertools.product(*map(_windows, model.size, image.shape[1:], size)))
     with torch.no_grad():
         for done, window in enumerate(windows):
             on_progress(done, len(windows))
@@ -87,26 +87,15 @@ def enlarge(
     return rendered
 
 
-@dataclass(frozen=True)
-class Window:
-    """Output rows and columns, and where in the input the window begins from which they are decoded."""
-
-    rows: slice
-    columns: slice
-    top: int
-    left: int
+Window = tuple[slice, int]
+"""On one axis: pixels of the output, and where in the input the window begins from which they are decoded"""
 
 
-def _windows(model: FieldModel, image: Tensor, size: tuple[int, int]) -> Iterator[Window]:
-    per_axis = []
-    for side, count, requested in zip(model.size, image.shape[1:], size, strict=True):
-        begins = _begins(side, count)
-        halfway = [(one + side + other) / 2 for one, other in itertools.pairwise(begins)]  # of what both cover
-        edges = [0, *(math.ceil(edge * requested / count - 0.5) for edge in halfway), requested]
-        spans = [(slice(a, b), begin) for (a, b), begin in zip(itertools.pairwise(edges), begins, strict=True)]
-        per_axis.append([(span, begin) for span, begin in spans if span.stop > span.start])
-    for (rows, top), (columns, left) in itertools.product(*per_axis):
-        yield Window(rows, columns, top, left)
+def _windows(side: int, count: int, requested: int) -> list[Window]:
+    begins = _begins(side, count)
+    halfway = [(one + side + other) / 2 for one, other in itertools.pairwise(begins)]  # of what both cover
+    edges = [0, *(math.ceil(edge * requested / count - 0.5) for edge in halfway), requested]
+    return [(slice(a, b), begin) for (a, b), begin in zip(itertools.pairwise(edges), begins, strict=True) if b > a]
 
 
 def _begins(side: int, count: int) -> list[int]:
@@ -117,22 +106,17 @@ def _begins(side: int, count: int) -> list[int]:
     return [*range(0, count - side, core), count - side]
 
 
-def _decode_window(model: FieldModel, image: Tensor, rendered: Tensor, window: Window, output: Output) -> None:
+def _decode_window(
+    model: FieldModel, image: Tensor, rendered: Tensor, window: Sequence[Window], output: Output
+) -> None:
     """Written into `rendered`, block by block. Beyond the edges of the image, its outermost pixels are repeated."""
-    axes, widths, inputs = [], [], []
-    for span, begin, side, count, requested in zip(
-        (window.rows, window.columns),
-        (window.top, window.left),
-        model.size,
-        image.shape[1:],
-        rendered.shape[1:],
-        strict=True,
-    ):
-        step = count / requested
+    axes, widths, x, here = [], [], image, rendered
+    for axis, ((span, begin), side) in enumerate(zip(window, model.size, strict=True), 1):
+        count = image.shape[axis]
+        step = count / rendered.shape[axis]
         axes.append(((torch.arange(span.start, span.stop) + 0.5) * step - begin) / side)
         widths.append(step / side)
-        inputs.append(torch.arange(begin, begin + side).clamp(0, count - 1))
-    x = image[:, inputs[0]][:, :, inputs[1]][None]
-    here = rendered[:, window.rows, window.columns]
-    for block, values in decode_blocks(model, x, axes, torch.tensor(widths), output):
+        x = x.index_select(axis, torch.arange(begin, begin + side).clamp(0, count - 1))
+        here = here.narrow(axis, span.start, span.stop - span.start)
+    for block, values in decode_blocks(model, x[None], axes, torch.tensor(widths), output):
         here[(..., *block)] = (values[0].clamp(0, 1) * 255).round().to(torch.uint8)

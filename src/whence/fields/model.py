@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -15,7 +14,7 @@ from whence.encodings.base import Encoding
 from whence.encodings.position_tokens import PositionTokens
 from whence.fields.baselines import cell, grid
 from whence.fields.config import FieldModelConfig
-from whence.fields.hyponets.base import Attended, Hyponet
+from whence.fields.hyponets.base import Attended, Encoded, FieldShape, Hyponet
 from whence.fields.render import ResidualRender
 from whence.models.layers import FeatureEmbedding
 from whence.models.sequence import Block
@@ -24,20 +23,6 @@ PIXELS_AT_ONCE = 2048
 """Decoded together: at 64 position tokens, some 30 MB of weights."""
 MEAN, STD = 0.5, 0.25
 """What values are standardised by before the model processes them."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A signal as position tokens."""
-
-    lps: Tensor
-    """(rows, M, d_model)"""
-    locations: Tensor
-    """(1, M, k): the true place of each"""
-
-    def swapped(self, by: int = 1) -> Encoded:
-        """Every row with the tokens of another."""
-        return Encoded(self.lps.roll(by, 0), self.locations)
 
 
 class FieldModel(nn.Module):
@@ -49,6 +34,7 @@ class FieldModel(nn.Module):
         _check(config, size)
         self.config, self.channels, self.size = config, channels, size
         self.counts = tuple(count // config.patch for count in size)
+        self.shape = FieldShape(config.d_model, config.lps, len(size), channels, max(size))
         axes, tokens = len(size), math.prod(self.counts)
         self.embedding = FeatureEmbedding(channels * config.patch**axes, config.d_model)
         self.positions = PositionTokens(
@@ -71,21 +57,11 @@ class FieldModel(nn.Module):
             raise ValueError(f"encoding: {config.encoding} reads {self.encoding.axes} axes, and the signal has {axes}.")
         self.blocks = nn.ModuleList(Block(cast(Any, config)) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.d_model)
-        self.hyponet: Hyponet = config.hyponet.build(
-            d_model=config.d_model,
-            axes=axes,
-            lps=config.lps,
-            channels=channels,
-            spacing=config.lps ** (-1 / axes),
-            pixels=max(size),
-        )
+        self.hyponet: Hyponet = config.hyponet.build(shape=self.shape)
         if isinstance(self.hyponet, Attended):
             self.hyponet.nearness.reach.copy_(self.positions.reach(axes))
-        self.renderer = (
-            ResidualRender(axes, channels, channels, config.render_width, config.render_layers)
-            if config.render_width
-            else None
-        )
+        width, layers = config.render_width, config.render_layers
+        self.renderer = ResidualRender(axes, channels, width, layers) if width else None
 
     def encode(self, x: Tensor) -> Encoded:
         """x: (rows, channels, *size), values from 0 to 1."""
@@ -102,7 +78,7 @@ class FieldModel(nn.Module):
         for block in self.blocks:
             merged = block(merged, context)
         lps = self.positions.extract(self.norm(merged), interleaving)
-        return Encoded(lps, homes.to(lps.dtype))
+        return Encoded(lps, homes.to(lps.dtype), self.positions.selected)
 
     def _places(self, interleaving: Interleaving, coordinates: Tensor) -> Tensor:
         """Between those of their neighbours, unless a new line begins there: then the nearest one's."""
@@ -110,9 +86,12 @@ class FieldModel(nn.Module):
         width = cell(self.counts, coordinates.device)
         return torch.where(((between - nearest).abs() > 0.51 * width).any(-1, keepdim=True), nearest, between)
 
-    def field(self, encoded: Encoded, at: Tensor, width: Tensor, query_coordinates: Tensor | None = None) -> Tensor:
-        """Everything comes through the position tokens. at: (rows or 1, pixels, k) → (rows, pixels, channels)."""
-        return self.hyponet(encoded.lps, encoded.locations, at, width, query_coordinates) * STD + MEAN
+    def field(self, encoded: Encoded, at: Tensor, width: Tensor, query: Tensor | None = None) -> Tensor:
+        """Everything comes through the position tokens. at: (rows or 1, pixels, k) → (rows, pixels, channels).
+
+        query: where the tokens are attended to, if that is not at `at`.
+        """
+        return self.hyponet(encoded, at, width, at if query is None else query) * STD + MEAN
 
     def features(self, x: Tensor, encoded: Encoded) -> Tensor:
         """What the residual render computes once per input."""
@@ -121,9 +100,9 @@ class FieldModel(nn.Module):
 
     def _field_at_inputs(self, x: Tensor, encoded: Encoded) -> Tensor:
         """The field at the input's own pixels, standardised; the residual render does not train it."""
-        width, pixels = cell(self.size, x.device), grid(self.size, x.device).split(PIXELS_AT_ONCE)
+        width, pixels = cell(self.size, x.device), grid(self.size, x.device)[None].split(PIXELS_AT_ONCE, 1)
         with torch.no_grad():
-            return torch.cat([self.hyponet(encoded.lps, encoded.locations, at[None], width) for at in pixels], 1)
+            return torch.cat([self.hyponet(encoded, at, width, at) for at in pixels], 1)
 
     def render_loss(self, x: Tensor, encoded: Encoded, at: Tensor, width: Tensor, truth: Tensor) -> Tensor:
         assert self.renderer is not None
@@ -162,14 +141,9 @@ def _patches(x: Tensor, patch: int) -> Tensor:
 
 def scan_order(size: Sequence[int], *, serpentine: bool) -> Tensor:
     """(pixels,): indices into the grid in the order of reading. Serpentine turns round at every end: no step is far."""
-    order = torch.arange(math.prod(size)).view(*size)
-    if not serpentine:
-        return order.flatten()
-
-    def walk(part: Tensor, back: bool) -> Tensor:
-        if part.ndim == 1:
-            return part.flip(0) if back else part
-        rows = part.flip(0) if back else part
-        return torch.cat([walk(row, bool(index % 2) != back) for index, row in enumerate(rows)])
-
-    return walk(order, False)
+    order = passed = torch.zeros(math.prod(size), dtype=torch.long)
+    for index, count in zip(torch.unravel_index(torch.arange(len(order)), size), size, strict=True):
+        back = (passed % 2 == 1) & serpentine  # after an odd number of lines
+        order = order * count + torch.where(back, count - 1 - index, index)
+        passed = passed + index
+    return order

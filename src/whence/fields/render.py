@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from whence.fields.hyponets.base import products
 from whence.models.layers import Linear
 
 LINEAR = 7
@@ -32,14 +33,13 @@ class ResidualRender(nn.Module):
     contrast, and its output is scaled back: as with anything linear, a fainter image gets a fainter correction.
     """
 
-    def __init__(self, axes: int, channels: int, field_channels: int, width: int, layers: int) -> None:
-        """field_channels: of the field at the input pixels."""
+    def __init__(self, axes: int, channels: int, width: int, layers: int) -> None:
         super().__init__()
         conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1]
         self.axes, self.channels = axes, channels
         self.enter = conv(channels, width, 5, padding=2, padding_mode="replicate")
         # the name stays: initial weights derive from it
-        self.told = Linear(field_channels, width, scale=0.1)
+        self.told = Linear(channels, width, scale=0.1)
         self.body = nn.ModuleList(conv(width, width, 3, padding=1, padding_mode="replicate") for _ in range(layers))
         self.leave = nn.Parameter(torch.empty(width, COSINES**axes * channels))
         self.linear = conv(1, COSINES**axes, LINEAR, padding=LINEAR // 2, padding_mode="replicate", bias=False)
@@ -90,22 +90,16 @@ class ResidualRender(nn.Module):
 
     def _correction(self, size: torch.Size, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
         """Of the 2^k nearest input pixels, weighed linearly, each one's expansion."""
-        rows, pixels = len(features), at.shape[1]
-        counts = torch.tensor(list(size), device=at.device)
+        rows, counts = len(features), torch.tensor(list(size), device=at.device)
+        strides = torch.tensor([size[axis + 1 :].numel() for axis in range(self.axes)], device=at.device)
         place = at * counts - 0.5
-        below = place.floor()
-        total = torch.zeros(rows, pixels, self.channels, device=at.device, dtype=features.dtype)
-        for offsets in itertools.product((0, 1), repeat=self.axes):
-            offset = torch.tensor(offsets, device=at.device)
-            corner = below + offset
+        total = torch.zeros(rows, at.shape[1], self.channels, device=at.device, dtype=features.dtype)
+        for offset in itertools.product((0, 1), repeat=self.axes):
+            corner = place.floor() + torch.tensor(offset, device=at.device)
             weight = (1 - (place - corner).abs()).prod(-1)
-            index = corner.long().clamp(min=0).minimum(counts - 1)
-            flat = index[..., 0]
-            for a in range(1, self.axes):
-                flat = flat * size[a] + index[..., a]
+            index = (corner.long().clamp(min=0).minimum(counts - 1) * strides).sum(-1).expand(rows, -1)
             basis = _cosines(place - corner, cell * counts)  # rows or 1, pixels, cosines^k
-            flat = flat.expand(rows, -1)
-            expansion = features.gather(1, flat[..., None].expand(-1, -1, features.shape[-1]))
+            expansion = features.gather(1, index[..., None].expand(-1, -1, features.shape[-1]))
             expansion = expansion.unflatten(-1, (-1, self.channels))
             total = total + torch.einsum("rpb,rpbc->rpc", (weight[..., None] * basis).expand(rows, -1, -1), expansion)
         return total
@@ -114,12 +108,10 @@ class ResidualRender(nn.Module):
 def _cosines(near: Tensor, cell: Tensor) -> Tensor:
     """Over two pixels' distance, averaged over the cell."""
     order = torch.arange(COSINES, device=near.device)
-    product = None
-    for a in range(near.shape[-1]):
-        wave = torch.cos(torch.pi * (near[..., a, None] + 1) / 2 * order) * torch.sinc(order * cell[a] / 4)
-        product = wave if product is None else (product[..., :, None] * wave[..., None, :]).flatten(-2)
-    assert product is not None
-    return product
+    return products(
+        torch.cos(torch.pi * (near[..., axis, None] + 1) / 2 * order) * torch.sinc(order * cell[axis] / 4)
+        for axis in range(near.shape[-1])
+    )
 
 
 def enlarged(x: Tensor, at: Tensor) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
 from whence.errors import UserError
 from whence.fields.baselines import LeastSquaresKernel, cell, grid, resize
@@ -17,6 +18,7 @@ from whence.fields.config import AnyData, FieldModelConfig, FieldTrainingConfig,
 from whence.fields.data import DATA
 from whence.fields.data.base import Split
 from whence.fields.decode import decode
+from whence.fields.hyponets.base import Encoded
 from whence.fields.metrics import (
     Diversity,
     FieldsMetrics,
@@ -27,7 +29,7 @@ from whence.fields.metrics import (
     psnr,
     quality,
 )
-from whence.fields.model import STD, Encoded, FieldModel
+from whence.fields.model import STD, FieldModel
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.random import Streams, generator
@@ -70,7 +72,7 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
 
     def parameters(self) -> int:
         try:
-            return _parameters(self.data.model_dump_json(), self.model.model_dump_json())
+            return _parameters(self.model_dump_json(include={"data", "model"}))
         except ValueError as error:
             raise UserError(str(error), field="model") from None
 
@@ -86,9 +88,9 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
 
 
 @functools.lru_cache(maxsize=1024)
-def _parameters(data: str, model: str) -> int:
+def _parameters(document: str) -> int:
     """Forms and searches for a size ask for many models, again and again."""
-    return count_parameters(FieldsRun.read({"data": json.loads(data), "model": json.loads(model)}).build_model("meta"))
+    return count_parameters(FieldsRun.model_validate_json(document).build_model("meta"))
 
 
 def load_model(store: Store, text: str) -> tuple[FieldModel, FieldsRun]:
@@ -102,22 +104,24 @@ def load_model(store: Store, text: str) -> tuple[FieldModel, FieldsRun]:
 
 
 @dataclass(frozen=True)
-class Target:
-    """Some pixels of a grid: the true values there, where they are, how wide their cells are."""
+class HeldOut:
+    """Held-out signals at one scale, and what baselines reach on them: PSNR of every signal, and means."""
 
+    scale: int
     truth: Tensor
-    at: Tensor
-    width: Tensor
+    psnr: dict[str, Tensor]
+    baselines: dict[str, MethodQuality]
 
-
-@dataclass(frozen=True)
-class EvaluationSet:
-    """Held-out signals, and by scale the truth and the baselines: PSNR of every signal, and means."""
-
-    inputs: Tensor
-    truth: dict[int, Tensor]
-    baselines: dict[int, dict[str, MethodQuality]]
-    baseline_psnr: dict[int, dict[str, Tensor]]
+    @classmethod
+    def of(cls, scale: int, truth: Tensor, made: Mapping[str, Tensor]) -> HeldOut:
+        """made: what the baselines make of the inputs."""
+        made = {name: values.clamp(0, 1) for name, values in made.items()}
+        return cls(
+            scale,
+            truth,
+            {name: psnr(values, truth) for name, values in made.items()},
+            {name: quality(values, truth) for name, values in made.items()},
+        )
 
 
 class FieldJob(Trainable[FieldModel]):
@@ -126,11 +130,9 @@ class FieldJob(Trainable[FieldModel]):
     def __init__(self, run: FieldsRun) -> None:
         self.run = run
         self.data = run.data.build()
-        self._evaluation_sets: dict[Split, EvaluationSet] = {}
-        self._kernels: dict[int, LeastSquaresKernel] = {}
 
     def setup(self, streams: Streams, device: torch.device) -> None:
-        self.device = device
+        self.device, self.streams = device, streams
         self.model = self.run.build_model(device)
         initialise(self.model, streams.init)
 
@@ -144,20 +146,23 @@ class FieldJob(Trainable[FieldModel]):
         size = self._random_size(generator)
         x = data.at(signals, data.inputs).to(self.device)
         encoded = model.encode(x)
-        target = self._target(generator, signals, size)
-        loss = (model.field(encoded, target.at, target.width) - target.truth).square().mean() / STD**2
+        at, width, truth = self._target(generator, signals, size)
+        loss = (model.field(encoded, at, width) - truth).square().mean() / STD**2
         if model.renderer is not None:
             if size == data.inputs:  # where interpolation is right already
                 twice = tuple(min(2 * a, b) for a, b in zip(size, data.true, strict=True))
-                target = self._target(generator, signals, twice)
-            loss = loss + RENDER_WEIGHT * model.render_loss(x, encoded, target.at, target.width, target.truth)
+                at, width, truth = self._target(generator, signals, twice)
+            loss = loss + RENDER_WEIGHT * model.render_loss(x, encoded, at, width, truth)
         return loss, x.shape[0] * model.config.lps
 
-    def _target(self, generator: torch.Generator, signals: Tensor, size: tuple[int, ...]) -> Target:
+    def _target(
+        self, generator: torch.Generator, signals: Tensor, size: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Some pixels of a grid: where they are, how wide their cells are, the true values there."""
         truth = self.data.at(signals, size).flatten(2).mT
         picked = torch.randperm(truth.shape[1], generator=generator)[: self.run.training.pixels]
         at = grid(size)[picked][None]
-        return Target(truth[:, picked].to(self.device), at.to(self.device), cell(size, self.device))
+        return at.to(self.device), cell(size, self.device), truth[:, picked].to(self.device)
 
     def _random_size(self, generator: torch.Generator) -> tuple[int, ...]:
         """Half of the time the input's own or the finest, else anything between."""
@@ -169,69 +174,70 @@ class FieldJob(Trainable[FieldModel]):
     def evaluate(self, streams: Streams) -> FieldsMetrics:
         """On held-out signals, the same for every run of a seed: quality at each scale, what swapping tokens costs."""
         with torch.autocast(self.device.type, enabled=False):
-            validation, test = (self._evaluate(streams, split) for split in ("validation", "test"))
-        first = validation.scales[0]
-        return FieldsMetrics(
-            headline={f"field ×{first.scale} (dB)": first.field.psnr}, validation=validation, test=test
-        )
+            splits = {split: self._evaluate(*held_out) for split, held_out in self._held_out.items()}
+        first = splits["validation"].scales[0]
+        return FieldsMetrics(headline={f"field ×{first.scale} (dB)": first.field.psnr}, **splits)
 
-    def _evaluate(self, streams: Streams, split: Split) -> SplitMetrics:
-        known, model = self.evaluation_set(streams, split), self.model
-        x = known.inputs.to(self.device)
+    def _evaluate(self, inputs: Tensor, levels: Sequence[HeldOut]) -> SplitMetrics:
+        model, x = self.model, inputs.to(self.device)
         encoded = model.encode(x)
 
         def decoded(output: Output, truth: Tensor, tokens: Encoded = encoded) -> Tensor:
             return decode(model, x, tuple(truth.shape[2:]), output, tokens).clamp(0, 1).cpu()
 
         scales = []
-        for scale, truth in known.truth.items():
-            outputs: list[Output] = ["field", "render"] if scale > 1 and model.renderer is not None else ["field"]
-            made = {output: quality(decoded(output, truth), truth, known.baseline_psnr[scale]) for output in outputs}
-            scales.append(ScaleQuality(scale=scale, **made, **known.baselines[scale]))
-        swapped = psnr(decoded("field", known.truth[1], encoded.swapped()), known.truth[1])
-        swap = SwapQuality(psnr=float(swapped.mean()), own=scales[0].field.psnr)
+        for level in levels:
+            outputs: list[Output] = ["field"] if level.scale == 1 or model.renderer is None else ["field", "render"]
+            made = {name: quality(decoded(name, level.truth), level.truth, level.psnr) for name in outputs}
+            scales.append(ScaleQuality(scale=level.scale, **made, **level.baselines))
+        own = levels[0].truth
+        swapped = float(psnr(decoded("field", own, encoded.swapped()), own).mean())
+        swap = SwapQuality(psnr=swapped, own=scales[0].field.psnr)
         return SplitMetrics(scales=scales, swap=swap, diversity=diversity(encoded))
 
-    def evaluation_set(self, streams: Streams, split: Split) -> EvaluationSet:
-        """The signals, and what interpolation and a fitted kernel make of them; computed once."""
-        if split not in self._evaluation_sets:
-            data, crops = self.data, self.run.training.crops
-            signals = data.draw(generator(streams.evaluation, "fields", self._data_name, split), crops, split)
+    @functools.cached_property
+    def _held_out(self) -> dict[Split, tuple[Tensor, list[HeldOut]]]:
+        """By split, the inputs, and the true signals at every scale; computed once."""
+        data, held_out = self.data, {}
+        finest = data.true[0] // data.inputs[0]
+        scales = sorted({min(scale, finest) for scale in (1, 2, 4, finest)})
+        baselines = {scale: self._baselines(scale) for scale in scales}
+        splits: tuple[Split, ...] = ("validation", "test")
+        for split in splits:
+            signals = self._draw(split, self.run.training.crops, split)
             x = data.at(signals, data.inputs)
-            most = data.true[0] // data.inputs[0]
-            scales = sorted({1, 2, 4, most} & set(range(1, most + 1)))
-            truth = {scale: data.at(signals, tuple(scale * n for n in data.inputs)) for scale in scales}
-            made = {scale: self._baselines(streams, x, scale) if scale > 1 else {} for scale in scales}
-            self._evaluation_sets[split] = EvaluationSet(
+            held_out[split] = (
                 x,
-                truth,
-                {s: {name: quality(values, truth[s]) for name, values in made[s].items()} for s in scales},
-                {s: {name: psnr(values, truth[s]) for name, values in made[s].items()} for s in scales},
+                [
+                    HeldOut.of(
+                        scale, data.at(signals, self._size(scale)), {n: made(x) for n, made in upscalers.items()}
+                    )
+                    for scale, upscalers in baselines.items()
+                ],
             )
-        return self._evaluation_sets[split]
+        return held_out
 
-    def _baselines(self, streams: Streams, x: Tensor, scale: int) -> dict[str, Tensor]:
-        size = tuple(scale * n for n in x.shape[2:])
-        made = {kind: resize(x, size, kind) for kind in ("linear", "bicubic")}
-        if self.data.axes == 2:
-            made["kernel"] = self._kernel(streams, scale)(x)
-        return {name: values.clamp(0, 1) for name, values in made.items()}
+    def _baselines(self, scale: int) -> dict[str, Callable[[Tensor], Tensor]]:
+        """What enlarges inputs by a whole number. The kernel is the same for every split."""
+        if scale == 1:
+            return {}
+        data, size = self.data, self._size(scale)
+        baselines: dict[str, Callable[[Tensor], Tensor]] = {
+            kind: functools.partial(resize, size=size, kind=kind) for kind in ("linear", "bicubic")
+        }
+        if data.axes == 2:
+            signals = self._draw("kernel", FITTED_CROPS, "train")
+            baselines["kernel"] = LeastSquaresKernel.fit(data.at(signals, data.inputs), data.at(signals, size))
+        return baselines
 
-    @property
-    def _data_name(self) -> str:
-        """The data, wherever they lie."""
-        choice = self.run.data
-        return str(choice.model_copy(update={"path": ""}) if "path" in choice.options() else choice)
+    def _size(self, scale: int) -> tuple[int, ...]:
+        return tuple(scale * count for count in self.data.inputs)
 
-    def _kernel(self, streams: Streams, scale: int) -> LeastSquaresKernel:
-        """The same for every split."""
-        if scale not in self._kernels:
-            data = self.data
-            random = generator(streams.evaluation, "fields", self._data_name, "kernel")
-            signals = data.draw(random, FITTED_CROPS, "train")
-            high = data.at(signals, tuple(scale * n for n in data.inputs))
-            self._kernels[scale] = LeastSquaresKernel().fit([(data.at(signals, data.inputs), high)])
-        return self._kernels[scale]
+    def _draw(self, what: str, count: int, split: Split) -> Tensor:
+        """The same signals wherever their files lie."""
+        data = self.run.data
+        name = data.model_copy(update={"path": ""}) if "path" in data.options() else data
+        return self.data.draw(generator(self.streams.evaluation, "fields", str(name), what), count, split)
 
 
 def diversity(encoded: Encoded) -> Diversity:
@@ -239,7 +245,7 @@ def diversity(encoded: Encoded) -> Diversity:
 
 
 def _diversity(lps: Tensor) -> float:
-    unit = lps / lps.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    unit = functional.normalize(lps, dim=-1)
     count = unit.shape[1]
     cosines = (unit.sum(1).square().sum(-1) - unit.square().sum((1, 2))) / max(1, count * (count - 1))
     return float(1 - cosines.mean())

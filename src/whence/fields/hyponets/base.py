@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,26 +14,50 @@ from whence.models.layers import Linear
 from whence.registry import Variant
 
 
-class Hyponet(Variant, nn.Module):
-    """f(c | LPs): a value at any coordinate."""
+@dataclass(frozen=True)
+class Encoded:
+    """A signal as position tokens."""
 
+    lps: Tensor
+    """(rows, M, d_model)"""
+    locations: Tensor
+    """(1, M, k): the true place of each"""
     selected: Tensor | None = None
-    """After pruning: indices of the tokens that are left. None: all."""
+    """After pruning: which of the tokens are left. None: all"""
 
-    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
-        """Features of the tokens at a coordinate, (rows, pixels, width).
+    def swapped(self) -> Encoded:
+        """Every row with the tokens of another."""
+        return replace(self, lps=self.lps.roll(1, 0))
 
-        lps: (rows, M, d). locations: (rows or 1, M, k). at: (rows or 1, pixels, k), rows that share their
-        coordinates are faster.
-        """
+
+@dataclass(frozen=True)
+class FieldShape:
+    """What a hyponet connects: `lps` tokens of width `d_model`, and values of `channels` on k `axes`."""
+
+    d_model: int
+    lps: int
+    axes: int
+    channels: int
+    pixels: int
+    """Of the input, on its longest axis"""
+
+    @property
+    def spacing(self) -> float:
+        """Between position tokens, if they were spread evenly."""
+        return self.lps ** (-1 / self.axes)
+
+
+class Hyponet(Variant, nn.Module):
+    """f(c | LPs): a value at any coordinate. Coordinates are (rows or 1, pixels, k); shared by all rows is faster."""
+
+    def modulation(self, encoded: Encoded, at: Tensor) -> Tensor:
+        """Features of the tokens at a coordinate, (rows, pixels, width)."""
         raise NotImplementedError
 
-    def forward(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, encoded: Encoded, at: Tensor, cell: Tensor, query: Tensor) -> Tensor:
         """Values (rows, pixels, channels), averaged over cells of width `cell` (k,).
 
-        query_coordinates: where the tokens are attended to, if that is not at `at`.
+        query: where the tokens are attended to; the same as `at`, except in analyses.
         """
         raise NotImplementedError
 
@@ -42,47 +69,50 @@ class Nearness(nn.Module):
     matrix product serves them all.
     """
 
+    WIDTH = 16
     reach: Tensor
-    """(M,): by how much farther than `spacing` each token reaches"""
+    """(M,): by how much farther than the spacing each token reaches"""
 
-    def __init__(self, axes: int, lps: int, heads: int, spacing: float, pixels: int, width: int = 16) -> None:
+    def __init__(self, shape: FieldShape, heads: int) -> None:
         super().__init__()
-        self.axes, self.heads, self.spacing, self.width = axes, heads, spacing, width
-        self.bands = min(pixels, 8)
-        self.sharpness = nn.Parameter(torch.empty(heads, axes))
-        self.query = Linear(2 * axes * self.bands, heads * width, scale=0.1)
-        self.key = nn.Parameter(torch.empty(lps, heads, width))
-        self.register_buffer("reach", torch.ones(lps), persistent=False)
+        self.spacing, self.bands = shape.spacing, min(shape.pixels, 8)
+        self.sharpness = nn.Parameter(torch.empty(heads, shape.axes))
+        self.query = Linear(2 * shape.axes * self.bands, heads * self.WIDTH, scale=0.1)
+        self.key = nn.Parameter(torch.empty(shape.lps, heads, self.WIDTH))
+        self.register_buffer("reach", torch.ones(shape.lps), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        ends = torch.linspace(math.log(4.0), math.log(20.0), self.heads) if self.heads > 1 else torch.tensor([2.3])
+        heads = len(self.sharpness)
+        ends = torch.linspace(math.log(4.0), math.log(20.0), heads) if heads > 1 else torch.tensor([2.3])
         with torch.no_grad():
             self.sharpness.copy_(ends[:, None].expand_as(self.sharpness))
         nn.init.normal_(self.key, std=0.1)
 
-    def spacings(self, selected: Tensor | None = None) -> Tensor:
+    def spacings(self, encoded: Encoded) -> Tensor:
         """(M,)"""
-        spacings = self.spacing * self.reach
-        return spacings if selected is None else spacings[selected]
+        return self.spacing * (self.reach if encoded.selected is None else self.reach[encoded.selected])
 
-    def forward(self, locations: Tensor, at: Tensor, selected: Tensor | None = None) -> Tensor:
-        """→ (rows or 1, heads, pixels, M), summing to 1 over the tokens. selected: which of them are left."""
-        squares = [(at[..., a, None] - locations[..., None, :, a]).square() for a in range(self.axes)]
-        near = torch.stack(squares, 1) / self.spacings(selected).square()  # rows or 1, k, pixels, M
+    def forward(self, encoded: Encoded, at: Tensor) -> Tensor:
+        """→ (rows or 1, heads, pixels, M), summing to 1 over the tokens."""
+        axes = zip(at.unbind(-1), encoded.locations.unbind(-1), strict=True)
+        squares = torch.stack([(a[..., None] - b[:, None]).square() for a, b in axes], 1)
+        near = squares / self.spacings(encoded).square()  # rows or 1, k, pixels, M
         bias = torch.einsum("ha,rapm->rhpm", self.sharpness.exp(), near)
-        query = self.query(waves(at, self.bands)).unflatten(-1, (self.heads, self.width)).transpose(1, 2)
-        key = self.key if selected is None else self.key[selected]
+        query = self.query(waves(at, self.bands)).unflatten(-1, (-1, self.WIDTH)).transpose(1, 2)
+        key = self.key if encoded.selected is None else self.key[encoded.selected]
         return (query @ key.permute(1, 2, 0) - bias).softmax(-1)
 
 
 class Attended(Hyponet):
-    """Attends to the tokens by their nearness; set up by whoever inherits."""
+    """Attends to the tokens by their nearness."""
 
-    nearness: Nearness
+    def __init__(self, shape: FieldShape, heads: int) -> None:
+        super().__init__()
+        self.nearness = Nearness(shape, heads)
 
-    def modulation(self, lps: Tensor, locations: Tensor, at: Tensor) -> Tensor:
-        return attend(self.nearness(locations, at, self.selected), lps[:, None])
+    def modulation(self, encoded: Encoded, at: Tensor) -> Tensor:
+        return attend(self.nearness(encoded, at), encoded.lps[:, None])
 
 
 def attend(weights: Tensor, values: Tensor) -> Tensor:
@@ -101,3 +131,13 @@ def waves(at: Tensor, bands: int) -> Tensor:
     cycles = 0.5 * torch.arange(1, bands + 1, device=at.device)
     angles = (2 * torch.pi * at[..., None] * cycles).flatten(-2)
     return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def products(factors: Iterable[Tensor]) -> Tensor:
+    """Of each entry of one with each of the next, on the last axis."""
+    return functools.reduce(lambda a, b: (a[..., :, None] * b[..., None, :]).flatten(-2), factors)
+
+
+def cell_feature(cell: Tensor, features: Tensor) -> Tensor:
+    """(…, 1): how wide a cell is, to be put beside the features."""
+    return (cell.log().mean() / 5).expand(*features.shape[:-1], 1)

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from whence.encodings.base import Count
-from whence.fields.hyponets.base import Attended, Nearness, attend
+from whence.fields.hyponets.base import Attended, Encoded, FieldShape, attend, cell_feature, products
 from whence.models.layers import Linear
 
 NEGLIGIBLE = 1e-7
@@ -26,12 +25,7 @@ class CrossAttention(Attended):
 
     def __init__(
         self,
-        d_model: Count,
-        axes: Count,
-        lps: Count,
-        channels: Count,
-        spacing: float,
-        pixels: Count,
+        shape: FieldShape,
         *,
         heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
         cosines: Annotated[
@@ -40,33 +34,26 @@ class CrossAttention(Attended):
         width: Annotated[int, Field(ge=1, description="numbers that each head reads per pixel")] = 16,
         hidden: Annotated[int, Field(ge=0, description="width of the MLP behind it; 0: none")] = 64,
     ) -> None:
-        super().__init__()
-        self.axes, self.spacing, self.heads, self.cosines, self.channels = axes, spacing, heads, cosines, channels
-        self.width = width + channels  # of each head, the first are values themselves
-        self.nearness = Nearness(axes, lps, heads, spacing, pixels)
-        self.values = Linear(d_model, heads * cosines**axes * self.width, scale=0.5)
-        self.has_mlp = hidden > 0
+        super().__init__(shape, heads)
+        self.heads, self.cosines, self.channels, self.hidden = heads, cosines, shape.channels, hidden
+        self.width = width + shape.channels  # of each head, the first are values themselves
+        self.values = Linear(shape.d_model, heads * cosines**shape.axes * self.width, scale=0.5)
         if hidden:
             self.up = Linear(heads * width + 1, hidden)
-            self.down = Linear(hidden, channels, scale=0.1)
+            self.down = Linear(hidden, shape.channels, scale=0.1)
 
-    def forward(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
-    ) -> Tensor:
-        read = self.read(lps, locations, at, cell, query_coordinates).unflatten(-1, (self.heads, self.width))
+    def forward(self, encoded: Encoded, at: Tensor, cell: Tensor, query: Tensor) -> Tensor:
+        read = self._read(encoded, at, cell, query).unflatten(-1, (self.heads, self.width))
         direct = read[..., : self.channels].sum(-2)
-        if not self.has_mlp:
+        if not self.hidden:
             return direct
         rest = read[..., self.channels :].flatten(-2)
-        size = (cell.log().mean() / 5).expand(*rest.shape[:-1], 1)
-        return direct + self.down(F.gelu(self.up(torch.cat([rest, size], -1))))
+        return direct + self.down(F.gelu(self.up(torch.cat([rest, cell_feature(cell, rest)], -1))))
 
-    def read(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
-    ) -> Tensor:
+    def _read(self, encoded: Encoded, at: Tensor, cell: Tensor, query: Tensor) -> Tensor:
         """All tokens' expansions together, at the coordinates: (rows, pixels, heads · width)."""
-        weights = self.nearness(locations, at if query_coordinates is None else query_coordinates, self.selected)
-        spacings = self.nearness.spacings(self.selected)
+        weights, spacings = self.nearness(encoded, query), self.nearness.spacings(encoded)
+        lps, locations = encoded.lps, encoded.locations
         if not torch.is_grad_enabled():  # of pixels that lie together, most tokens have no weight at all
             near = (weights.amax((0, 1, 2)) > NEGLIGIBLE).nonzero().flatten()
             weights, locations, lps, spacings = weights[..., near], locations[:, near], lps[:, near], spacings[near]
@@ -77,11 +64,10 @@ class CrossAttention(Attended):
 
     def _cosines(self, locations: Tensor, at: Tensor, cell: Tensor, spacings: Tensor) -> Tensor:
         order = torch.arange(self.cosines, device=at.device)
-        product = None
-        for a in range(self.axes):
-            near = ((at[..., a, None] - locations[..., None, :, a]) / spacings).clamp(-1.5, 1.5)
-            over_cell = torch.sinc(order * (cell[a] / spacings / 2)[:, None])
-            wave = torch.cos(torch.pi * (near[..., None] + 0.5) * order) * over_cell
-            product = wave if product is None else (product[..., :, None] * wave[..., None, :]).flatten(-2)
-        assert product is not None
-        return product
+
+        def along(axis: int) -> Tensor:
+            near = ((at[..., axis, None] - locations[:, None, :, axis]) / spacings).clamp(-1.5, 1.5)
+            over_cell = torch.sinc(order * (cell[axis] / spacings / 2)[:, None])
+            return torch.cos(torch.pi * (near[..., None] + 0.5) * order) * over_cell
+
+        return products(along(axis) for axis in range(at.shape[-1]))

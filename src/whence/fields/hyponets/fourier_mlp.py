@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.encodings.base import Count
-from whence.fields.hyponets.base import Attended, Nearness, waves
+from whence.fields.hyponets.base import Attended, Encoded, FieldShape, cell_feature, waves
 from whence.models.layers import Linear
 
 
@@ -20,12 +19,7 @@ class FourierMLP(Attended):
 
     def __init__(
         self,
-        d_model: Count,
-        axes: Count,
-        lps: Count,
-        channels: Count,
-        spacing: float,
-        pixels: Count,
+        shape: FieldShape,
         *,
         heads: Annotated[int, Field(ge=1, description="ways of weighing tokens by distance")] = 2,
         bands: Annotated[
@@ -34,19 +28,16 @@ class FourierMLP(Attended):
         hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 128,
         depth: Annotated[int, Field(ge=1, description="hidden layers")] = 3,
     ) -> None:
-        super().__init__()
-        self.bands = bands or pixels
-        self.nearness = Nearness(axes, lps, heads, spacing, pixels)
-        sizes = [heads * d_model + 2 * axes * self.bands + 1, *[hidden] * depth]
+        super().__init__(shape, heads)
+        self.bands = bands or shape.pixels
+        sizes = [heads * shape.d_model + 2 * shape.axes * self.bands + 1, *[hidden] * depth]
         self.layers = nn.ModuleList(Linear(a, b, scale=2**0.5) for a, b in itertools.pairwise(sizes))
-        self.out = Linear(hidden, channels)
+        self.out = Linear(hidden, shape.channels)
 
-    def forward(
-        self, lps: Tensor, locations: Tensor, at: Tensor, cell: Tensor, query_coordinates: Tensor | None = None
-    ) -> Tensor:
-        features = self.modulation(lps, locations, at if query_coordinates is None else query_coordinates)
+    def forward(self, encoded: Encoded, at: Tensor, cell: Tensor, query: Tensor) -> Tensor:
+        features = self.modulation(encoded, query)
         where = waves(at, self.bands).expand(*features.shape[:-1], -1)
-        x = torch.cat([features, where, (cell.log().mean() / 5).expand(*features.shape[:-1], 1)], -1)
+        x = torch.cat([features, where, cell_feature(cell, features)], -1)
         for layer in self.layers:
             x = F.gelu(layer(x))
         return self.out(x)
