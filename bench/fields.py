@@ -19,7 +19,14 @@ import torch
 from record import record
 from rounds import best_of
 from whence.fields.config import FieldModelConfig
-from whence.fields.cost import compared_encoders, crossing, measure_encoder, model_of_tokens, rendering_peak
+from whence.fields.cost import (
+    compared_encoders,
+    crossing,
+    encoder_cost,
+    in_fresh_process,
+    model_of_tokens,
+    rendering_memory,
+)
 
 TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
 SIDES = compared_encoders(FieldModelConfig())
@@ -28,7 +35,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, BELOW = 640, 400, 70, 40, 50
 
 
 def main(rounds: int) -> None:
-    memory = {name: measure_encoder(encoder, TOKENS).mib for name, encoder in SIDES.items()}
+    memory = {name: in_fresh_process(encoder_cost, encoder, TOKENS).mib for name, encoder in SIDES.items()}
     times: dict[str, dict[int, float]] = {name: {} for name in SIDES}
     for tokens in TOKENS:
         sides = {name: model_of_tokens(encoder, tokens) for name, encoder in SIDES.items()}
@@ -41,7 +48,10 @@ def main(rounds: int) -> None:
         print(f"{tokens:>6} tokens  {took}  {best['Transformer'] / best['bimamba']:5.2f}×   {needed}", flush=True)
     meet = crossing(times["bimamba"], times["Transformer"])
     print("the Transformer is faster throughout" if meet is None else f"bimamba is faster from {meet:,.0f} tokens on")
-    large = {o: rendering_peak(FieldModelConfig(), (128, 128), (4096, 4096), o) for o in ("field", "render")}
+    large = {
+        output: in_fresh_process(rendering_memory, FieldModelConfig(), (128, 128), (4096, 4096), output)
+        for output in ("field", "render")
+    }
     print("128×128 → 4096×4096, beyond the model: " + ", ".join(f"{o} {mib:.0f} MiB" for o, mib in large.items()))
     record(
         "fields_encoder",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whence.fields.config import FieldModelConfig, Output
-from whence.fields.cost import crossing, encoding_peak, measure_encoder, rendering_peak
+from whence.fields.cost import crossing, encoder_cost, encoding_memory, in_fresh_process, rendering_memory
 
 SMALL = FieldModelConfig(d_model=16, layers=1, lps=16, render_width=8, render_layers=1)
 
@@ -23,9 +23,8 @@ def test_the_crossing_is_where_the_curves_meet() -> None:
 
 
 def test_more_tokens_need_more() -> None:
-    few, many = measure_encoder(
-        FieldModelConfig.read({"mixer": "attention", "d_model": 16, "layers": 1}), (64, 8192)
-    ).costs
+    config = FieldModelConfig.read({"mixer": "attention", "d_model": 16, "layers": 1})
+    few, many = in_fresh_process(encoder_cost, config, (64, 8192)).costs
     assert (few.tokens, many.tokens) == (64, 8192)
     assert many.ms > few.ms
     assert many.mib > few.mib + 1
@@ -34,12 +33,12 @@ def test_more_tokens_need_more() -> None:
 
 
 def test_memory_beyond_the_model() -> None:
-    assert 0 < encoding_peak(FieldModelConfig(), 3, (128, 128)) < 64
+    assert 0 < in_fresh_process(encoding_memory, FieldModelConfig(), 3, (128, 128)) < 64
 
 
 @pytest.mark.parametrize("output", [pytest.param("field", marks=pytest.mark.slow), "render"])
 def test_a_large_rendering_needs_little_more_than_its_own_bytes(output: Output, slow: bool) -> None:
     """In the long form 4096² within 1 GiB. From few points, so that one window answers for many: 1536² are 7 MiB."""
-    assert rendering_peak(SMALL, (4, 4), (1536, 1536), output) < 64
+    assert in_fresh_process(rendering_memory, SMALL, (4, 4), (1536, 1536), output) < 64
     if slow:
-        assert rendering_peak(FieldModelConfig(), (128, 128), (4096, 4096), output) < 1024
+        assert in_fresh_process(rendering_memory, FieldModelConfig(), (128, 128), (4096, 4096), output) < 1024

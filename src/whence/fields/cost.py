@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import multiprocessing
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -37,7 +38,6 @@ TRANSFORMER_MLP = 1.75
 """By so much more of an MLP, a block of attention is as large as one of bidirectional Mamba"""
 PACE_SECONDS = 4.0
 """Of steps that are timed, after two that warm up."""
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -67,26 +67,33 @@ def measure_cost(store: Store, run: FieldsRun) -> Cost:
     """Times are medians on one thread, which neighbours disturb least."""
     model, _ = load_model(store, run.id)
     x = torch.rand(1, model.channels, *model.size, generator=torch.Generator().manual_seed(0))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with _threads(1), torch.no_grad():
+        encoded = model.encode(x)
+        encode_ms = _median_ms(lambda: model.encode(x))
+        decode_ms = _median_ms(lambda: decode(model, x, model.size, "field", encoded))
+    memory = in_fresh_process(encoding_memory, model.config, model.channels, model.size)
+    return Cost(encode=encode_ms, decode=decode_ms, memory=memory)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
-        with torch.no_grad():
-            encoded = model.encode(x)
-            encode_ms = _median_ms(lambda: model.encode(x))
-            decode_ms = _median_ms(lambda: decode(model, x, model.size, "field", encoded))
+        yield
     finally:
-        torch.set_num_threads(threads)
-    return Cost(encode=encode_ms, decode=decode_ms, memory=encoding_peak(model.config, model.channels, model.size))
+        torch.set_num_threads(before)
 
 
 def _median_ms(act: Callable[[], object], repeats: int = REPEATS) -> float:
     act()
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        act()
-        times.append(1000 * (time.perf_counter() - started))
-    return statistics.median(times)
+    return 1000 * statistics.median(_seconds(act) for _ in range(repeats))
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
 
 
 # --- against the number of tokens
@@ -137,27 +144,26 @@ def model_of_tokens(config: FieldModelConfig, tokens: int) -> tuple[FieldModel, 
     """A model of one axis whose patches and position tokens together are that many, and a signal for it."""
     patches = tokens * 4 // 5 // 4 * 4
     config = config.model_copy(update={"lps": tokens - patches, "render_width": 0})
-    model = FieldModel(config, 3, (config.patch * patches,)).eval()
+    pixels = config.patch * patches
+    return _untrained(config, 3, (pixels,)), torch.rand(1, 3, pixels)
+
+
+def _untrained(config: FieldModelConfig, channels: int, size: tuple[int, ...]) -> FieldModel:
+    model = FieldModel(config, channels, size).eval()
     initialise(model, 0)
-    return model, torch.rand(1, 3, config.patch * patches)
+    return model
 
 
-def measure_encoder(config: FieldModelConfig, counts: Sequence[int] = TOKENS) -> EncoderCost:
-    """In a process of its own."""
-    costs = in_fresh_process(_measure_encoder, config.model_dump_json(), sorted(counts))
-    return EncoderCost(costs=[TokenCost(tokens=tokens, ms=ms, mib=mib) for tokens, ms, mib in costs])
-
-
-def _measure_encoder(config: str, counts: Sequence[int]) -> list[tuple[int, float, float]]:
-    model_config, costs = FieldModelConfig.model_validate_json(config), []
-    with torch.no_grad():
-        _load_libraries(model_config)
-        for tokens in counts:
-            model, x = model_of_tokens(model_config, tokens)
-            before = _resident()
-            elapsed = _median_ms(functools.partial(model.encode, x), 3)
-            costs.append((tokens, elapsed, max(0.0, _peak() - before)))
-    return costs
+def encoder_cost(config: FieldModelConfig, counts: Sequence[int]) -> EncoderCost:
+    """To be measured in a fresh process."""
+    _load_libraries(config)
+    costs = []
+    for tokens in sorted(counts):
+        model, x = model_of_tokens(config, tokens)
+        encode = partial(model.encode, x)
+        mib = _memory(encode)
+        costs.append(TokenCost(tokens=tokens, ms=_median_ms(encode, 3), mib=mib))
+    return EncoderCost(costs=costs)
 
 
 def _load_libraries(config: FieldModelConfig) -> None:
@@ -183,51 +189,38 @@ def crossing(slow_to_grow: Mapping[int, float], fast_to_grow: Mapping[int, float
     return math.exp(low + share * (high - low))
 
 
-# --- memory
+# --- memory, in MiB beyond the model; to be measured in a fresh process
 
 
-def rendering_peak(config: FieldModelConfig, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
-    """MiB beyond the model, the result included, that enlarging an image needs. In a process of its own."""
-    return in_fresh_process(_rendering_peak, config.model_dump_json(), given, size, output)
-
-
-def _rendering_peak(config: str, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
-    model = FieldModel(FieldModelConfig.model_validate_json(config), 3, (32, 32)).eval()
-    initialise(model, 0)
+def rendering_memory(config: FieldModelConfig, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
+    """To enlarge an image, the result included."""
+    model = _untrained(config, 3, (32, 32))
     enlarge(model, torch.rand(3, 8, 8), (8, 8), output)  # what is loaded once is part of the model
-    before = _resident()
-    enlarge(model, torch.rand(3, *given), size, output)
-    return _peak() - before
+    return _memory(lambda: enlarge(model, torch.rand(3, *given), size, output))
 
 
-def encoding_peak(config: FieldModelConfig, channels: int, size: tuple[int, ...]) -> float:
-    """MiB beyond the model to encode one signal. In a process of its own."""
-    return in_fresh_process(_encoding_peak, config.model_dump_json(), channels, size)
+def encoding_memory(config: FieldModelConfig, channels: int, size: tuple[int, ...]) -> float:
+    """To encode one signal."""
+    model = _untrained(config, channels, size)
+    _load_libraries(config)
+    return _memory(lambda: model.encode(torch.rand(1, channels, *size)))
 
 
-def _encoding_peak(config: str, channels: int, size: tuple[int, ...]) -> float:
-    model_config = FieldModelConfig.model_validate_json(config)
-    model = FieldModel(model_config, channels, size).eval()
-    initialise(model, 0)
-    with torch.no_grad():
-        _load_libraries(model_config)
-        before = _resident()
-        model.encode(torch.rand(1, channels, *size))
-    return max(0.0, _peak() - before)
-
-
-def in_fresh_process(act: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Where nothing was allocated before."""
+def in_fresh_process(measure: Callable[..., T], config: FieldModelConfig, *rest: object) -> T:
+    """Where nothing was allocated before. The configuration travels as JSON: choices cannot be pickled."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(act, *arguments, **options).result()
+        return pool.submit(_with_config, measure, config.model_dump_json(), rest).result()
 
 
-def _resident() -> float:
-    return _of_this_process("VmRSS")
+def _with_config(measure: Callable[..., T], config: str, rest: tuple[object, ...]) -> T:
+    with torch.no_grad():
+        return measure(FieldModelConfig.model_validate_json(config), *rest)
 
 
-def _peak() -> float:
-    return _of_this_process("VmHWM")
+def _memory(act: Callable[[], object]) -> float:
+    before = _of_this_process("VmRSS")
+    act()
+    return max(0.0, _of_this_process("VmHWM") - before)
 
 
 def _of_this_process(what: str) -> float:
@@ -260,47 +253,39 @@ class Pace(Config):
 PACES = ArtifactKind("field_pace", PaceRequest, Pace)
 
 
-def with_steps(run: FieldsRun, steps: int) -> FieldsRun:
+def _with_steps(run: FieldsRun, steps: int) -> FieldsRun:
     return run.model_copy(update={"training": run.training.model_copy(update={"steps": steps})})
 
 
 def fit_minutes(run: FieldsRun, minutes: float, store: Store, threads: int | None = None) -> tuple[FieldsRun, Pace]:
     """The run with as many steps as fit."""
-    request = PaceRequest(run=with_steps(run, 1), minutes=minutes)
-    pace = PACES.measure(request, store, lambda: measure_pace(run, minutes, threads)).result
-    return with_steps(run, pace.steps), pace
+    request = PaceRequest(run=_with_steps(run, 1), minutes=minutes)
+    pace = PACES.measure(request, store, lambda: _measure_pace(run, minutes, threads)).result
+    return _with_steps(run, pace.steps), pace
 
 
-def measure_pace(run: FieldsRun, minutes: float, threads: int | None = None) -> Pace:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
-        with preserve_rng_state():
-            step_seconds, evaluation_seconds = _time_steps(run)
-    finally:
-        torch.set_num_threads(before)
+def _measure_pace(run: FieldsRun, minutes: float, threads: int | None) -> Pace:
+    times: list[float] = []
+    with _threads(threads or torch.get_num_threads()), preserve_rng_state():
+        job, streams = run.job(), Streams.of(run.seed)
+        job.setup(streams, torch.device("cpu"))
+        optimizer = job.optimizer(run.training) or make_optimizer(job.model, run.training)
+
+        def step() -> None:
+            job.step(generator(streams.data, len(times)))[0].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        while len(times) < 3 or sum(times[2:]) < PACE_SECONDS:
+            times.append(_seconds(step))
+        job.model.eval()
+        with torch.no_grad():
+            evaluation_seconds = _seconds(lambda: job.evaluate(streams))
+    step_seconds = statistics.mean(times[2:])
     left = 60 * minutes - evaluation_seconds * (run.training.evaluations + 1)
     steps = max(run.training.evaluations, int(left / step_seconds))
     steps = int(float(f"{steps:.2g}"))  # rounded: the last steps mean nothing, the number should read well
     return Pace(step_seconds=step_seconds, evaluation_seconds=evaluation_seconds, steps=steps)
-
-
-def _time_steps(run: FieldsRun) -> tuple[float, float]:
-    job, streams = run.job(), Streams.of(run.seed)
-    job.setup(streams, torch.device("cpu"))
-    optimizer = job.optimizer(run.training) or make_optimizer(job.model, run.training)
-    times: list[float] = []
-    while len(times) < 3 or sum(times[2:]) < PACE_SECONDS:
-        started = time.perf_counter()
-        job.step(generator(streams.data, len(times)))[0].backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        times.append(time.perf_counter() - started)
-    job.model.eval()
-    with torch.no_grad():
-        started = time.perf_counter()
-        job.evaluate(streams)
-    return sum(times[2:]) / len(times[2:]), time.perf_counter() - started
 
 
 def measure_costs(run: FieldsRun, store: Store, on_progress: Callable[[str], None]) -> None:
@@ -309,4 +294,6 @@ def measure_costs(run: FieldsRun, store: Store, on_progress: Callable[[str], Non
     COSTS.measure(cost_request(run), store, lambda: measure_cost(store, run))
     for name, model in compared_encoders(run.model).items():
         on_progress(f"Measuring time and memory of {name} by number of tokens")
-        ENCODER_COSTS.measure(EncoderCostRequest(model=model), store, lambda model=model: measure_encoder(model))
+        ENCODER_COSTS.measure(
+            EncoderCostRequest(model=model), store, partial(in_fresh_process, encoder_cost, model, TOKENS)
+        )

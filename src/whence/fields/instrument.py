@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -65,11 +66,14 @@ class Rendering(Config):
 RENDERINGS = ArtifactKind("field_rendering", RenderRequest, Rendering)
 
 
+REQUIRED = {"run": "the id of one run, see 'whence runs list'", "input": "--input FILE", "out": "--out FILE"}
+
+
 def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artifact[RenderRequest, Rendering]:
     """Written to `config.out`, unless the file that is there has the checksum of the same rendering."""
-    for name in ("run", "input", "out"):
+    for name, expected in REQUIRED.items():
         if not getattr(config, name):
-            raise UserError(f"{name}: missing. Allowed: {_EXPECTED[name]}.")
+            raise UserError(f"{name}: missing. Allowed: {expected}.")
     model, run = load_model(store, config.run)
     if len(model.size) != 2 or model.channels != 3:
         raise UserError(f"run: {run.id} is not about images. Allowed: runs on colour images.")
@@ -95,14 +99,10 @@ def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artif
         model, image, (height, width), config.output, lambda done, total: on_progress(f"Rendering {done}/{total}")
     )
     images.write(out, rendered)
-    seconds = time.perf_counter() - started
-    rendering = Rendering(
-        input_height=input_height, input_width=input_width, checksum=file_digest(out), seconds=round(seconds, 3)
-    )
+    seconds = round(time.perf_counter() - started, 3)
+    checksum = file_digest(out)
+    rendering = Rendering(input_height=input_height, input_width=input_width, checksum=checksum, seconds=seconds)
     return RENDERINGS.save(request, rendering, store)
-
-
-_EXPECTED = {"run": "the id of one run, see 'whence runs list'", "input": "--input FILE", "out": "--out FILE"}
 
 
 def analyze_run(config: AnalyzeConfig, store: Store, on_progress: OnProgress) -> Artifact[AnalyzeConfig, FieldAnalysis]:
@@ -141,20 +141,17 @@ def variants(config: FieldsConfig) -> dict[str, FieldModelConfig]:
 
 def _matched(config: FieldsConfig, model: FieldModelConfig, other: FieldModelConfig) -> FieldModelConfig:
     """With the narrowest MLP that makes the model no smaller than the other."""
-    low, high = 0, MLP_STEPS * 64
+
+    def widened(steps: int) -> FieldModelConfig:
+        return model.model_copy(update={"mlp_ratio": steps / MLP_STEPS})
+
     target = _run(config, other, 0).parameters()
-    while low < high:
-        middle = (low + high) // 2
-        if _run(config, model.model_copy(update={"mlp_ratio": middle / MLP_STEPS}), 0).parameters() < target:
-            low = middle + 1
-        else:
-            high = middle
-    return model.model_copy(update={"mlp_ratio": low / MLP_STEPS})
+    widths = range(MLP_STEPS * 64)
+    return widened(bisect_left(widths, target, key=lambda steps: _run(config, widened(steps), 0).parameters()))
 
 
 def _run(config: FieldsConfig, model: FieldModelConfig, seed: int) -> FieldsRun:
-    document = {"data": config.data, "model": model, "training": config.training.model_dump(), "seed": seed}
-    return FieldsRun.read(document)
+    return FieldsRun.read({"data": config.data, "model": model, "training": config.training.model_dump(), "seed": seed})
 
 
 class Fields(Instrument[FieldsConfig, FieldsRun]):
@@ -195,20 +192,13 @@ class Fields(Instrument[FieldsConfig, FieldsRun]):
 
     def measurements(self, planned: PlannedTable[FieldsRun], store: Store) -> list[Measurement[Any, Any]]:
         """Time and memory of every variant, by the first of its runs that has finished."""
-        finished = {
-            name: [result.run for result in read_results(runs, store) if result.state == "finished"]
-            for name, runs in planned.variants.items()
-        }
-        return [
-            Measurement(
-                COSTS,
-                cost_request(runs[0]),
-                f"Measuring time and memory of {name}",
-                partial(measure_cost, store, runs[0]),
-            )
-            for name, runs in finished.items()
-            if runs
-        ]
+        measurements = []
+        for name, runs in planned.variants.items():
+            finished = (result.run for result in read_results(runs, store) if result.state == "finished")
+            if run := next(finished, None):
+                label = f"Measuring time and memory of {name}"
+                measurements.append(Measurement(COSTS, cost_request(run), label, partial(measure_cost, store, run)))
+        return measurements
 
     def figures(self, table: Table[FieldsRun]) -> Mapping[str, go.Figure]:
         return {"Quality by variant": quality_by_variant(table)}
@@ -221,13 +211,11 @@ def _cells(row: Row[FieldsRun], store: Store) -> dict[str, Cell]:
     if metrics:
         validation = {seed: one.validation.scales[0].field.psnr for seed, one in metrics.items()}
         cells["validation_x1"] = over_seeds(validation, digits=2)
-        for place, quality in enumerate(next(iter(metrics.values())).test.scales):
-            by_seed = {seed: one.test.scales[place].field.psnr for seed, one in metrics.items()}
-            cells[f"psnr_x{quality.scale}"] = over_seeds(by_seed, digits=2)
+        for level in zip(*(one.test.scales for one in metrics.values()), strict=True):
+            by_seed = {seed: quality.field.psnr for seed, quality in zip(metrics, level, strict=True)}
+            cells[f"psnr_x{level[0].scale}"] = over_seeds(by_seed, digits=2)
     cost = COSTS.find(cost_request(run), store)
-    for name in COST_COLUMNS:
-        cells[name] = Cell(f"{getattr(cost.result, name):.1f}" if cost else "–")
-    return cells
+    return cells | {name: Cell(f"{getattr(cost.result, name):.1f}" if cost else "–") for name in COST_COLUMNS}
 
 
 FIELDS = Fields()

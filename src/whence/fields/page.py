@@ -41,14 +41,14 @@ def run_page(run: FieldsRun, store: Store, command: str) -> bytes:
     """What a finished run came to. Costs are shown if they have been measured."""
     scales = metrics_of(run, store).test.scales
     model, _ = load_model(store, run.id)
-    parts = [
-        *_head(run, findings(scales)),
-        Markup("<p>{:,} parameters{}</p>").format(run.parameters(), _cost(run, store)),
-    ]
-    parts += [heading("Quality by scale, on held-out signals"), quality_table(scales)]
-    parts.append(plot(quality_over_scales(scales), "scales", True))
     signals, x = example_signals(run, SHOWN)
     columns = side_by_side(model, signals, x)
+    parts = [
+        Markup("<p>{:,} parameters{}</p>").format(run.parameters(), _cost(run, store)),
+        heading("Quality by scale, on held-out signals"),
+        quality_table(scales),
+        plot(quality_over_scales(scales), "scales", True),
+    ]
     if x.ndim == 3:
         parts += [heading("Held-out signals"), plot(signal_curves(columns, x), "curves", False)]
     else:
@@ -56,35 +56,36 @@ def run_page(run: FieldsRun, store: Store, command: str) -> bytes:
     parts += [heading("Learning curve"), plot(learning_curve(run, store), "learning", False)]
     costs = encoder_costs(run, store)
     if costs:
-        parts += [heading("Time and memory by number of tokens", faster_from(costs))]
-        times = {name: cost.ms for name, cost in costs.items()}
-        memory = {name: cost.mib for name, cost in costs.items()}
-        parts.append(plot(_over_tokens(times, "milliseconds to encode"), "time", False))
-        parts.append(plot(_over_tokens(memory, "MiB to encode, beyond the model"), "memory", False))
-    return shell(_title(run), [*parts, *regenerate(command, run.document())])
+        parts += [
+            heading("Time and memory by number of tokens", faster_from(costs)),
+            plot(_over_tokens(costs, "ms", "milliseconds to encode"), "time", False),
+            plot(_over_tokens(costs, "mib", "MiB to encode, beyond the model"), "memory", False),
+        ]
+    return _page(run, findings(scales), parts, command)
 
 
 def analysis_page(run: FieldsRun, analysis: FieldAnalysis, store: Store, command: str) -> bytes:
     model, _ = load_model(store, run.id)
     images = analysis_images(model, run)
-    parts = [*_head(run, analysis_findings(analysis)), heading("Held-out images"), image_table(images)]
+    parts = [heading("Held-out images"), image_table(images)]
     if images:
         pairs = ", ".join(f"{one + 1} → {other + 1}" for one, other in enumerate(analysis.neighbours))
         parts.append(heading("Nearest neighbours by mean position token", f"signal → nearest: {pairs}"))
-    scales = metrics_of(run, store).test.scales
-    parts += [heading("Quality by scale"), plot(quality_over_scales(scales), "scales", True)]
-    parts += [heading("What the field relies on"), plot(robustness(analysis), "robust", False)]
-    contributions = plot(_contributions(analysis.pruning.contribution), "lps", False)
-    parts += [heading("What each position token contributes"), contributions]
-    return shell(_title(run), [*parts, *regenerate(command, run.document())])
+    parts += [
+        heading("Quality by scale"),
+        plot(quality_over_scales(metrics_of(run, store).test.scales), "scales", True),
+        heading("What the field relies on"),
+        plot(robustness(analysis), "robust", False),
+        heading("What each position token contributes"),
+        plot(_contributions(analysis.pruning.contribution), "lps", False),
+    ]
+    return _page(run, analysis_findings(analysis), parts, command)
 
 
-def _title(run: FieldsRun) -> str:
-    return f"whence fields: {run.id}"
-
-
-def _head(run: FieldsRun, lines: Sequence[str]) -> list[str]:
-    return [heading(_title(run), " · ".join(run.labels().values()), level=1), bullets(lines)]
+def _page(run: FieldsRun, lines: Sequence[str], parts: Sequence[str], command: str) -> bytes:
+    title = f"whence fields: {run.id}"
+    head = [heading(title, " · ".join(run.labels().values()), level=1), bullets(lines)]
+    return shell(title, [*head, *parts, *regenerate(command, run.document())])
 
 
 # --- quality
@@ -122,10 +123,14 @@ def quality_over_scales(scales: Sequence[ScaleQuality]) -> go.Figure:
     figure = figure_of("scale", "PSNR (dB)")
     for place, name in enumerate(METHODS):
         values = {f"×{q.scale}": q.methods[name].psnr for q in scales if name in q.methods}
-        line = {"color": COLOURS[place], "dash": DASHES[0 if name in ("field", "render") else 1]}
         if values:
+            line = _line(place, name in ("field", "render"))
             figure.add_scatter(x=list(values), y=list(values.values()), name=name, mode="lines+markers", line=line)
     return figure
+
+
+def _line(place: int, solid: bool) -> dict[str, str]:
+    return {"color": COLOURS[place], "dash": DASHES[0 if solid else 1]}
 
 
 def quality_by_variant(table: Table[FieldsRun]) -> go.Figure:
@@ -158,12 +163,10 @@ def quality_by_variant(table: Table[FieldsRun]) -> go.Figure:
 def learning_curve(run: FieldsRun, store: Store) -> go.Figure:
     evaluations = evaluations_of(read_results([run], store)[0])
     curves = {
-        "validation": {one.step: one.metrics.validation.scales[0].field.psnr for one in evaluations},
-        "test": {one.step: one.metrics.test.scales[0].field.psnr for one in evaluations},
+        split: [{one.step: getattr(one.metrics, split).scales[0].field.psnr for one in evaluations}]
+        for split in ("validation", "test")
     }
-    return learning_curves(
-        {name: [curve] for name, curve in curves.items()}, "PSNR (dB) of the field, ×1", markers=True
-    )
+    return learning_curves(curves, "PSNR (dB) of the field, ×1", markers=True)
 
 
 # --- signals
@@ -185,16 +188,12 @@ def image_table(columns: Mapping[str, Tensor]) -> Markup:
 def signal_curves(columns: Mapping[str, Tensor], x: Tensor) -> go.Figure:
     """The first signal of one axis, its first channel."""
     figure = figure_of("coordinate", "value")
-
-    def coordinates(count: int) -> list[float]:
-        return [(index + 0.5) / count for index in range(count)]
-
-    for place, (name, values) in enumerate(columns.items()):
+    for place, (name, values) in enumerate([*columns.items(), ("input", x)]):
         curve = values[0, 0].tolist()
-        line = {"color": COLOURS[place], "dash": DASHES[0 if name == "original" else 1]}
-        figure.add_scatter(x=coordinates(len(curve)), y=curve, name=name, mode="lines", line=line)
-    given = x[0, 0].tolist()
-    figure.add_scatter(x=coordinates(len(given)), y=given, name="input", mode="markers")
+        coordinates = [(index + 0.5) / len(curve) for index in range(len(curve))]
+        line = {} if name == "input" else _line(place, name == "original")
+        mode = "markers" if name == "input" else "lines"
+        figure.add_scatter(x=coordinates, y=curve, name=name, mode=mode, line=line)
     return figure
 
 
@@ -213,9 +212,11 @@ def _cost(run: FieldsRun, store: Store) -> str:
 
 def encoder_costs(run: FieldsRun, store: Store) -> dict[str, EncoderCost]:
     """By encoder, those that have been measured."""
-    encoders = compared_encoders(run.model).items()
-    artifacts = {name: ENCODER_COSTS.find(EncoderCostRequest(model=model), store) for name, model in encoders}
-    return {name: artifact.result for name, artifact in artifacts.items() if artifact}
+    return {
+        name: artifact.result
+        for name, model in compared_encoders(run.model).items()
+        if (artifact := ENCODER_COSTS.find(EncoderCostRequest(model=model), store))
+    }
 
 
 def faster_from(costs: Mapping[str, EncoderCost]) -> str:
@@ -231,12 +232,12 @@ def faster_from(costs: Mapping[str, EncoderCost]) -> str:
     return f"{first} is faster than {second} from about {tokens:,.0f} tokens on."
 
 
-def _over_tokens(curves: Mapping[str, Mapping[int, float]], label: str) -> go.Figure:
+def _over_tokens(costs: Mapping[str, EncoderCost], what: str, label: str) -> go.Figure:
     figure = figure_of("tokens, position tokens among them", label)
-    for place, (name, values) in enumerate(curves.items()):
-        line = {"color": COLOURS[place], "dash": DASHES[place]}
-        figure.add_scatter(x=list(values), y=list(values.values()), name=name, mode="lines+markers", line=line)
-    figure.update_xaxes(type="log", tickvals=list(next(iter(curves.values()))))
+    for place, (name, cost) in enumerate(costs.items()):
+        curve, line = getattr(cost, what), {"color": COLOURS[place], "dash": DASHES[place]}
+        figure.add_scatter(x=list(curve), y=list(curve.values()), name=name, mode="lines+markers", line=line)
+        figure.update_xaxes(type="log", tickvals=list(curve))
     figure.update_yaxes(type="log")
     return figure
 
