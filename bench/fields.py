@@ -18,15 +18,17 @@ import torch
 
 from record import record
 from rounds import best_of
-from whence.fields.config import FieldModelConfig
+from whence.fields.config import FieldModelConfig, Output
 from whence.fields.cost import (
     compared_encoders,
     crossing,
     encoder_cost,
     in_fresh_process,
+    memory_of,
     model_of_tokens,
-    rendering_memory,
+    untrained,
 )
+from whence.fields.decode import enlarge
 
 TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
 SIDES = compared_encoders(FieldModelConfig())
@@ -34,8 +36,15 @@ COLOURS = {"bimamba": "#0072B2", "Transformer": "#E69F00"}
 WIDTH, HEIGHT, LEFT, RIGHT, BELOW = 640, 400, 70, 40, 50
 
 
+def rendering_memory(config: FieldModelConfig, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
+    """MiB beyond the model, the result included, to enlarge an image."""
+    model = untrained(config, 3, (32, 32))
+    enlarge(model, torch.rand(3, 8, 8), (8, 8), output)  # what is loaded once is part of the model
+    return memory_of(lambda: enlarge(model, torch.rand(3, *given), size, output))
+
+
 def main(rounds: int) -> None:
-    memory = {name: in_fresh_process(encoder_cost, encoder, TOKENS).mib for name, encoder in SIDES.items()}
+    memory = {name: in_fresh_process(encoder_cost, encoder, TOKENS).curve("mib") for name, encoder in SIDES.items()}
     times: dict[str, dict[int, float]] = {name: {} for name in SIDES}
     for tokens in TOKENS:
         sides = {name: model_of_tokens(encoder, tokens) for name, encoder in SIDES.items()}

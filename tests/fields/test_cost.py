@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from whence.fields.config import FieldModelConfig, Output
-from whence.fields.cost import crossing, encoder_cost, encoding_memory, in_fresh_process, rendering_memory
+from whence.fields.cost import crossing, encoder_cost, encoding_memory, in_fresh_process, memory_of, untrained
+from whence.fields.decode import enlarge
 
 SMALL = FieldModelConfig(d_model=16, layers=1, lps=16, render_width=8, render_layers=1)
+
+
+def rendering_memory(config: FieldModelConfig, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
+    """MiB beyond the model, the result included, to enlarge an image."""
+    model = untrained(config, 3, (32, 32))
+    enlarge(model, torch.rand(3, 8, 8), (8, 8), output)  # what is loaded once is part of the model
+    return memory_of(lambda: enlarge(model, torch.rand(3, *given), size, output))
 
 
 def test_the_crossing_is_where_the_curves_meet() -> None:

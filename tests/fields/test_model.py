@@ -70,7 +70,7 @@ def test_every_hyponet_in_every_dimension(hyponet: str, size: tuple[int, ...]) -
     at, width = grid(finer)[::7][None], cell(finer)
     values = model.field(encoded, at, width)
     assert values.shape == (3, at.shape[1], 2)
-    rendered = model.render(x, model.features(x, encoded), at, width)
+    rendered = model.rendering(x, encoded)(at, width)
     assert rendered.shape == values.shape
     (values.square().sum() + (rendered * torch.arange(1.0, 3.0)).sum()).backward()
     silent = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()]

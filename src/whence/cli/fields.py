@@ -15,8 +15,7 @@ from whence.store.runs import Store
 
 if TYPE_CHECKING:
     from whence.experiments.instrument import OnProgress
-    from whence.fields.analysis import FieldAnalysis
-    from whence.fields.config import AnalyzeConfig
+    from whence.fields.analysis import Analysis
     from whence.fields.instrument import Rendering, RenderRequest
     from whence.fields.run import FieldsRun
     from whence.store.artifacts import Artifact
@@ -100,8 +99,7 @@ def _run_page(run: FieldsRun, store: Store, command: str, on_progress: OnProgres
 
 
 def _print_metrics(run: FieldsRun, store: Store) -> None:
-    from whence.fields.metrics import METHODS
-    from whence.fields.page import metrics_of
+    from whence.fields.page import METHODS, metrics_of
 
     test = metrics_of(run, store).test
     names = [name for name in METHODS if any(name in quality.methods for quality in test.scales)]
@@ -109,16 +107,13 @@ def _print_metrics(run: FieldsRun, store: Store) -> None:
     rows = []
     for quality in test.scales:
         made = quality.methods
-        cells = [f"{made[name].psnr:.2f}" if name in made else "–" for name in names]
+        psnr = [f"{made[name].psnr:.2f}" if name in made else "–" for name in names]
         ssim = [_number(made[name].ssim if name in made else None) for name in ours]
         best = made[ours[-1]].above if ours[-1] in made else {}
         above = [f"{100 * best[name]:.0f} %" if name in best else "–" for name in ("bicubic", "kernel")]
-        rows.append([f"×{quality.scale}", *cells, *ssim, *above])
-    print_table(
-        "PSNR (dB) on held-out signals",
-        ["scale", *names, *(f"SSIM {name}" for name in ours), f"{ours[-1]} above bicubic", "above kernel"],
-        rows,
-    )
+        rows.append([f"×{quality.scale}", *psnr, *ssim, *above])
+    columns = ["scale", *names, *(f"SSIM {name}" for name in ours), f"{ours[-1]} above bicubic", "above kernel"]
+    print_table("PSNR (dB) on held-out signals", columns, rows)
     print(
         f"  field: with another signal's position tokens {test.swap.psnr:.1f} dB instead of {test.swap.own:.1f}; "
         f"diversity of position tokens {test.diversity.raw:.2f}, centred {test.diversity.centred:.2f}\n"
@@ -135,17 +130,13 @@ def _print_rendering(artifact: Artifact[RenderRequest, Rendering]) -> None:
     print(f"{request.output}  {source} → {size}  {duration(result.seconds)}")
 
 
-def _analysis_page(
-    artifact: Artifact[AnalyzeConfig, FieldAnalysis], store: Store, command: str, on_progress: OnProgress
-) -> bytes:
+def _analysis_page(artifact: Analysis, store: Store, command: str, on_progress: OnProgress) -> bytes:
     from whence.fields.page import analysis_page
-    from whence.fields.run import load_model
 
-    _, run = load_model(store, artifact.request.run)
-    return analysis_page(run, artifact.result, store, command)
+    return analysis_page(artifact, store, command)
 
 
-def _print_analysis(artifact: Artifact[AnalyzeConfig, FieldAnalysis]) -> None:
+def _print_analysis(artifact: Analysis) -> None:
     from whence.fields.page import analysis_findings
 
     analysis = artifact.result

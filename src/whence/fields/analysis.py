@@ -18,7 +18,7 @@ from whence.fields.metrics import Diversity, psnr
 from whence.fields.model import FieldModel
 from whence.fields.run import FieldsRun, diversity
 from whence.random import Streams, generator
-from whence.store.artifacts import ArtifactKind
+from whence.store.artifacts import Artifact, ArtifactKind
 
 CROPS, RANKED = 16, 4
 """Signals that are analyzed, and those of them on which the contribution of tokens is measured"""
@@ -56,6 +56,7 @@ class FieldAnalysis(Config):
 
 
 ANALYSES = ArtifactKind("field_analysis", AnalyzeConfig, FieldAnalysis)
+Analysis = Artifact[AnalyzeConfig, FieldAnalysis]
 
 
 def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None]) -> FieldAnalysis:

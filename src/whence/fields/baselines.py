@@ -22,8 +22,12 @@ def line(count: int, device: torch.device | str | None = None) -> Tensor:
 
 def grid(size: Sequence[int], device: torch.device | str | None = None) -> Tensor:
     """(pixels, k): the last axis runs fastest, as in memory."""
-    axes = torch.meshgrid(*(line(count, device) for count in size), indexing="ij")
-    return torch.stack(axes, -1).flatten(0, -2)
+    return points([line(count, device) for count in size])
+
+
+def points(axes: Sequence[Tensor]) -> Tensor:
+    """(pixels, k), of the grid that the coordinates on each axis span."""
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
 
 
 def cell(size: Sequence[int], device: torch.device | str | None = None) -> Tensor:

@@ -115,22 +115,6 @@ class FieldsConfig(ComparisonConfig):
         return f"{self.axis}, {self.data}, {self.training.steps} steps"
 
 
-class RenderConfig(Config):
-    """Which image to render through which run, and how."""
-
-    run: str = Field(
-        default="",
-        description="first digits of a run's id (see 'whence runs list')",
-        json_schema_extra=positional("RUN"),
-    )
-    input: str = Field(default="", description="an image file")
-    size: str = Field(default="1024", description="the longer side, or WIDTHxHEIGHT")
-    out: str = Field(default="", description="where to write it: .png, .jpg, .webp, .tif, .bmp")
-    output: Output = Field(
-        default="render", description="field: through the position tokens alone; render: with the enlarged input"
-    )
-
-
 class AnalyzeConfig(Config):
     """Which run to analyze."""
 
@@ -138,4 +122,15 @@ class AnalyzeConfig(Config):
         default="",
         description="first digits of a run's id (see 'whence runs list')",
         json_schema_extra=positional("RUN"),
+    )
+
+
+class RenderConfig(AnalyzeConfig):
+    """Which image to render through which run, and how."""
+
+    input: str = Field(default="", description="an image file")
+    size: str = Field(default="1024", description="the longer side, or WIDTHxHEIGHT")
+    out: str = Field(default="", description="where to write it: .png, .jpg, .webp, .tif, .bmp")
+    output: Output = Field(
+        default="render", description="field: through the position tokens alone; render: with the enlarged input"
     )

@@ -13,14 +13,14 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from whence.config import Config
-from whence.fields.config import FieldModelConfig, Output
-from whence.fields.decode import decode, enlarge
+from whence.fields.config import FieldModelConfig
+from whence.fields.decode import decode
 from whence.fields.model import FieldModel
 from whence.fields.run import FieldsRun, load_model
 from whence.models.init import initialise
@@ -119,13 +119,8 @@ class EncoderCost(Config):
 
     costs: list[TokenCost]
 
-    @property
-    def ms(self) -> dict[int, float]:
-        return {cost.tokens: cost.ms for cost in self.costs}
-
-    @property
-    def mib(self) -> dict[int, float]:
-        return {cost.tokens: cost.mib for cost in self.costs}
+    def curve(self, what: Literal["ms", "mib"]) -> dict[int, float]:
+        return {cost.tokens: getattr(cost, what) for cost in self.costs}
 
 
 ENCODER_COSTS = ArtifactKind("encoder_cost", EncoderCostRequest, EncoderCost)
@@ -145,10 +140,10 @@ def model_of_tokens(config: FieldModelConfig, tokens: int) -> tuple[FieldModel, 
     patches = tokens * 4 // 5 // 4 * 4
     config = config.model_copy(update={"lps": tokens - patches, "render_width": 0})
     pixels = config.patch * patches
-    return _untrained(config, 3, (pixels,)), torch.rand(1, 3, pixels)
+    return untrained(config, 3, (pixels,)), torch.rand(1, 3, pixels)
 
 
-def _untrained(config: FieldModelConfig, channels: int, size: tuple[int, ...]) -> FieldModel:
+def untrained(config: FieldModelConfig, channels: int, size: tuple[int, ...]) -> FieldModel:
     model = FieldModel(config, channels, size).eval()
     initialise(model, 0)
     return model
@@ -161,7 +156,7 @@ def encoder_cost(config: FieldModelConfig, counts: Sequence[int]) -> EncoderCost
     for tokens in sorted(counts):
         model, x = model_of_tokens(config, tokens)
         encode = partial(model.encode, x)
-        mib = _memory(encode)
+        mib = memory_of(encode)
         costs.append(TokenCost(tokens=tokens, ms=_median_ms(encode, 3), mib=mib))
     return EncoderCost(costs=costs)
 
@@ -189,21 +184,14 @@ def crossing(slow_to_grow: Mapping[int, float], fast_to_grow: Mapping[int, float
     return math.exp(low + share * (high - low))
 
 
-# --- memory, in MiB beyond the model; to be measured in a fresh process
-
-
-def rendering_memory(config: FieldModelConfig, given: tuple[int, int], size: tuple[int, int], output: Output) -> float:
-    """To enlarge an image, the result included."""
-    model = _untrained(config, 3, (32, 32))
-    enlarge(model, torch.rand(3, 8, 8), (8, 8), output)  # what is loaded once is part of the model
-    return _memory(lambda: enlarge(model, torch.rand(3, *given), size, output))
+# --- memory, in MiB
 
 
 def encoding_memory(config: FieldModelConfig, channels: int, size: tuple[int, ...]) -> float:
-    """To encode one signal."""
-    model = _untrained(config, channels, size)
+    """Beyond the model, to encode one signal. To be measured in a fresh process."""
+    model = untrained(config, channels, size)
     _load_libraries(config)
-    return _memory(lambda: model.encode(torch.rand(1, channels, *size)))
+    return memory_of(lambda: model.encode(torch.rand(1, channels, *size)))
 
 
 def in_fresh_process(measure: Callable[..., T], config: FieldModelConfig, *rest: object) -> T:
@@ -217,7 +205,8 @@ def _with_config(measure: Callable[..., T], config: str, rest: tuple[object, ...
         return measure(FieldModelConfig.model_validate_json(config), *rest)
 
 
-def _memory(act: Callable[[], object]) -> float:
+def memory_of(act: Callable[[], object]) -> float:
+    """At most, beyond what the process has."""
     before = _of_this_process("VmRSS")
     act()
     return max(0.0, _of_this_process("VmHWM") - before)

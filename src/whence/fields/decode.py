@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.fields.baselines import cell, line, resize
+from whence.fields.baselines import cell, line, points, resize
 from whence.fields.config import Output
 from whence.fields.hyponets.base import Encoded
 from whence.fields.model import PIXELS_AT_ONCE, FieldModel
@@ -37,13 +38,12 @@ def decode_blocks(
 ) -> Iterator[tuple[tuple[slice, ...], Tensor]]:
     """Of the grid that the coordinates on each axis span, piece by piece: where it is, and its values."""
     encoded = model.encode(x) if encoded is None else encoded
-    features = model.features(x, encoded) if output == "render" else None
+    decoder = model.rendering(x, encoded) if output == "render" else partial(model.field, encoded)
     side = max(1, math.floor(PIXELS_AT_ONCE ** (1 / len(axes))))
     spans = [[slice(begin, begin + side) for begin in range(0, len(axis), side)] for axis in axes]
     for block in itertools.product(*spans):
         pieces = [axis[span] for axis, span in zip(axes, block, strict=True)]
-        at = torch.stack(torch.meshgrid(*pieces, indexing="ij"), -1).flatten(0, -2)[None]
-        values = model.field(encoded, at, width) if features is None else model.render(x, features, at, width)
+        values = decoder(points(pieces)[None], width)
         yield block, values.mT.unflatten(-1, [len(piece) for piece in pieces])
 
 
@@ -55,14 +55,21 @@ def parse_size(text: str, height: int, width: int) -> tuple[int, int]:
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) > 2 or not all(part.isdecimal() and len(part) < 9 and int(part) > 0 for part in parts):
         raise UserError(f"size: {text!r} is no size. Allowed: 1024 (the longer side), or 640x480.")
-    if len(parts) == 2:
-        size = int(parts[1]), int(parts[0])
-    else:
-        scale = int(parts[0]) / max(height, width)
-        size = max(1, round(height * scale)), max(1, round(width * scale))
+    numbers = [int(part) for part in parts]
+    size = (numbers[1], numbers[0]) if len(numbers) == 2 else with_longer_side(numbers[0], height, width)
     if max(size) > LARGEST:
         raise UserError(f"size: {text!r} is too large. Allowed: up to {LARGEST}×{LARGEST}.")
     return size
+
+
+def with_longer_side(pixels: int, height: int, width: int) -> tuple[int, int]:
+    scale = pixels / max(height, width)
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def shrunk(image: Tensor, size: tuple[int, int]) -> Tensor:
+    """(channels, height, width), averaged along every axis that is to have fewer pixels."""
+    return resize(image[None], tuple(map(min, image.shape[1:], size)), "area")[0]
 
 
 def enlarge(
@@ -76,7 +83,7 @@ def enlarge(
 
     Where fewer pixels are requested than the image has, it is averaged to that many first.
     """
-    image = resize(image[None], tuple(map(min, image.shape[1:], size)), "area")[0]
+    image = shrunk(image, size)
     rendered = torch.empty(image.shape[0], *size, dtype=torch.uint8)
     windows = list(itertools.product(*map(_windows, model.size, image.shape[1:], size)))
     with torch.no_grad():

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ PHOTOMETRIC, BITS = 262, 258
 """Tags of TIFF"""
 LOST_TRANSPARENCY = ("L;2", "L;4", "RGB;16B")
 """Here Pillow compares the transparent colour, as stored, with colours that it has scaled to 8 bits"""
-Source = str | Path | bytes | BinaryIO
+Source = str | Path | bytes
 T = TypeVar("T")
 _one_at_a_time = threading.Lock()
 
@@ -56,8 +56,7 @@ def read(source: Source, name: str = "") -> Tensor:
 
     Grey keeps up to 16 bits, colour 8.
     """
-    values = _load(source, name, _decode)
-    return torch.from_numpy(values).expand(3, -1, -1).contiguous()
+    return torch.from_numpy(_load(source, name, _decode)).expand(3, -1, -1).contiguous()
 
 
 def read_size(source: Source, name: str = "") -> tuple[int, int]:
@@ -68,28 +67,31 @@ def read_size(source: Source, name: str = "") -> tuple[int, int]:
 
 def _load(source: Source, name: str, decode: Callable[[bytes], T]) -> T:
     need_pillow("input")
-    name = name or (str(source) if isinstance(source, (str, Path)) else "upload")
     try:
-        return _guarded(decode, _bytes(source))
+        data = source if isinstance(source, bytes) else _content(Path(source))
+        if len(data) > MAX_BYTES:
+            raise UndecodableImageError(f"has more than {MAX_BYTES} bytes")
+        # switches of the whole process are turned
+        with _one_at_a_time, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return decode(data)
     except UndecodableImageError as error:
-        allowed = f"Allowed: a whole image ({', '.join(FORMATS)})."
-        raise UserError(f"input: {name!r} {error}. {allowed}") from None
+        reason = str(error)
+    except Exception as error:  # on broken bytes, Pillow raises almost anything
+        reason = f"is damaged, or cut short ({error or type(error).__name__})"
+    name = name or ("upload" if isinstance(source, bytes) else str(source))
+    raise UserError(f"input: {name!r} {reason}. Allowed: a whole image ({', '.join(FORMATS)}).")
 
 
-def _bytes(source: Source) -> bytes:
+def _content(path: Path) -> bytes:
+    """Of a file; no more of it than shows that it is too large."""
     try:
-        if isinstance(source, (str, Path)):
-            if not Path(source).is_file():  # nor a device, which may never end
-                raise UndecodableImageError("is not a file")
-            with Path(source).open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        else:
-            data = source if isinstance(source, bytes) else source.read(MAX_BYTES + 1)
+        if not path.is_file():  # nor a device, which may never end
+            raise UndecodableImageError("is not a file")
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UndecodableImageError(f"cannot be read ({error.strerror or error})") from None
-    if len(data) > MAX_BYTES:
-        raise UndecodableImageError(f"has more than {MAX_BYTES} bytes")
-    return data
 
 
 def write(path: str | Path, image: Tensor) -> None:
@@ -152,18 +154,6 @@ def need_pillow(field: str) -> None:
         import PIL  # noqa: F401
     except ImportError:
         raise UserError(f"{field}: images need Pillow. Run: pip install pillow") from None
-
-
-def _guarded(decode: Callable[[bytes], T], data: bytes) -> T:
-    try:
-        # switches of the whole process are turned
-        with _one_at_a_time, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return decode(data)
-    except UndecodableImageError:
-        raise
-    except Exception as error:  # on broken bytes, Pillow raises almost anything
-        raise UndecodableImageError(f"is damaged, or cut short ({error or type(error).__name__})") from None
 
 
 def _decode(data: bytes) -> np.ndarray:

@@ -19,7 +19,7 @@ from whence.experiments.instrument import Action, Instrument, Measurement, OnPro
 from whence.experiments.results import final_metrics, read_results
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
 from whence.fields import images
-from whence.fields.analysis import ANALYSES, FieldAnalysis, analyze
+from whence.fields.analysis import ANALYSES, Analysis, analyze
 from whence.fields.config import AnalyzeConfig, FieldModelConfig, FieldsConfig, Output, RenderConfig
 from whence.fields.cost import COSTS, cost_request, measure_cost
 from whence.fields.decode import enlarge, parse_size
@@ -105,7 +105,7 @@ def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artif
     return RENDERINGS.save(request, rendering, store)
 
 
-def analyze_run(config: AnalyzeConfig, store: Store, on_progress: OnProgress) -> Artifact[AnalyzeConfig, FieldAnalysis]:
+def analyze_run(config: AnalyzeConfig, store: Store, on_progress: OnProgress) -> Analysis:
     model, run = load_model(store, config.run)
     return ANALYSES.measure(AnalyzeConfig(run=run.id), store, lambda: analyze(model, run, on_progress))
 
@@ -167,10 +167,9 @@ class Fields(Instrument[FieldsConfig, FieldsRun]):
         runs = {
             name: [_run(config, model, seed) for seed in config.seed_range] for name, model in variants(config).items()
         }
-        baseline = next(iter(runs))
-        held_out = config.data.build().held_out_name
         criterion = Criterion(stats.PSNR, "psnr_x1", part="at ×1")
-        return [PlannedTable(config.title, runs, stats.against(baseline, runs), [criterion], held_out)]
+        pairs = stats.against(next(iter(runs)), runs)
+        return [PlannedTable(config.title, runs, pairs, [criterion], config.data.build().held_out_name)]
 
     def rows(
         self, planned: PlannedTable[FieldsRun], rows: Sequence[Row[FieldsRun]], store: Store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -93,24 +93,23 @@ class FieldModel(nn.Module):
         """
         return self.hyponet(encoded, at, width, at if query is None else query) * STD + MEAN
 
-    def features(self, x: Tensor, encoded: Encoded) -> Tensor:
-        """What the residual render computes once per input."""
-        assert self.renderer is not None
-        return self.renderer.features(_standardised(x), self._field_at_inputs(x, encoded))
-
-    def _field_at_inputs(self, x: Tensor, encoded: Encoded) -> Tensor:
-        """The field at the input's own pixels, standardised; the residual render does not train it."""
-        width, pixels = cell(self.size, x.device), grid(self.size, x.device)[None].split(PIXELS_AT_ONCE, 1)
-        with torch.no_grad():
-            return torch.cat([self.hyponet(encoded, at, width, at) for at in pixels], 1)
+    def rendering(self, x: Tensor, encoded: Encoded) -> Callable[[Tensor, Tensor], Tensor]:
+        """From coordinates and cells to the enlarged input, corrected. What is the same for all is computed here."""
+        renderer, x, field = self._renderer(x, encoded)
+        features = renderer.features(x, field)
+        return lambda at, width: renderer(x, features, at, width) * STD + MEAN
 
     def render_loss(self, x: Tensor, encoded: Encoded, at: Tensor, width: Tensor, truth: Tensor) -> Tensor:
-        assert self.renderer is not None
-        return self.renderer.loss(_standardised(x), self._field_at_inputs(x, encoded), at, width, _standardised(truth))
+        renderer, x, field = self._renderer(x, encoded)
+        return renderer.loss(x, field, at, width, _standardised(truth))
 
-    def render(self, x: Tensor, features: Tensor, at: Tensor, width: Tensor) -> Tensor:
+    def _renderer(self, x: Tensor, encoded: Encoded) -> tuple[ResidualRender, Tensor, Tensor]:
+        """With the input and the field at its pixels, standardised; the residual render does not train the field."""
         assert self.renderer is not None
-        return self.renderer(_standardised(x), features, at, width) * STD + MEAN
+        width, pixels = cell(self.size, x.device), grid(self.size, x.device)[None].split(PIXELS_AT_ONCE, 1)
+        with torch.no_grad():
+            field = torch.cat([self.hyponet(encoded, at, width, at) for at in pixels], 1)
+        return self.renderer, _standardised(x), field
 
 
 def _standardised(x: Tensor) -> Tensor:
@@ -122,8 +121,7 @@ def _check(config: FieldModelConfig, size: tuple[int, ...]) -> None:
         raise ValueError(f"heads: {config.heads} does not divide d_model={config.d_model}.")
     if any(count % config.patch for count in size):
         raise ValueError(f"patch: {config.patch} does not divide the input of {'×'.join(map(str, size))} pixels.")
-    unsupported_hooks = sorted(set(config.encoding.variant.hooks()) - set(config.mixer.variant.hooks))
-    if unsupported_hooks:
+    if unsupported_hooks := sorted({*config.encoding.variant.hooks()} - {*config.mixer.variant.hooks}):
         raise ValueError(
             f"encoding: {config.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
             "Allowed with bimamba: none, sinusoidal, learned."

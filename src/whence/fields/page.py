@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import plotly.graph_objects as go
 from markupsafe import Markup
@@ -10,7 +11,15 @@ from torch import Tensor
 
 from whence.experiments.results import evaluations_of, final_metrics, read_results
 from whence.experiments.table import Table
-from whence.fields.analysis import SHOWN, FieldAnalysis, analysis_images, as_images, example_signals, side_by_side
+from whence.fields.analysis import (
+    SHOWN,
+    Analysis,
+    FieldAnalysis,
+    analysis_images,
+    as_images,
+    example_signals,
+    side_by_side,
+)
 from whence.fields.cost import (
     COSTS,
     ENCODER_COSTS,
@@ -64,8 +73,9 @@ def run_page(run: FieldsRun, store: Store, command: str) -> bytes:
     return _page(run, findings(scales), parts, command)
 
 
-def analysis_page(run: FieldsRun, analysis: FieldAnalysis, store: Store, command: str) -> bytes:
-    model, _ = load_model(store, run.id)
+def analysis_page(artifact: Analysis, store: Store, command: str) -> bytes:
+    analysis = artifact.result
+    model, run = load_model(store, artifact.request.run)
     images = analysis_images(model, run)
     parts = [heading("Held-out images"), image_table(images)]
     if images:
@@ -224,7 +234,8 @@ def faster_from(costs: Mapping[str, EncoderCost]) -> str:
     if len(costs) < 2:
         return ""
     (first, its), (second, other) = costs.items()
-    tokens, counts = crossing(its.ms, other.ms), sorted(its.ms)
+    times = its.curve("ms")
+    tokens, counts = crossing(times, other.curve("ms")), sorted(times)
     if tokens is None:
         return f"{second} is faster up to {counts[-1]:,} tokens."
     if tokens <= counts[0]:
@@ -232,10 +243,10 @@ def faster_from(costs: Mapping[str, EncoderCost]) -> str:
     return f"{first} is faster than {second} from about {tokens:,.0f} tokens on."
 
 
-def _over_tokens(costs: Mapping[str, EncoderCost], what: str, label: str) -> go.Figure:
+def _over_tokens(costs: Mapping[str, EncoderCost], what: Literal["ms", "mib"], label: str) -> go.Figure:
     figure = figure_of("tokens, position tokens among them", label)
     for place, (name, cost) in enumerate(costs.items()):
-        curve, line = getattr(cost, what), {"color": COLOURS[place], "dash": DASHES[place]}
+        curve, line = cost.curve(what), {"color": COLOURS[place], "dash": DASHES[place]}
         figure.add_scatter(x=list(curve), y=list(curve.values()), name=name, mode="lines+markers", line=line)
         figure.update_xaxes(type="log", tickvals=list(curve))
     figure.update_yaxes(type="log")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -112,17 +112,6 @@ class HeldOut:
     psnr: dict[str, Tensor]
     baselines: dict[str, MethodQuality]
 
-    @classmethod
-    def of(cls, scale: int, truth: Tensor, made: Mapping[str, Tensor]) -> HeldOut:
-        """made: what the baselines make of the inputs."""
-        made = {name: values.clamp(0, 1) for name, values in made.items()}
-        return cls(
-            scale,
-            truth,
-            {name: psnr(values, truth) for name, values in made.items()},
-            {name: quality(values, truth) for name, values in made.items()},
-        )
-
 
 class FieldJob(Trainable[FieldModel]):
     """Training at random scales against the true signal; evaluation beside interpolation and a fitted kernel."""
@@ -205,16 +194,13 @@ class FieldJob(Trainable[FieldModel]):
         splits: tuple[Split, ...] = ("validation", "test")
         for split in splits:
             signals = self._draw(split, self.run.training.crops, split)
-            x = data.at(signals, data.inputs)
-            held_out[split] = (
-                x,
-                [
-                    HeldOut.of(
-                        scale, data.at(signals, self._size(scale)), {n: made(x) for n, made in upscalers.items()}
-                    )
-                    for scale, upscalers in baselines.items()
-                ],
-            )
+            x, levels = data.at(signals, data.inputs), []
+            for scale, upscalers in baselines.items():
+                truth = data.at(signals, self._size(scale))
+                made = {name: upscale(x).clamp(0, 1) for name, upscale in upscalers.items()}
+                qualities = {name: quality(values, truth) for name, values in made.items()}
+                levels.append(HeldOut(scale, truth, {n: psnr(values, truth) for n, values in made.items()}, qualities))
+            held_out[split] = x, levels
         return held_out
 
     def _baselines(self, scale: int) -> dict[str, Callable[[Tensor], Tensor]]:
@@ -241,11 +227,10 @@ class FieldJob(Trainable[FieldModel]):
 
 
 def diversity(encoded: Encoded) -> Diversity:
-    return Diversity(raw=_diversity(encoded.lps), centred=_diversity(encoded.lps - encoded.lps.mean(1, keepdim=True)))
+    def of(lps: Tensor) -> float:
+        unit = functional.normalize(lps, dim=-1)
+        count = unit.shape[1]
+        cosines = (unit.sum(1).square().sum(-1) - unit.square().sum((1, 2))) / max(1, count * (count - 1))
+        return float(1 - cosines.mean())
 
-
-def _diversity(lps: Tensor) -> float:
-    unit = functional.normalize(lps, dim=-1)
-    count = unit.shape[1]
-    cosines = (unit.sum(1).square().sum(-1) - unit.square().sum((1, 2))) / max(1, count * (count - 1))
-    return float(1 - cosines.mean())
+    return Diversity(raw=of(encoded.lps), centred=of(encoded.lps - encoded.lps.mean(1, keepdim=True)))

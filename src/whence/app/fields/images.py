@@ -11,7 +11,7 @@ import streamlit as st
 import torch
 from torch import Tensor
 
-from whence.app.address import addressed
+from whence.app.address import choice
 from whence.app.components import RecentCache, plain
 from whence.app.fields.runs import model_of
 from whence.app.server import UPLOAD_MIB
@@ -20,7 +20,7 @@ from whence.fields import images
 from whence.fields.baselines import resize
 from whence.fields.config import Output
 from whence.fields.data.photos import FILES
-from whence.fields.decode import enlarge, parse_size
+from whence.fields.decode import enlarge, shrunk, with_longer_side
 from whence.fields.metrics import MethodQuality, quality
 from whence.fields.run import FieldsRun
 from whence.stats import PSNR
@@ -61,13 +61,7 @@ def choose_image(run: FieldsRun) -> InputImage:
     samples = _samples()
     if not samples:
         raise UserError("image: none is here to try. Allowed: your own.")
-    sample = addressed(
-        "fields",
-        "image",
-        list(samples),
-        next(iter(samples)),
-        lambda key: st.selectbox("Or one that is here", list(samples), key=key),
-    )
+    sample = choice("fields", "image", "Or one that is here", {name: name for name in samples})
     path, split = samples[sample]
     image = open_image(path.read_bytes(), sample)
     trained_on = run.data.name == "photos" and split == "train"
@@ -91,11 +85,9 @@ def _open_image(data: bytes, _name: str) -> InputImage:
     """Cached by the bytes alone: names do not matter."""
     values = images.read(data, _name)
     height, width = values.shape[1:]
-    scale = min(1.0, SIDE / max(height, width))
-    size = max(1, round(height * scale)), max(1, round(width * scale))
-    # one by one, because they are large
-    shrunk = torch.cat([resize(channel[None, None], size, "area")[0] for channel in values])
-    return InputImage(shrunk.clamp(0, 1), digest(shrunk.numpy().tobytes())[:16], (height, width))
+    size = with_longer_side(min(SIDE, max(height, width)), height, width)
+    small = torch.cat([shrunk(channel[None], size) for channel in values])  # one by one, because they are large
+    return InputImage(small.clamp(0, 1), digest(small.numpy().tobytes())[:16], (height, width))
 
 
 def shown_name(name: str) -> str:
@@ -105,11 +97,9 @@ def shown_name(name: str) -> str:
 
 
 def _size_text(image: InputImage) -> str:
-    height, width = image.whole
-    used = image.values.shape[1:]
-    if (height, width) == tuple(used):
-        return f"{width:,}×{height:,} pixels."
-    return f"{width:,}×{height:,} pixels, shrunk to {used[1]}×{used[0]}, so that answers take seconds."
+    (height, width), used = image.whole, image.values.shape[1:]
+    note = "" if image.whole == used else f", shrunk to {used[1]}×{used[0]}, so that answers take seconds"
+    return f"{width:,}×{height:,} pixels{note}."
 
 
 @st.cache_resource(show_spinner=False)
@@ -151,14 +141,14 @@ def render_image(
 ) -> RenderedImage:
     whole = image.values
     height, width = whole.shape[1:]
-    given = _shrunk(whole, (max(1, round(height / shrunk_by)), max(1, round(width / shrunk_by))))
-    size = parse_size(str(side), height, width)
+    given = shrunk(whole, (max(1, round(height / shrunk_by)), max(1, round(width / shrunk_by))))
+    size = with_longer_side(side, height, width)
     known = shrunk_by > 1 and size[0] <= height and size[1] <= width
     return RenderedImage(
         given,
         _output(store, run, f"{image.checksum}/{shrunk_by}", given, size, output),
-        _in_bytes(resize(_shrunk(given, size)[None], size, "bicubic")[0]),
-        _in_bytes(_shrunk(whole, size)) if known else None,
+        _in_bytes(resize(shrunk(given, size)[None], size, "bicubic")[0]),
+        _in_bytes(shrunk(whole, size)) if known else None,
     )
 
 
@@ -180,12 +170,6 @@ def _output(store: Store, run: FieldsRun, what: str, given: Tensor, size: tuple[
 @st.cache_resource(show_spinner=False)
 def _renderings() -> RecentCache[Any, Tensor]:
     return RecentCache(CACHED)
-
-
-def _shrunk(image: Tensor, size: tuple[int, int]) -> Tensor:
-    """Averaged along every axis that is to have fewer pixels."""
-    fewer = tuple(min(a, b) for a, b in zip(image.shape[1:], size, strict=True))
-    return resize(image[None], fewer, "area")[0]
 
 
 def _in_bytes(image: Tensor) -> Tensor:
@@ -218,8 +202,7 @@ def difference(one: Tensor, other: Tensor) -> Tensor:
     """(height, width): absolute, mean over colours, in levels of 255; no larger than a map is drawn."""
     levels = LEVELS * (one - other).abs().mean(0, keepdim=True)
     height, width = levels.shape[1:]
-    scale = min(1.0, MAP_SIDE / max(height, width))
-    return resize(levels[None], (max(1, round(height * scale)), max(1, round(width * scale))), "area")[0, 0]
+    return shrunk(levels, with_longer_side(min(MAP_SIDE, max(height, width)), height, width))[0]
 
 
 def difference_map(levels: Tensor, most: float) -> go.Figure:

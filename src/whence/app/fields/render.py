@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import streamlit as st
+from torch import Tensor
 
 from whence.app.address import addressed
 from whence.app.components import draw, empty, guarded, plain, terminal
@@ -24,19 +28,20 @@ PIXELS_PER_SECOND = 40_000
 MOSTLY = 0.998
 """Of a map's pixels lie within its colour scale: a single one would darken all others."""
 DIVIDED, BESIDE = "divider", "side by side"
+T = TypeVar("T")
 
 
 def show(store: Store) -> None:
     known = {run_id: one for run_id, one in field_runs(store).items() if one.of_images}
     runs = {run_id: one for run_id, one in known.items() if one.state == "finished"}
-    if not runs and any(one.state == "running" for one in known.values()):
-        empty("A field is being trained: watch it under Train.", "Images can be rendered once it has finished.")
-        return
     if not runs:
-        empty(
-            "No field of colour images has been trained in this store yet.",
-            "Open Train and press Start: after a minute there is something to render with.",
-        )
+        if any(one.state == "running" for one in known.values()):
+            empty("A field is being trained: watch it under Train.", "Images can be rendered once it has finished.")
+        else:
+            empty(
+                "No field of colour images has been trained in this store yet.",
+                "Open Train and press Start: after a minute there is something to render with.",
+            )
         return
     settings, result = st.columns([1, 2], gap="large")
     with settings:
@@ -44,13 +49,13 @@ def show(store: Store) -> None:
     with result:
         if made is None:
             empty("Nothing to show.", "The message beside says why.")
-        else:
-            _result(*made)
+            return
+        _result(*made)
     with settings:
-        _beyond(made)
+        _beyond(*made)
 
 
-def _requested(store: Store, runs: dict[str, ListedRun]) -> tuple[RenderedImage, Output, str] | None:
+def _requested(store: Store, runs: dict[str, ListedRun]) -> tuple[RenderedImage, Output, str]:
     """The widgets, and what they ask for."""
     best = next((run_id for run_id, one in runs.items() if one.renders), next(iter(runs)))
     run_id = addressed(
@@ -62,32 +67,20 @@ def _requested(store: Store, runs: dict[str, ListedRun]) -> tuple[RenderedImage,
     )
     run = runs[run_id].run
     image = choose_image(run)
-    given = addressed(
-        "fields",
+    given = _one_of(
         "given",
+        "The model is given the image",
         list(GIVEN),
         "halved",
-        lambda key: st.segmented_control(
-            "The model is given the image",
-            list(GIVEN),
-            key=key,
-            required=True,
-            help="With each side halved or quartered first, there is a truth that the result can be held against.",
-        ),
+        "With each side halved or quartered first, there is a truth that the result can be held against.",
     )
     outputs: list[Output] = ["render", "field"] if runs[run_id].renders else ["field"]
-    output: Output = addressed(
-        "fields",
+    output: Output = _one_of(
         "output",
+        "Output",
         outputs,
         outputs[0],
-        lambda key: st.segmented_control(
-            "Output",
-            outputs,
-            key=key,
-            required=True,
-            help="field: all comes through the position tokens. render: the enlarged input, corrected.",
-        ),
+        "field: all comes through the position tokens. render: the enlarged input, corrected.",
     )
     side = addressed(
         "fields",
@@ -107,11 +100,18 @@ def _requested(store: Store, runs: dict[str, ListedRun]) -> tuple[RenderedImage,
     return render_image(store, run, image, GIVEN[given], side, output), output, run_id
 
 
-def _beyond(made: tuple[RenderedImage, Output, str] | None) -> None:
+def _one_of(name: str, label: str, options: Sequence[T], usual: T, help: str) -> T:
+    return addressed(
+        "fields",
+        name,
+        options,
+        usual,
+        lambda key: st.segmented_control(label, options, key=key, required=True, help=help),
+    )
+
+
+def _beyond(rendered: RenderedImage, output: Output, run_id: str) -> None:
     """Larger than the slider goes: asked for by a button, or in a terminal."""
-    if made is None:
-        return
-    rendered, output, run_id = made
     height, width = rendered.output.shape[1:]
     with st.expander("Larger"):
         side = st.selectbox("Longer side (pixels)", LARGER, key="fields:larger-side")
@@ -130,17 +130,25 @@ def _result(rendered: RenderedImage, output: Output, run_id: str) -> None:
     height, width = rendered.output.shape[1:]
     given = rendered.given.shape[1:]
     st.markdown(plain(f"{given[1]}×{given[0]} → {width}×{height} pixels") + f", {output}")
+    shown = {"bicubic": rendered.bicubic, output: rendered.output}
     if rendered.truth is not None:
         st.markdown(
             plain(compared(output, rendered.output, rendered.bicubic, rendered.truth)),
             help="One image decides nothing: Train, under Results, says how a run does on many.",
         )
-    elif not rendered.enlarged:
-        st.caption("No larger than what the model was given: it has nothing to add. Move the slider further.")
+        maps = {
+            f"error of the {output}": difference(rendered.output, rendered.truth),
+            "error of bicubic": difference(rendered.bicubic, rendered.truth),
+        }
+        shown = {"original": rendered.truth, **shown}
     else:
-        st.caption("There is no truth to hold this against: what lies between the pixels is a guess, of both.")
-    _images(rendered, output)
-    _differences(rendered, output)
+        maps = {f"{output} against bicubic": difference(rendered.output, rendered.bicubic)}
+        if rendered.enlarged:
+            st.caption("There is no truth to hold this against: what lies between the pixels is a guess, of both.")
+        else:
+            st.caption("No larger than what the model was given: it has nothing to add. Move the slider further.")
+    _images(shown, output)
+    _maps(maps)
     st.download_button(
         "Download as PNG",
         encode(rendered.output),
@@ -151,9 +159,7 @@ def _result(rendered: RenderedImage, output: Output, run_id: str) -> None:
     )
 
 
-def _images(rendered: RenderedImage, output: Output) -> None:
-    shown = {"original": rendered.truth} if rendered.truth is not None else {}
-    shown |= {"bicubic": rendered.bicubic, output: rendered.output}
+def _images(shown: dict[str, Tensor], output: Output) -> None:
     with st.container(horizontal=True):
         layout = st.segmented_control(
             "Shown with",
@@ -167,19 +173,12 @@ def _images(rendered: RenderedImage, output: Output) -> None:
             left = st.segmented_control(
                 "Left of the divider", ["bicubic", "original"], default="bicubic", required=True, key="fields:left"
             )
-            shown = {left: shown[left], output: rendered.output}
+            shown = {left: shown[left], output: shown[output]}
     compare(shown, "fields:images", divided=layout == DIVIDED)
 
 
-def _differences(rendered: RenderedImage, output: Output) -> None:
-    """Where they are off; without a truth, where they differ. Two maps share one scale."""
-    if rendered.truth is None:
-        maps = {f"{output} against bicubic": difference(rendered.output, rendered.bicubic)}
-    else:
-        maps = {
-            f"error of the {output}": difference(rendered.output, rendered.truth),
-            "error of bicubic": difference(rendered.bicubic, rendered.truth),
-        }
+def _maps(maps: dict[str, Tensor]) -> None:
+    """Where images differ. Two maps share one scale."""
     most = max(float(one.quantile(MOSTLY)) for one in maps.values())
     tabs = st.tabs([f"{name[0].upper()}{name[1:]}" for name in maps])
     for (name, values), tab in zip(maps.items(), tabs, strict=True):

@@ -107,37 +107,23 @@ def show_progression(run: FieldsRun, store: Store, *, finished: bool) -> None:
     if x.ndim == 3:
         draw(signal_curves(now.columns, x), f"The true signal and the model's at step {now.step}", f"signal:{run.id}")
         return
-    _gallery(
-        [
-            (values, name if finished or name not in now.quality else f"{name} now")
-            for name, values in now.columns.items()
-        ],
-        11,
-    )
+    outputs = {name: name if finished or name not in now.quality else f"{name} now" for name in now.columns}
+    _gallery({caption: now.columns[name] for name, caption in outputs.items()}, 11)
     if len(known) > 1:
         st.caption("The field, as it was trained")
-        _gallery([(one.columns["field"], _caption(one)) for one in _spread(known)], 7)
+        count = min(len(known), STRIP)
+        strip = [known[round(place * (len(known) - 1) / (count - 1))] for place in range(count)]
+        _gallery({f"step {one.step:,}: {one.quality['field']:.1f} dB": one.columns["field"] for one in strip}, 7)
 
 
-def _caption(snapshot: Snapshot) -> str:
-    return f"step {snapshot.step:,}: {snapshot.quality['field']:.1f} dB"
-
-
-def _spread(known: list[Snapshot]) -> list[Snapshot]:
-    """A few of them, from first to last."""
-    if len(known) <= STRIP:
-        return known
-    return [known[round(place * (len(known) - 1) / (STRIP - 1))] for place in range(STRIP)]
-
-
-def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
-    """width: of one image, in rem."""
-    images = as_images({"original": shown[0][0], **{str(place): one for place, (one, _) in enumerate(shown)}})
+def _gallery(shown: dict[str, Tensor], width: int) -> None:
+    """By caption. width: of one image, in rem."""
+    images = as_images({"original": next(iter(shown.values())), **shown})
     figures = "".join(
-        f'<figure style="margin:0"><img alt="{html.escape(caption)}" src="{data_uri(images[str(place)][0])}"'
+        f'<figure style="margin:0"><img alt="{html.escape(caption)}" src="{data_uri(images[caption][0])}"'
         f' style="width:{width}rem;max-width:42vw;image-rendering:pixelated;border-radius:.3rem">'
         f"<figcaption class=note>{html.escape(caption)}</figcaption></figure>"
-        for place, (_, caption) in enumerate(shown)
+        for caption in shown
     )
     markup(f'<div style="display:flex;flex-wrap:wrap;gap:.8rem">{figures}</div>')
 

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from torch import Tensor
 
-from whence.app.address import addressed, part, turn_to
+from whence.app.address import choice, part, turn_to
 from whence.app.comparisons import EVERY_SECONDS
 from whence.app.components import draw, empty, findings, guarded, live, markup
 from whence.app.fields.runs import ListedRun, field_runs, model_of, show_progression
@@ -72,13 +72,7 @@ def _results(store: Store) -> None:
     if not runs:
         empty("No field has been trained in this store yet.", "Fill in the form under “New” and press Start.")
         return
-    chosen = addressed(
-        "fields",
-        "training",
-        list(runs),
-        next(iter(runs)),
-        lambda key: st.selectbox("Run", list(runs), key=key, format_func=lambda run_id: runs[run_id].label),
-    )
+    chosen = choice("fields", "training", "Run", {run_id: one.label for run_id, one in runs.items()})
     run, job = runs[chosen].run, find_job(_request(runs[chosen].run), store)
     alive = is_alive(progress_of([run], store), job)
     live(EVERY_SECONDS if alive else None)(_watch)(run, store, job, alive)

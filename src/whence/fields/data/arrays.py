@@ -77,21 +77,11 @@ def _read(path: Path, _changed: int, axes: int, channels: int) -> dict[Split, li
         raise UserError(f"data: {str(path)!r} holds {len(values)} signals. Allowed: 3 or more.")
     values = values.movedim(-1, 1) if channels else values[:, None]
     splits: dict[Split, list[Tensor]] = {split: sixths(values.unbind(), split) for split in SPLITS}
-    low, high = (torch.stack([ends(one) for one in splits["train"]]) for ends in (_least, _most))
-    low, high = low.amin(0), high.amax(0)
+    ends = torch.stack([torch.stack(one.flatten(1).aminmax(dim=1)) for one in splits["train"]])
+    low, high = (end.view(-1, *[1] * axes) for end in (ends[:, 0].amin(0), ends[:, 1].amax(0)))
     if (low == high).any():
         raise UserError(f"data: a channel of {str(path)!r} never changes. Allowed: values that vary.")
-
-    def scaled(one: Tensor) -> Tensor:
-        least, span = (ends.view(-1, *[1] * axes) for ends in (low, high - low))
-        return (0.05 + 0.9 * (one - least) / span).clamp(0, 1)
-
-    return {split: [scaled(one) for one in signals] for split, signals in splits.items()}
-
-
-def _least(signal: Tensor) -> Tensor:
-    return signal.flatten(1).amin(1)
-
-
-def _most(signal: Tensor) -> Tensor:
-    return signal.flatten(1).amax(1)
+    return {
+        split: [(0.05 + 0.9 * (one - low) / (high - low)).clamp(0, 1) for one in signals]
+        for split, signals in splits.items()
+    }

@@ -27,13 +27,12 @@ class FieldData(Variant):
     """Signals over k axes, split by whole signals."""
 
     held_out_name: ClassVar[str] = "these held-out signals"
-    """Held-out data that all seeds share."""
-    axes: int
-    channels: int
-    true: tuple[int, ...]
-    """Pixels of the true signal"""
-    inputs: tuple[int, ...]
-    """Pixels of the input: averages over cells of the true signal"""
+    """Held-out data that all seeds share; empty: every seed has its own."""
+
+    def __init__(self, axes: int, channels: int, size: int, factor: int) -> None:
+        """size: pixels per axis of the input, whose values are averages over factor^axes of the true ones."""
+        self.axes, self.channels = axes, channels
+        self.inputs, self.true = (size,) * axes, (size * factor,) * axes
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         """(rows, channels, *true), values from 0 to 1."""
@@ -52,10 +51,6 @@ class FieldData(Variant):
 class Crops(FieldData):
     """Pieces of signals that are at least as large as the true ones."""
 
-    def __init__(self, axes: int, channels: int, size: int, factor: int) -> None:
-        self.axes, self.channels = axes, channels
-        self.inputs, self.true = (size,) * axes, (size * factor,) * axes
-
     def signals(self, split: Split) -> Sequence[Tensor]:
         """Each (channels, *size), values from 0 to 1."""
         raise NotImplementedError
@@ -70,10 +65,8 @@ class Crops(FieldData):
 class ImageData(FieldData):
     """Crops of images, at every size at which they are large enough."""
 
-    axes, channels = 2, 3
-
     def __init__(self, size: int, factor: int) -> None:
-        self.inputs, self.true = (size, size), (size * factor, size * factor)
+        super().__init__(2, 3, size, factor)
 
     def files(self, split: Split) -> list[Path]:
         raise NotImplementedError
@@ -82,15 +75,21 @@ class ImageData(FieldData):
         """By their headers; damage inside an image shows when it is drawn."""
         from whence.fields.images import read_size
 
+        side = self.true[0]
         for path in [path for split in SPLITS for path in self.files(split)]:
-            _large_enough(path, read_size(path), self.true[0])
+            height, width = read_size(path)
+            if min(height, width) < side:
+                raise UserError(
+                    f"data: {path.name} is {width}×{height}. Allowed: {side}×{side} or more (size × factor)."
+                )
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         files = self.files(split)
         return torch.stack([self._crop(generator, files, split) for _ in range(rows)])
 
     def _crop(self, generator: torch.Generator, files: list[Path], split: Split) -> Tensor:
-        sizes = self._sizes(files[below(len(files), generator)])
+        path = files[below(len(files), generator)]
+        sizes = _sizes(path, path.stat().st_mtime_ns, self.true[0])
         crop = cropped(sizes[below(len(sizes), generator)], self.true, generator).float() / 255
         if split != "train":
             return crop
@@ -99,9 +98,6 @@ class ImageData(FieldData):
         crop = crop.flip(2) if turn & 2 else crop
         crop = crop.transpose(1, 2) if turn & 4 else crop
         return crop[torch.randperm(3, generator=generator)]
-
-    def _sizes(self, path: Path) -> list[Tensor]:
-        return _sizes(path, path.stat().st_mtime_ns, self.true[0])
 
 
 def below(count: int, generator: torch.Generator) -> int:
@@ -117,34 +113,23 @@ def cropped(signal: Tensor, size: tuple[int, ...], generator: torch.Generator) -
 
 def sixths(everything: Sequence[T], split: Split) -> list[T]:
     """Of every six, four to train on, one to choose designs by, one to report; of fewer, the last two are held out."""
-    if len(everything) < 6:
-        held = {"train": slice(None, -2), "validation": slice(-2, -1), "test": slice(-1, None)}
-        return list(everything[held[split]])
-    place = {"validation": 1, "test": 2}
-    if split == "train":
-        return [one for index, one in enumerate(everything) if index % 6 not in place.values()]
-    return list(everything[place[split] :: 6])
-
-
-def _large_enough(path: Path, size: tuple[int, ...], side: int) -> None:
-    if min(size) < side:
-        raise UserError(f"data: {path.name} is {size[1]}×{size[0]}. Allowed: {side}×{side} or more (size × factor).")
+    count = len(everything)
+    validation = range(1, count, 6) if count >= 6 else [count - 2]
+    test = range(2, count, 6) if count >= 6 else [count - 1]
+    places = {"validation": validation, "test": test, "train": sorted({*range(count)} - {*validation, *test})}
+    return [everything[place] for place in places[split]]
 
 
 @functools.lru_cache(maxsize=128)
 def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
     """An image and smaller versions of it, in bytes, as long as a crop fits."""
-    from whence.fields import images
+    from whence.fields.images import read
 
-    image = images.read(path)
-    _large_enough(path, tuple(image.shape[1:]), side)
+    image = read(path)
     most = min(1.0, max(LARGEST / max(image.shape[1:]), side / min(image.shape[1:])))
     image = resize(image[None], [max(side, int(count * most)) for count in image.shape[1:]], "area")[0]
     sizes, scale = [], 1.0
-    while True:
-        height, width = (int(count * scale) for count in image.shape[1:])
-        if min(height, width) < side:
-            return sizes
-        smaller = resize(image[None], (height, width), "area")[0]
-        sizes.append((smaller * 255).round().clamp(0, 255).to(torch.uint8))
+    while min(smaller := [int(count * scale) for count in image.shape[1:]]) >= side:
+        sizes.append((resize(image[None], smaller, "area")[0] * 255).round().clamp(0, 255).to(torch.uint8))
         scale *= SHRINK
+    return sizes

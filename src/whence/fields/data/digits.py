@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gzip
 from pathlib import Path
 from typing import Annotated
 
@@ -19,26 +18,21 @@ from whence.system import packaged_file
 class Digits(FieldData):
     """1,797 grey digits of 8×8 pixels: four of six to train on, one to choose designs by, one to report."""
 
-    axes, channels = 2, 1
-
     def __init__(
         self,
         *,
         size: Annotated[int, Field(ge=4, le=8, multiple_of=4, description="pixels per side of the input: 4 or 8")] = 8,
     ) -> None:
-        self.inputs, self.true = (size, size), (8, 8)
+        super().__init__(2, 1, size, 8 // size)
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        digits = _digits(
-            packaged_file("scikit-learn", "sklearn/datasets/data/digits.csv.gz", field="data", what="digits")
-        )
-        places = torch.tensor(sixths(range(len(digits)), split))
-        return digits[places[torch.randint(len(places), (rows,), generator=generator)]]
+        file = packaged_file("scikit-learn", "sklearn/datasets/data/digits.csv.gz", field="data", what="digits")
+        digits = sixths(_digits(file), split)
+        return torch.stack([digits[place] for place in torch.randint(len(digits), (rows,), generator=generator)])
 
 
 @functools.cache
-def _digits(path: Path) -> Tensor:
-    """(digits, 1, 8, 8) from 0 to 1."""
-    with gzip.open(path) as file:
-        table = np.loadtxt(file, delimiter=",", dtype=np.float32)
-    return torch.from_numpy(table[:, :64] / 16).view(-1, 1, 8, 8)
+def _digits(path: Path) -> tuple[Tensor, ...]:
+    """Each (1, 8, 8) from 0 to 1."""
+    table = np.loadtxt(path, delimiter=",", dtype=np.float32)  # unpacks it, too
+    return torch.from_numpy(table[:, :64] / 16).view(-1, 1, 8, 8).unbind()

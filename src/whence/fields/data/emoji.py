@@ -10,6 +10,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
 from whence.errors import UserError
 from whence.fields.data.base import SPLITS, FieldData, Split, below, sixths
@@ -29,8 +30,6 @@ class Emoji(FieldData):
     skin tones of a hand, stay together.
     """
 
-    axes, channels = 2, 3
-
     def __init__(
         self,
         *,
@@ -39,21 +38,18 @@ class Emoji(FieldData):
     ) -> None:
         if SIDE % size:
             raise UserError(f"data: size {size} does not divide {SIDE}. Allowed: 8, 16, 32, 64, 128.")
-        self.inputs, self.true = (size, size), (SIDE, SIDE)
+        super().__init__(2, 3, size, SIDE // size)
         self.font = font
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        files = _files(self._place())[split]
-        return torch.stack([_image(files[below(len(files), generator)]) for _ in range(rows)])
-
-    def _place(self) -> Path:
         path = next((path for path in map(Path, [self.font] if self.font else PLACES) if path.is_file()), None)
         if path is None:
             raise UserError(
                 "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
                 "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf"
             )
-        return path
+        files = _files(path)[split]
+        return torch.stack([_decoded(files[below(len(files), generator)]) for _ in range(rows)]).float() / 255
 
 
 @functools.cache
@@ -101,16 +97,11 @@ def _opened(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def _decoded(file: bytes) -> Tensor:
-    """In bytes, the middle 128×128."""
+    """In bytes, the middle 128×128, over white."""
     from whence.fields.images import read
 
     image = read(file, "emoji")
-    padded = torch.ones(3, max(SIDE, image.shape[1]), max(SIDE, image.shape[2]))
-    top, left = ((whole - part) // 2 for whole, part in zip(padded.shape[1:], image.shape[1:], strict=True))
-    padded[:, top : top + image.shape[1], left : left + image.shape[2]] = image
-    top, left = ((whole - SIDE) // 2 for whole in padded.shape[1:])
-    return (padded[:, top : top + SIDE, left : left + SIDE] * 255).round().to(torch.uint8)
-
-
-def _image(file: bytes) -> Tensor:
-    return _decoded(file).float() / 255
+    before = [int((SIDE - count) / 2) for count in image.shape[1:]]  # below 0: cut off
+    after = [SIDE - count - space for count, space in zip(image.shape[1:], before, strict=True)]
+    image = functional.pad(image, (before[1], after[1], before[0], after[0]), value=1.0)
+    return (image * 255).round().to(torch.uint8)

@@ -15,7 +15,7 @@ from whence.fields.data.base import FieldData, Split
 class Volume(FieldData):
     """Random blobs of many sizes in a cube; every draw is new, so nothing is ever seen twice."""
 
-    axes, channels = 3, 1
+    held_out_name = ""
 
     def __init__(
         self,
@@ -24,8 +24,8 @@ class Volume(FieldData):
         factor: Annotated[int, Field(ge=1, le=4, description="how much finer the true signal is")] = 2,
         blobs: Annotated[int, Field(ge=1, le=64, description="per volume")] = 12,
     ) -> None:
+        super().__init__(3, 1, size, factor)
         self.blobs = blobs
-        self.inputs, self.true = (size,) * 3, (size * factor,) * 3
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         def luck(*shape: int) -> Tensor:
