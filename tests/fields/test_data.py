@@ -14,10 +14,10 @@ from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
 from whence.fields.data import DATA
-from whence.fields.data.base import SPLITS, sixths
-from whence.fields.data.emoji import PLACES
+from whence.fields.emoji import PLACES
 from whence.fields.images import write
 from whence.fields.run import FieldsRun
+from whence.fields.signals import SPLITS, sixths
 from whence.random import generator
 from whence.store.runs import Store
 
@@ -64,7 +64,7 @@ def test_draws(name: str, shape: tuple[int, ...]) -> None:
 def test_an_emoji_is_drawn_over_white_as_pillow_draws_it() -> None:
     from PIL import Image, ImageDraw, ImageFont
 
-    from whence.fields.data.emoji import _files, _image
+    from whence.fields.emoji import files
 
     font = next(path for path in PLACES if Path(path).is_file())
     canvas = Image.new("RGBA", (136, 128), "white")
@@ -145,7 +145,7 @@ def test_changed_files_are_other_data(tmp_path: Path) -> None:
 @needs_font
 def test_skin_tones_stay_together() -> None:
     """A hand in six colours is in one split, and nothing is in two."""
-    from whence.fields.data.emoji import _files, _opened, family
+    from whence.fields.emoji import _opened, family, files
 
     font = next(Path(path) for path in PLACES if Path(path).is_file())
     glyphs, parents = _opened(font)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from whence.encodings.position_tokens import Placement
+from whence.fields.attention import Attended, Encoded
 from whence.fields.baselines import cell, grid, resize
 from whence.fields.config import FieldModelConfig
 from whence.fields.decode import decode
 from whence.fields.hyponets import HYPONETS
-from whence.fields.hyponets.base import Attended, Encoded
 from whence.fields.model import FieldModel, _patches, scan_order
 from whence.fields.render import enlarged
 from whence.models.init import initialise

@@ -15,11 +15,11 @@ from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
 from whence.experiments.results import evaluations_of, read_results
 from whence.fields.data import DATA
-from whence.fields.data.base import SPLITS
 from whence.fields.decode import decode
 from whence.fields.images import write
 from whence.fields.metrics import FieldsMetrics
 from whence.fields.run import FieldsRun, diversity, load_model
+from whence.fields.signals import SPLITS
 from whence.random import generator
 from whence.store.records import RunStatus
 from whence.store.runs import Store

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from whence.config import Config
+from whence.fields.attention import Attended, Encoded
 from whence.fields.baselines import cell, grid, resize
 from whence.fields.config import AnalyzeConfig, Output
 from whence.fields.decode import decode
-from whence.fields.hyponets.base import Attended, Encoded
 from whence.fields.metrics import Diversity, psnr
 from whence.fields.model import FieldModel
 from whence.fields.run import FieldsRun, diversity

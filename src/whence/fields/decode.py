@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.fields.attention import Encoded
 from whence.fields.baselines import cell, line, points, resize
 from whence.fields.config import Output
-from whence.fields.hyponets.base import Encoded
 from whence.fields.model import PIXELS_AT_ONCE, FieldModel
 
 LARGEST = 8192

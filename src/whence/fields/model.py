@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from whence.encodings._interleaving import Interleaving
 from whence.encodings.base import Encoding
 from whence.encodings.position_tokens import PositionTokens
+from whence.fields.attention import Attended, Encoded, FieldShape, Hyponet
 from whence.fields.baselines import cell, grid
 from whence.fields.config import FieldModelConfig
-from whence.fields.hyponets.base import Attended, Encoded, FieldShape, Hyponet
 from whence.fields.render import ResidualRender
 from whence.models.layers import FeatureEmbedding
 from whence.models.sequence import Block

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from whence.fields.hyponets.base import products
+from whence.fields.attention import products
 from whence.models.layers import Linear
 
 LINEAR = 7

@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from whence.errors import UserError
+from whence.fields.attention import Encoded
 from whence.fields.baselines import LeastSquaresKernel, cell, grid, resize
 from whence.fields.config import AnyData, FieldModelConfig, FieldTrainingConfig, Output
 from whence.fields.data import DATA
-from whence.fields.data.base import Split
 from whence.fields.decode import decode
-from whence.fields.hyponets.base import Encoded
 from whence.fields.metrics import (
     Diversity,
     FieldsMetrics,
@@ -30,6 +29,7 @@ from whence.fields.metrics import (
     quality,
 )
 from whence.fields.model import STD, FieldModel
+from whence.fields.signals import Split
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
 from whence.random import Streams, generator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ from whence.errors import UserError
 from whence.fields import images
 from whence.fields.baselines import resize
 from whence.fields.config import Output
-from whence.fields.data.photos import FILES
+from whence.fields.data import PHOTOS
 from whence.fields.decode import enlarge, shrunk, with_longer_side
 from whence.fields.metrics import MethodQuality, quality
 from whence.fields.run import FieldsRun
+from whence.fields.signals import Split
 from whence.stats import PSNR
 from whence.store.files import digest
 from whence.store.runs import Store
@@ -105,13 +107,14 @@ def _size_text(image: InputImage) -> str:
 @st.cache_resource(show_spinner=False)
 def _samples() -> dict[str, tuple[Path, str]]:
     """By name: the file, and whether fields of photographs are trained on it. Those for reporting come first."""
+    splits: tuple[Split, ...] = ("test", "validation", "train")
     samples = {}
-    for split in ("test", "validation", "train"):
-        for (package, folder), name in FILES[split]:
-            try:
-                samples[Path(name).stem] = packaged_file(package, f"{folder}/{name}", field="image", what=name), split
-            except UserError:
-                continue
+    for split in splits:
+        for (package, folder), names in PHOTOS[split].items():
+            for name in names:
+                with suppress(UserError):
+                    file = packaged_file(package, f"{folder}/{name}", field="image", what=name)
+                    samples[Path(name).stem] = file, split
     return samples
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from whence.errors import UserError
 from whence.fields.baselines import resize
+from whence.fields.images import read, read_size
 from whence.registry import Variant
 
 Split = Literal["train", "validation", "test"]
@@ -73,8 +74,6 @@ class ImageData(FieldData):
 
     def check(self) -> None:
         """By their headers; damage inside an image shows when it is drawn."""
-        from whence.fields.images import read_size
-
         side = self.true[0]
         for path in [path for split in SPLITS for path in self.files(split)]:
             height, width = read_size(path)
@@ -123,8 +122,6 @@ def sixths(everything: Sequence[T], split: Split) -> list[T]:
 @functools.lru_cache(maxsize=128)
 def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
     """An image and smaller versions of it, in bytes, as long as a crop fits."""
-    from whence.fields.images import read
-
     image = read(path)
     most = min(1.0, max(LARGEST / max(image.shape[1:]), side / min(image.shape[1:])))
     image = resize(image[None], [max(side, int(count * most)) for count in image.shape[1:]], "area")[0]

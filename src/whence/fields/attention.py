@@ -1,4 +1,4 @@
-"""What a hyponet is: from position tokens and coordinates to values."""
+"""What hyponets share: a signal as position tokens, and how coordinates attend to them."""
 
 from __future__ import annotations
 

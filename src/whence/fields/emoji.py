@@ -1,19 +1,18 @@
-"""Emoji, drawn sharply: the images of a colour font."""
+"""The font Noto Color Emoji: its bitmaps, and which of them belong together."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from whence.errors import UserError
-from whence.fields.data.base import SPLITS, FieldData, Split, below, sixths
+from whence.fields.images import read
+from whence.fields.signals import SPLITS, Split, sixths
 
 PLACES = (
     "/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf",
@@ -23,37 +22,8 @@ PLACES = (
 SIDE = 128
 
 
-class Emoji(FieldData):
-    """Some 3,900 emoji of 128×128 pixels over white, from the font Noto Color Emoji (bitmaps).
-
-    Of every six, by code, four to train on, one to choose designs by, one to report. Those that begin alike, as all
-    skin tones of a hand, stay together.
-    """
-
-    def __init__(
-        self,
-        *,
-        size: Annotated[int, Field(ge=8, le=128, description="pixels per side of the input; must divide 128")] = 32,
-        font: Annotated[str, Field(description="the font's file, if it is not where Linux keeps it")] = "",
-    ) -> None:
-        if SIDE % size:
-            raise UserError(f"data: size {size} does not divide {SIDE}. Allowed: 8, 16, 32, 64, 128.")
-        super().__init__(2, 3, size, SIDE // size)
-        self.font = font
-
-    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        path = next((path for path in map(Path, [self.font] if self.font else PLACES) if path.is_file()), None)
-        if path is None:
-            raise UserError(
-                "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
-                "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf"
-            )
-        files = _files(path)[split]
-        return torch.stack([_decoded(files[below(len(files), generator)]) for _ in range(rows)]).float() / 255
-
-
 @functools.cache
-def _files(font: Path) -> dict[Split, list[bytes]]:
+def files(font: Path) -> dict[Split, list[bytes]]:
     """PNGs, each once."""
     glyphs, parents = _opened(font)
     families: dict[str, list[bytes]] = {}
@@ -96,10 +66,8 @@ def _opened(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _decoded(file: bytes) -> Tensor:
+def decoded(file: bytes) -> Tensor:
     """In bytes, the middle 128×128, over white."""
-    from whence.fields.images import read
-
     image = read(file, "emoji")
     before = [int((SIDE - count) / 2) for count in image.shape[1:]]  # below 0: cut off
     after = [SIDE - count - space for count, space in zip(image.shape[1:], before, strict=True)]

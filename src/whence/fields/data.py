@@ -1,0 +1,269 @@
+"""Signals to learn fields of: those that come with packages, made-up ones, and a user's own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from whence.errors import UserError
+from whence.fields import emoji
+from whence.fields.baselines import grid
+from whence.fields.images import image_files
+from whence.fields.signals import SPLITS, Crops, FieldData, ImageData, Split, below, sixths
+from whence.recordings import read_npy, read_ts
+from whence.registry import Choice, Registry
+from whence.store.files import digest, file_digest
+from whence.system import packaged_file
+
+DATA: Registry[FieldData] = Registry(__name__, FieldData)
+DataChoice = Annotated[Choice[FieldData], DATA]
+FACTOR = Field(ge=1, le=8, description="how much finer the true signal is")
+IMAGE_SIZE = Field(ge=8, le=64, description="pixels per side of the input")
+IMAGE, LEARN = ("scikit-image", "skimage/data"), ("scikit-learn", "sklearn/datasets/images")
+PHOTOS: dict[Split, dict[tuple[str, str], tuple[str, ...]]] = {
+    "train": {
+        IMAGE: ("astronaut.png", "coffee.png", "hubble_deep_field.jpg", "ihc.png", "motorcycle_left.png"),
+        LEARN: ("china.jpg",),
+    },
+    "validation": {IMAGE: ("retina.jpg", "rocket.jpg")},
+    "test": {IMAGE: ("chelsea.png",), LEARN: ("flower.jpg",)},
+}
+KINDS = {1: "length", 2: "height, width", 3: "depth, height, width"}
+
+
+class Photos(ImageData):
+    """Ten colour photographs: six to train on, two to choose designs by, two to report."""
+
+    def __init__(self, *, size: Annotated[int, IMAGE_SIZE] = 32, factor: Annotated[int, FACTOR] = 4) -> None:
+        super().__init__(size, factor)
+
+    def files(self, split: Split) -> list[Path]:
+        return [
+            packaged_file(package, f"{folder}/{name}", field="data", what=name)
+            for (package, folder), names in PHOTOS[split].items()
+            for name in names
+        ]
+
+
+class Folder(ImageData):
+    """A folder of images: of every six, by name, four to train on, one to choose designs by, one to report."""
+
+    def __init__(
+        self,
+        *,
+        path: Annotated[str, Field(description="the folder")] = "",
+        size: Annotated[int, IMAGE_SIZE] = 32,
+        factor: Annotated[int, FACTOR] = 4,
+        checksum: Annotated[str, Field(description="of the images; filled in: changed ones are other data")] = "",
+    ) -> None:
+        super().__init__(size, factor)
+        self.path, self.checksum = path, checksum
+
+    def checksum_now(self) -> str:
+        return _checksum(tuple((path, path.stat().st_mtime_ns) for path in image_files(self.path)))
+
+    def files(self, split: Split) -> list[Path]:
+        return sixths(self._files, split)
+
+    @functools.cached_property
+    def _files(self) -> list[Path]:
+        """Looked for when it is needed: a model that was trained on it needs it no more."""
+        files = image_files(self.path)
+        if len(files) < 3:
+            raise UserError(
+                f"data: {self.path!r} holds {len(files)} images. Allowed: 3 or more, so that some can be held out."
+            )
+        if self.checksum not in ("", self.checksum_now()):
+            raise UserError(
+                f"data: the images in {self.path!r} have changed since this was requested. Allowed: the same ones."
+            )
+        return files
+
+
+@functools.lru_cache(maxsize=4)
+def _checksum(files: tuple[tuple[Path, int], ...]) -> str:
+    return digest("".join(f"{path.name} {file_digest(path)}\n" for path, _ in files))[:16]
+
+
+class Emoji(FieldData):
+    """Some 3,900 emoji of 128×128 pixels over white, from the font Noto Color Emoji (bitmaps).
+
+    Of every six, by code, four to train on, one to choose designs by, one to report. Those that begin alike, as all
+    skin tones of a hand, stay together.
+    """
+
+    def __init__(
+        self,
+        *,
+        size: Annotated[int, Field(ge=8, le=128, description="pixels per side of the input; must divide 128")] = 32,
+        font: Annotated[str, Field(description="the font's file, if it is not where Linux keeps it")] = "",
+    ) -> None:
+        if emoji.SIDE % size:
+            raise UserError(f"data: size {size} does not divide {emoji.SIDE}. Allowed: 8, 16, 32, 64, 128.")
+        super().__init__(2, 3, size, emoji.SIDE // size)
+        self.font = font
+
+    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
+        path = next((path for path in map(Path, [self.font] if self.font else emoji.PLACES) if path.is_file()), None)
+        if path is None:
+            raise UserError(
+                "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
+                "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf"
+            )
+        files = emoji.files(path)[split]
+        return torch.stack([emoji.decoded(files[below(len(files), generator)]) for _ in range(rows)]).float() / 255
+
+
+class Digits(FieldData):
+    """1,797 grey digits of 8×8 pixels: four of six to train on, one to choose designs by, one to report."""
+
+    def __init__(
+        self,
+        *,
+        size: Annotated[int, Field(ge=4, le=8, multiple_of=4, description="pixels per side of the input: 4 or 8")] = 8,
+    ) -> None:
+        super().__init__(2, 1, size, 8 // size)
+
+    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
+        file = packaged_file("scikit-learn", "sklearn/datasets/data/digits.csv.gz", field="data", what="digits")
+        digits = sixths(_digits(file), split)
+        return torch.stack([digits[place] for place in torch.randint(len(digits), (rows,), generator=generator)])
+
+
+@functools.cache
+def _digits(path: Path) -> tuple[Tensor, ...]:
+    """Each (1, 8, 8) from 0 to 1."""
+    table = np.loadtxt(path, delimiter=",", dtype=np.float32)  # unpacks it, too
+    return torch.from_numpy(table[:, :64] / 16).view(-1, 1, 8, 8).unbind()
+
+
+class Outlines(Crops):
+    """442 outlines of leaves, 427 pixels each: the published 200 to train on (of which every fifth to choose by), and
+    242 to report."""
+
+    def __init__(
+        self,
+        *,
+        size: Annotated[int, Field(ge=8, le=256, description="pixels of the input")] = 64,
+        factor: Annotated[int, FACTOR] = 4,
+    ) -> None:
+        if size * factor > 427:
+            raise UserError(f"data: size × factor is {size * factor}. Allowed: up to 427, as outlines have.")
+        super().__init__(1, 1, size, factor)
+
+    def signals(self, split: Split) -> Sequence[Tensor]:
+        files = [
+            packaged_file("aeon", f"aeon/datasets/data/OSULeaf/OSULeaf_{part}.ts", field="data", what="outlines")
+            for part in ("TRAIN", "TEST")
+        ]
+        return _read_outlines(*files)[split]
+
+
+@functools.cache
+def _read_outlines(training: Path, test: Path) -> dict[Split, list[Tensor]]:
+    """Standardised one by one as published, so that five deviations either way hold all of them."""
+    known, rest = ([(one / 10 + 0.5).clamp(0, 1) for one in read_ts(path)] for path in (training, test))
+    return {"train": [one for i, one in enumerate(known) if i % 5], "validation": known[::5], "test": rest}
+
+
+class Arrays(Crops):
+    """A .npy file of signals (signals, length …).
+
+    Of every six signals, four to train on, one to choose designs by, one to report. Channel by channel, what the
+    training signals span becomes .05 to .95; what lies beyond 0 and 1 after that is clipped.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: Annotated[str, Field(description="the .npy file")] = "",
+        axes: Annotated[int, Field(ge=1, le=3, description="of one signal: 1 series, 2 images, 3 volumes")] = 1,
+        channels: Annotated[
+            int, Field(ge=0, le=64, description="numbers per pixel, on the file's last axis; 0: it has no such axis")
+        ] = 0,
+        size: Annotated[int, Field(ge=4, le=4096, description="pixels per axis of the input")] = 32,
+        factor: Annotated[int, FACTOR] = 4,
+        checksum: Annotated[str, Field(description="of its bytes; filled in: a changed file is other data")] = "",
+    ) -> None:
+        super().__init__(axes, channels or 1, size, factor)
+        self.path, self.checksum, self.last = Path(path), checksum, channels
+
+    def checksum_now(self) -> str:
+        self.signals("train")  # refuses what is no such file
+        return _digest(self.path, self.path.stat().st_mtime_ns)
+
+    def signals(self, split: Split) -> Sequence[Tensor]:
+        changed = self.path.stat().st_mtime_ns if self.path.is_file() else 0
+        signals = _read_arrays(self.path, changed, self.axes, self.last)
+        size = signals["train"][0].shape[1:]
+        if min(size) < self.true[0]:
+            raise UserError(
+                f"data: signals of {'×'.join(map(str, size))} pixels. Allowed: {self.true[0]} per axis or more "
+                "(size × factor)."
+            )
+        if self.checksum and self.checksum != _digest(self.path, changed):
+            raise UserError(f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same file.")
+        return signals[split]
+
+
+@functools.lru_cache(maxsize=4)
+def _digest(path: Path, _changed: int) -> str:
+    return file_digest(path)[:16]
+
+
+@functools.lru_cache(maxsize=4)
+def _read_arrays(path: Path, _changed: int, axes: int, channels: int) -> dict[Split, list[Tensor]]:
+    """Each (channels, *size)"""
+    shape = f"(signals, {KINDS[axes]}{', channels' if channels else ''})"
+    values = read_npy(path, {axes + 1 + bool(channels): shape})
+    if channels and values.shape[-1] != channels:
+        raise UserError(
+            f"data: the last axis of {str(path)!r} has {values.shape[-1]} numbers. Allowed: channels={channels}."
+        )
+    if len(values) < 3 or not values.numel():
+        raise UserError(f"data: {str(path)!r} holds {len(values)} signals. Allowed: 3 or more.")
+    values = values.movedim(-1, 1) if channels else values[:, None]
+    splits: dict[Split, list[Tensor]] = {split: sixths(values.unbind(), split) for split in SPLITS}
+    ends = torch.stack([torch.stack(one.flatten(1).aminmax(dim=1)) for one in splits["train"]])
+    low, high = (end.view(-1, *[1] * axes) for end in (ends[:, 0].amin(0), ends[:, 1].amax(0)))
+    if (low == high).any():
+        raise UserError(f"data: a channel of {str(path)!r} never changes. Allowed: values that vary.")
+    return {
+        split: [(0.05 + 0.9 * (one - low) / (high - low)).clamp(0, 1) for one in signals]
+        for split, signals in splits.items()
+    }
+
+
+class Volume(FieldData):
+    """Random blobs of many sizes in a cube; every draw is new, so nothing is ever seen twice."""
+
+    held_out_name = ""
+
+    def __init__(
+        self,
+        *,
+        size: Annotated[int, Field(ge=8, le=32, description="pixels per side of the input")] = 16,
+        factor: Annotated[int, Field(ge=1, le=4, description="how much finer the true signal is")] = 2,
+        blobs: Annotated[int, Field(ge=1, le=64, description="per volume")] = 12,
+    ) -> None:
+        super().__init__(3, 1, size, factor)
+        self.blobs = blobs
+
+    def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
+        def luck(*shape: int) -> Tensor:
+            return torch.rand(rows, self.blobs, *shape, generator=generator)
+
+        middles, widths, heights = luck(3), 0.03 * 5 ** luck(1), luck()
+        at = grid(self.true)
+        values = []
+        for middle, width, height in zip(middles, widths, heights, strict=True):  # one by one: they are large
+            squares = torch.cdist(at, middle).square()  # pixels, blobs
+            values.append((torch.exp(-squares / (2 * width.T.square())) * height).sum(-1))
+        return torch.stack(values).clamp(max=1).view(rows, 1, *self.true)
