@@ -13,15 +13,14 @@ from tests.fields.test_run import TINY, folder_of
 from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
-from whence.fields.data import DATA
-from whence.fields.emoji import PLACES
+from whence.fields.data import DATA, EMOJI_FONTS
 from whence.fields.images import write
 from whence.fields.run import FieldsRun
 from whence.fields.signals import SPLITS, sixths
 from whence.random import generator
 from whence.store.runs import Store
 
-needs_font = pytest.mark.skipif(not any(map(Path.is_file, map(Path, PLACES))), reason="no font of emoji")
+needs_font = pytest.mark.skipif(not any(map(Path.is_file, map(Path, EMOJI_FONTS))), reason="no font of emoji")
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 6, 7, 12, 13])
@@ -64,15 +63,15 @@ def test_draws(name: str, shape: tuple[int, ...]) -> None:
 def test_an_emoji_is_drawn_over_white_as_pillow_draws_it() -> None:
     from PIL import Image, ImageDraw, ImageFont
 
-    from whence.fields.emoji import files
+    from whence.fields.data import emoji_files, emoji_image
 
-    font = next(path for path in PLACES if Path(path).is_file())
+    font = next(path for path in EMOJI_FONTS if Path(path).is_file())
     canvas = Image.new("RGBA", (136, 128), "white")
     ImageDraw.Draw(canvas).text((0, 0), "🎈", font=ImageFont.truetype(font, 109), embedded_color=True, anchor="lt")
     drawn = torch.from_numpy(np.asarray(canvas.convert("RGB")).copy()).permute(2, 0, 1)[:, :, 4:132] / 255
-    files = _files(Path(font))
-    assert not set(files["train"]) & (set(files["test"]) | set(files["validation"]))
-    pictures = torch.stack([_image(file) for split in SPLITS for file in files[split]])
+    known = emoji_files(Path(font))
+    assert not set(known["train"]) & (set(known["test"]) | set(known["validation"]))
+    pictures = torch.stack([emoji_image(file) for split in SPLITS for file in known[split]]) / 255
     assert len(pictures) > 3000
     assert float((pictures - drawn).square().mean((1, 2, 3)).min()) < 1e-3, "the balloon is among them"
 
@@ -145,15 +144,15 @@ def test_changed_files_are_other_data(tmp_path: Path) -> None:
 @needs_font
 def test_skin_tones_stay_together() -> None:
     """A hand in six colours is in one split, and nothing is in two."""
-    from whence.fields.emoji import _opened, family, files
+    from whence.fields.data import _opened_font, emoji_files, family
 
-    font = next(Path(path) for path in PLACES if Path(path).is_file())
-    glyphs, parents = _opened(font)
+    font = next(Path(path) for path in EMOJI_FONTS if Path(path).is_file())
+    glyphs, parents = _opened_font(font)
     hand = [name for name in glyphs if family(name, parents) == "u1F44B"]
     assert len(hand) == 6, "waving, without and with five tones"
-    files = _files(font)
-    assert sum(bool({glyphs[name] for name in hand} & set(files[split])) for split in SPLITS) == 1
-    assert sum(map(len, files.values())) == len(set(glyphs.values()))
+    known = emoji_files(font)
+    assert sum(bool({glyphs[name] for name in hand} & set(known[split])) for split in SPLITS) == 1
+    assert sum(map(len, known.values())) == len(set(glyphs.values()))
 
 
 def test_a_long_picture_has_at_least_one_size(tmp_path: Path) -> None:

@@ -189,9 +189,9 @@ def test_the_first_frame_of_an_animation(kind: str) -> None:
 
 def test_an_upload_is_called_by_its_name() -> None:
     data = encoded(Image.fromarray(COLOUR))
-    assert torch.equal(read(io.BytesIO(data)), read(data))
+    assert read(data).shape == (3, 2, 3)
     with pytest.raises(UserError, match=r"'cat\.png' is no image"):
-        read(io.BytesIO(b"nothing"), name="cat.png")
+        read(b"nothing", name="cat.png")
     with pytest.raises(UserError, match="'upload' is no image"):
         read(b"")
 

@@ -83,3 +83,9 @@ def test_every_variant_is_compared_with_the_first(store: Store) -> None:
     assert names[0] == "cross_attention"
     assert [(c.a, c.b, c.by.part) for c in planned.contrasts] == [(name, names[0], "at ×1") for name in names[1:]]
     assert {len(runs) for runs in planned.variants.values()} == {2}
+
+
+def test_what_is_drawn_anew_for_every_seed_is_not_named_as_shared(store: Store) -> None:
+    config = {"axis": "hyponet", "seeds": 2}
+    on = {data: FIELDS.plan(FieldsConfig.read({**config, "data": data}), store)[0].on for data in ("photos", "volume")}
+    assert on == {"photos": "these held-out signals", "volume": ""}

@@ -99,11 +99,11 @@ def _run_page(run: FieldsRun, store: Store, command: str, on_progress: OnProgres
 
 
 def _print_metrics(run: FieldsRun, store: Store) -> None:
-    from whence.fields.page import METHODS, metrics_of
+    from whence.fields.page import OUTPUTS, methods_in, metrics_of
 
     test = metrics_of(run, store).test
-    names = [name for name in METHODS if any(name in quality.methods for quality in test.scales)]
-    ours = [name for name in names if name in ("field", "render")]
+    names = methods_in(test.scales)
+    ours = [name for name in names if name in OUTPUTS]
     rows = []
     for quality in test.scales:
         made = quality.methods

@@ -135,6 +135,15 @@ def compared_encoders(model: FieldModelConfig) -> dict[str, FieldModelConfig]:
     return {own.encoder: own, "Transformer": FieldModelConfig.read({**own.model_dump(), **changes})}
 
 
+def encoder_costs(run: FieldsRun, store: Store) -> dict[str, EncoderCost]:
+    """By encoder, those that have been measured."""
+    return {
+        name: artifact.result
+        for name, model in compared_encoders(run.model).items()
+        if (artifact := ENCODER_COSTS.find(EncoderCostRequest(model=model), store))
+    }
+
+
 def model_of_tokens(config: FieldModelConfig, tokens: int) -> tuple[FieldModel, Tensor]:
     """A model of one axis whose patches and position tokens together are that many, and a signal for it."""
     patches = tokens * 4 // 5 // 4 * 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
 from whence.errors import UserError
-from whence.fields import emoji
 from whence.fields.baselines import grid
-from whence.fields.images import image_files
+from whence.fields.images import image_files, read
 from whence.fields.signals import SPLITS, Crops, FieldData, ImageData, Split, below, sixths
 from whence.recordings import read_npy, read_ts
 from whence.registry import Choice, Registry
@@ -35,6 +35,12 @@ PHOTOS: dict[Split, dict[tuple[str, str], tuple[str, ...]]] = {
     "validation": {IMAGE: ("retina.jpg", "rocket.jpg")},
     "test": {IMAGE: ("chelsea.png",), LEARN: ("flower.jpg",)},
 }
+EMOJI_FONTS = (
+    "/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf",
+    "/usr/share/fonts/noto/NotoColorEmoji.ttf",
+    "/usr/share/fonts/google-noto-color-emoji-fonts/NotoColorEmoji.ttf",
+)
+EMOJI_SIDE = 128
 KINDS = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
@@ -105,20 +111,73 @@ class Emoji(FieldData):
         size: Annotated[int, Field(ge=8, le=128, description="pixels per side of the input; must divide 128")] = 32,
         font: Annotated[str, Field(description="the font's file, if it is not where Linux keeps it")] = "",
     ) -> None:
-        if emoji.SIDE % size:
-            raise UserError(f"data: size {size} does not divide {emoji.SIDE}. Allowed: 8, 16, 32, 64, 128.")
-        super().__init__(2, 3, size, emoji.SIDE // size)
+        if EMOJI_SIDE % size:
+            raise UserError(f"data: size {size} does not divide {EMOJI_SIDE}. Allowed: 8, 16, 32, 64, 128.")
+        super().__init__(2, 3, size, EMOJI_SIDE // size)
         self.font = font
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        path = next((path for path in map(Path, [self.font] if self.font else emoji.PLACES) if path.is_file()), None)
+        path = next((path for path in map(Path, [self.font] if self.font else EMOJI_FONTS) if path.is_file()), None)
         if path is None:
             raise UserError(
                 "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
                 "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf"
             )
-        files = emoji.files(path)[split]
-        return torch.stack([emoji.decoded(files[below(len(files), generator)]) for _ in range(rows)]).float() / 255
+        files = emoji_files(path)[split]
+        return torch.stack([emoji_image(files[below(len(files), generator)]) for _ in range(rows)]).float() / 255
+
+
+@functools.cache
+def emoji_files(font: Path) -> dict[Split, list[bytes]]:
+    """PNGs of the font, each once."""
+    glyphs, parents = _opened_font(font)
+    families: dict[str, list[bytes]] = {}
+    for file, name in {file: name for name, file in reversed(glyphs.items())}.items():
+        families.setdefault(family(name, parents), []).append(file)
+    return {split: [file for name in sixths(sorted(families), split) for file in families[name]] for split in SPLITS}
+
+
+def family(glyph: str, parents: Mapping[str, str]) -> str:
+    """The emoji that a sequence begins with."""
+    while glyph in parents:
+        glyph = parents[glyph]
+    return glyph
+
+
+def _opened_font(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The PNG of every glyph, and of those that stand for a sequence, what it begins with."""
+    try:
+        from fontTools.ttLib import TTFont, TTLibError
+    except ImportError:
+        raise UserError("data: emoji need fontTools. Run: pip install fonttools") from None
+    try:
+        with TTFont(font, lazy=True) as opened:
+            bitmaps = opened["CBDT"].strikeData[0]
+            glyphs = {name: bitmaps[name].imageData for name in sorted(bitmaps)}
+            lookups = opened["GSUB"].table.LookupList.Lookup
+            tables = [getattr(table, "ExtSubTable", table) for lookup in lookups for table in lookup.SubTable]
+            parents = {
+                made.LigGlyph: first
+                for table in tables
+                for first, sequences in getattr(table, "ligatures", {}).items()
+                for made in sequences
+                if made.LigGlyph != first
+            }
+            return glyphs, parents
+    except (TTLibError, KeyError, OSError, AttributeError):
+        raise UserError(
+            f"data: {str(font)!r} holds no bitmaps. Allowed: Noto Color Emoji with its table CBDT."
+        ) from None
+
+
+@functools.lru_cache(maxsize=4096)
+def emoji_image(file: bytes) -> Tensor:
+    """In bytes, the middle 128×128, over white."""
+    image = read(file, "emoji")
+    before = [int((EMOJI_SIDE - count) / 2) for count in image.shape[1:]]  # below 0: cut off
+    after = [EMOJI_SIDE - count - space for count, space in zip(image.shape[1:], before, strict=True)]
+    image = functional.pad(image, (before[1], after[1], before[0], after[0]), value=1.0)
+    return (image * 255).round().to(torch.uint8)
 
 
 class Digits(FieldData):

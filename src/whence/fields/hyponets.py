@@ -11,16 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.fields.attention import (
-    Attended,
-    Encoded,
-    FieldShape,
-    Hyponet,
-    attend,
-    cell_feature,
-    products,
-    waves,
-)
+from whence.fields.attention import Attended, Encoded, FieldShape, Hyponet, attend, cell_feature, products, waves
 from whence.models.layers import Linear
 from whence.registry import Choice, Registry
 

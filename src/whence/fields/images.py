@@ -189,20 +189,17 @@ def _open(data: bytes) -> ImageFile.ImageFile:
 
 def _colour(image: Image.Image) -> np.ndarray:
     """8 bits, whatever the file has: that is how Pillow decodes colour, and grey with alpha."""
-    if not image.has_transparency_data:
-        return _scaled(image.convert("RGB"))
+    transparent = image.has_transparency_data
     image = image.convert("LA") if image.mode == "La" else image
-    values = _scaled(image.convert("RGBA"))
+    image = image.convert("RGBA" if transparent else "RGB")
+    values = np.array(np.asarray(image).transpose(2, 0, 1), dtype=np.float32, order="C")
+    values /= 255
+    if not transparent:
+        return values
     colour, alpha = values[:3], values[3]
     colour *= alpha
     colour += 1 - alpha
     return colour
-
-
-def _scaled(image: Image.Image) -> np.ndarray:
-    values = np.array(np.asarray(image).transpose(2, 0, 1), dtype=np.float32, order="C")
-    values /= 255
-    return values
 
 
 def _deep_grey(image: Image.Image, source: Image.Image) -> np.ndarray:

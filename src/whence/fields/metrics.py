@@ -5,7 +5,7 @@ Signals are (rows, channels, *size) with peak 1; a measure gives one value per r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from pydantic import ConfigDict, Field
@@ -87,7 +87,12 @@ class ScaleQuality(_Numbers):
         return {name: quality for name, quality in self if isinstance(quality, MethodQuality)}
 
 
-METHODS = ("field", "render", "linear", "bicubic", "kernel")
+OUTPUTS = ("field", "render")
+METHODS = (*OUTPUTS, "linear", "bicubic", "kernel")
+
+
+def methods_in(scales: Sequence[ScaleQuality]) -> list[str]:
+    return [name for name in METHODS if any(name in quality.methods for quality in scales)]
 
 
 class SwapQuality(_Numbers):

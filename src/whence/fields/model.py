@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from whence.encodings._interleaving import Interleaving
 from whence.encodings.base import Encoding
 from whence.encodings.position_tokens import PositionTokens
 from whence.fields.attention import Attended, Encoded, FieldShape, Hyponet
@@ -31,7 +30,15 @@ class FieldModel(nn.Module):
     def __init__(self, config: FieldModelConfig, channels: int, size: tuple[int, ...], draw: int = 0) -> None:
         """For inputs of `size` pixels; draw: which random places. Raises ValueError for what cannot be built."""
         super().__init__()
-        _check(config, size)
+        if config.mixer.name == "attention" and config.d_model % config.heads:
+            raise ValueError(f"heads: {config.heads} does not divide d_model={config.d_model}.")
+        if any(count % config.patch for count in size):
+            raise ValueError(f"patch: {config.patch} does not divide the input of {'×'.join(map(str, size))} pixels.")
+        if unsupported_hooks := sorted({*config.encoding.variant.hooks()} - {*config.mixer.variant.hooks}):
+            raise ValueError(
+                f"encoding: {config.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
+                "Allowed with bimamba: none, sinusoidal, learned."
+            )
         self.config, self.channels, self.size = config, channels, size
         self.counts = tuple(count // config.patch for count in size)
         self.shape = FieldShape(config.d_model, config.lps, len(size), channels, max(size))
@@ -71,7 +78,10 @@ class FieldModel(nn.Module):
         tokens = self.encoding.embed(tokens, places)
         merged, along, interleaving = self.positions.interleave(tokens, places)
         coordinates = grid(self.counts, x.device)[order][None]
-        homes = self._places(interleaving, coordinates)
+        # between those of their neighbours, unless a new line begins there: then the nearest one's
+        between, nearest = interleaving.between(coordinates), interleaving.nearest(coordinates)
+        apart = (between - nearest).abs() > 0.51 * cell(self.counts, x.device)
+        homes = torch.where(apart.any(-1, keepdim=True), nearest, between)
         if self.encoding.axes > 1:  # where they are, in tokens, instead of when they are read
             along = interleaving.merge(coordinates, homes) * torch.tensor(self.counts, device=x.device)
         context = self.config.mixer.variant.contexts([self.encoding], along, self.config.kind)[0]
@@ -79,12 +89,6 @@ class FieldModel(nn.Module):
             merged = block(merged, context)
         lps = self.positions.extract(self.norm(merged), interleaving)
         return Encoded(lps, homes.to(lps.dtype), self.positions.selected)
-
-    def _places(self, interleaving: Interleaving, coordinates: Tensor) -> Tensor:
-        """Between those of their neighbours, unless a new line begins there: then the nearest one's."""
-        between, nearest = interleaving.between(coordinates), interleaving.nearest(coordinates)
-        width = cell(self.counts, coordinates.device)
-        return torch.where(((between - nearest).abs() > 0.51 * width).any(-1, keepdim=True), nearest, between)
 
     def field(self, encoded: Encoded, at: Tensor, width: Tensor, query: Tensor | None = None) -> Tensor:
         """Everything comes through the position tokens. at: (rows or 1, pixels, k) → (rows, pixels, channels).
@@ -114,18 +118,6 @@ class FieldModel(nn.Module):
 
 def _standardised(x: Tensor) -> Tensor:
     return (x - MEAN) / STD
-
-
-def _check(config: FieldModelConfig, size: tuple[int, ...]) -> None:
-    if config.mixer.name == "attention" and config.d_model % config.heads:
-        raise ValueError(f"heads: {config.heads} does not divide d_model={config.d_model}.")
-    if any(count % config.patch for count in size):
-        raise ValueError(f"patch: {config.patch} does not divide the input of {'×'.join(map(str, size))} pixels.")
-    if unsupported_hooks := sorted({*config.encoding.variant.hooks()} - {*config.mixer.variant.hooks}):
-        raise ValueError(
-            f"encoding: {config.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
-            "Allowed with bimamba: none, sinusoidal, learned."
-        )
 
 
 def _patches(x: Tensor, patch: int) -> Tensor:

@@ -20,17 +20,9 @@ from whence.fields.analysis import (
     example_signals,
     side_by_side,
 )
-from whence.fields.cost import (
-    COSTS,
-    ENCODER_COSTS,
-    EncoderCost,
-    EncoderCostRequest,
-    compared_encoders,
-    cost_request,
-    crossing,
-)
+from whence.fields.cost import COSTS, EncoderCost, cost_request, crossing, encoder_costs
 from whence.fields.images import data_uri
-from whence.fields.metrics import METHODS, FieldsMetrics, MethodQuality, ScaleQuality
+from whence.fields.metrics import METHODS, OUTPUTS, FieldsMetrics, MethodQuality, ScaleQuality, methods_in
 from whence.fields.run import FieldsRun, load_model
 from whence.report.figures import COLOURS, DASHES, figure_of, learning_curves
 from whence.report.html import bullets, heading, html_table
@@ -106,9 +98,8 @@ def findings(scales: Sequence[ScaleQuality]) -> list[str]:
     lines = []
     for quality in scales:
         methods = quality.methods
-        for output in ("field", "render"):
-            if output in methods and methods[output].above:
-                mine = methods[output]
+        for output, mine in methods.items():
+            if mine.above:
                 gaps = ", ".join(
                     f"{name} {mine.psnr - methods[name].psnr:+.2f} dB (above on {100 * share:.0f} %)"
                     for name, share in mine.above.items()
@@ -118,15 +109,13 @@ def findings(scales: Sequence[ScaleQuality]) -> list[str]:
 
 
 def quality_table(scales: Sequence[ScaleQuality]) -> Markup:
-    names = [name for name in METHODS if any(name in quality.methods for quality in scales)]
-    rows = [[f"×{q.scale}", *(_cell(q.methods.get(name)) for name in names)] for q in scales]
+    def cell(quality: MethodQuality) -> str:
+        return f"{quality.psnr:.2f}" + ("" if quality.ssim is None else f" · {quality.ssim:.3f}")
+
+    names = methods_in(scales)
+    cells = [{name: cell(quality) for name, quality in q.methods.items()} for q in scales]
+    rows = [[f"×{q.scale}", *(row.get(name, "–") for name in names)] for q, row in zip(scales, cells, strict=True)]
     return html_table(["PSNR (dB) · SSIM", *names], rows, label="Quality by scale", row_headers=True)
-
-
-def _cell(quality: MethodQuality | None) -> str:
-    if quality is None:
-        return "–"
-    return f"{quality.psnr:.2f}" + ("" if quality.ssim is None else f" · {quality.ssim:.3f}")
 
 
 def quality_over_scales(scales: Sequence[ScaleQuality]) -> go.Figure:
@@ -134,13 +123,9 @@ def quality_over_scales(scales: Sequence[ScaleQuality]) -> go.Figure:
     for place, name in enumerate(METHODS):
         values = {f"×{q.scale}": q.methods[name].psnr for q in scales if name in q.methods}
         if values:
-            line = _line(place, name in ("field", "render"))
+            line = {"color": COLOURS[place], "dash": DASHES[0 if name in OUTPUTS else 1]}
             figure.add_scatter(x=list(values), y=list(values.values()), name=name, mode="lines+markers", line=line)
     return figure
-
-
-def _line(place: int, solid: bool) -> dict[str, str]:
-    return {"color": COLOURS[place], "dash": DASHES[0 if solid else 1]}
 
 
 def quality_by_variant(table: Table[FieldsRun]) -> go.Figure:
@@ -201,9 +186,8 @@ def signal_curves(columns: Mapping[str, Tensor], x: Tensor) -> go.Figure:
     for place, (name, values) in enumerate([*columns.items(), ("input", x)]):
         curve = values[0, 0].tolist()
         coordinates = [(index + 0.5) / len(curve) for index in range(len(curve))]
-        line = {} if name == "input" else _line(place, name == "original")
-        mode = "markers" if name == "input" else "lines"
-        figure.add_scatter(x=coordinates, y=curve, name=name, mode=mode, line=line)
+        line = {} if name == "input" else {"color": COLOURS[place], "dash": DASHES[0 if name == "original" else 1]}
+        figure.add_scatter(x=coordinates, y=curve, name=name, mode="lines" if line else "markers", line=line)
     return figure
 
 
@@ -218,15 +202,6 @@ def _cost(run: FieldsRun, store: Store) -> str:
         f" · {cost.result.encode:.1f} ms to encode a signal, {cost.result.decode:.1f} ms to decode it at its own size"
         f" (one thread), {cost.result.memory:.1f} MiB to encode it"
     )
-
-
-def encoder_costs(run: FieldsRun, store: Store) -> dict[str, EncoderCost]:
-    """By encoder, those that have been measured."""
-    return {
-        name: artifact.result
-        for name, model in compared_encoders(run.model).items()
-        if (artifact := ENCODER_COSTS.find(EncoderCostRequest(model=model), store))
-    }
 
 
 def faster_from(costs: Mapping[str, EncoderCost]) -> str:
@@ -257,7 +232,7 @@ def _over_tokens(costs: Mapping[str, EncoderCost], what: Literal["ms", "mib"], l
 
 
 def analysis_findings(analysis: FieldAnalysis) -> list[str]:
-    own, swapped = analysis.own, analysis.swapped
+    own, swapped, diversity, pruned = analysis.own, analysis.swapped, analysis.diversity, analysis.pruning.psnr
     lines = [
         f"With another signal's position tokens the field falls from {own:.1f} to {swapped:.1f} dB: "
         + ("what it shows comes through them." if own - swapped > 3 else "it hardly uses them.")
@@ -267,15 +242,12 @@ def analysis_findings(analysis: FieldAnalysis) -> list[str]:
         lines.append(
             f"The render loses {lost:.2f} dB that way: " + ("it owes little to them." if lost < 1 else "it uses them.")
         )
-    pruned = analysis.pruning.psnr
-    lines.append(
-        "Without the least useful position tokens: "
-        + ", ".join(f"{100 * share:g} % gone {value:.1f} dB" for share, value in pruned.items() if share)
-        + f" (all: {pruned[0]:.1f} dB)."
-    )
-    raw, centred = analysis.diversity.raw, analysis.diversity.centred
-    lines.append(f"Diversity of position tokens, 1 − mean cosine: {raw:.2f}, centred {centred:.2f}.")
-    return lines
+    left_out = ", ".join(f"{100 * share:g} % gone {value:.1f} dB" for share, value in pruned.items() if share)
+    return [
+        *lines,
+        f"Without the least useful position tokens: {left_out} (all: {pruned[0]:.1f} dB).",
+        f"Diversity of position tokens, 1 − mean cosine: {diversity.raw:.2f}, centred {diversity.centred:.2f}.",
+    ]
 
 
 def robustness(analysis: FieldAnalysis) -> go.Figure:

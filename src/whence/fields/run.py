@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,6 +38,7 @@ from whence.training.checkpoint import weights_of
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 from whence.training.optim import muon
 
+HELD_OUT_SPLITS: tuple[Split, ...] = ("validation", "test")
 FITTED_CROPS = 256
 """Training crops that the least-squares kernel is fitted on."""
 RENDER_WEIGHT = 0.05
@@ -144,9 +145,7 @@ class FieldJob(Trainable[FieldModel]):
             loss = loss + RENDER_WEIGHT * model.render_loss(x, encoded, at, width, truth)
         return loss, x.shape[0] * model.config.lps
 
-    def _target(
-        self, generator: torch.Generator, signals: Tensor, size: tuple[int, ...]
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _target(self, generator: torch.Generator, signals: Tensor, size: tuple[int, ...]) -> tuple[Tensor, ...]:
         """Some pixels of a grid: where they are, how wide their cells are, the true values there."""
         truth = self.data.at(signals, size).flatten(2).mT
         picked = torch.randperm(truth.shape[1], generator=generator)[: self.run.training.pixels]
@@ -190,34 +189,24 @@ class FieldJob(Trainable[FieldModel]):
         data, held_out = self.data, {}
         finest = data.true[0] // data.inputs[0]
         scales = sorted({min(scale, finest) for scale in (1, 2, 4, finest)})
-        baselines = {scale: self._baselines(scale) for scale in scales}
-        splits: tuple[Split, ...] = ("validation", "test")
-        for split in splits:
+        sizes = {scale: tuple(scale * count for count in data.inputs) for scale in scales}
+        kernels = {}
+        if data.axes == 2 and finest > 1:
+            known = self._draw("kernel", FITTED_CROPS, "train")
+            low = data.at(known, data.inputs)
+            kernels = {scale: LeastSquaresKernel.fit(low, data.at(known, sizes[scale])) for scale in scales[1:]}
+        for split in HELD_OUT_SPLITS:
             signals = self._draw(split, self.run.training.crops, split)
             x, levels = data.at(signals, data.inputs), []
-            for scale, upscalers in baselines.items():
-                truth = data.at(signals, self._size(scale))
-                made = {name: upscale(x).clamp(0, 1) for name, upscale in upscalers.items()}
-                qualities = {name: quality(values, truth) for name, values in made.items()}
-                levels.append(HeldOut(scale, truth, {n: psnr(values, truth) for n, values in made.items()}, qualities))
+            for scale, size in sizes.items():
+                truth = data.at(signals, size)
+                made = {kind: resize(x, size, kind) for kind in ("linear", "bicubic")} if scale > 1 else {}
+                made |= {"kernel": kernels[scale](x)} if scale in kernels else {}
+                clipped = {name: values.clamp(0, 1) for name, values in made.items()}
+                qualities = {name: quality(values, truth) for name, values in clipped.items()}
+                levels.append(HeldOut(scale, truth, {n: psnr(one, truth) for n, one in clipped.items()}, qualities))
             held_out[split] = x, levels
         return held_out
-
-    def _baselines(self, scale: int) -> dict[str, Callable[[Tensor], Tensor]]:
-        """What enlarges inputs by a whole number. The kernel is the same for every split."""
-        if scale == 1:
-            return {}
-        data, size = self.data, self._size(scale)
-        baselines: dict[str, Callable[[Tensor], Tensor]] = {
-            kind: functools.partial(resize, size=size, kind=kind) for kind in ("linear", "bicubic")
-        }
-        if data.axes == 2:
-            signals = self._draw("kernel", FITTED_CROPS, "train")
-            baselines["kernel"] = LeastSquaresKernel.fit(data.at(signals, data.inputs), data.at(signals, size))
-        return baselines
-
-    def _size(self, scale: int) -> tuple[int, ...]:
-        return tuple(scale * count for count in self.data.inputs)
 
     def _draw(self, what: str, count: int, split: Split) -> Tensor:
         """The same signals wherever their files lie."""

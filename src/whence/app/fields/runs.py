@@ -12,11 +12,11 @@ import streamlit as st
 import torch
 from torch import Tensor
 
-from whence.app.components import RecentCache, draw, markup, plain
+from whence.app.components import draw, markup, plain
 from whence.errors import UserError
 from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
 from whence.fields.images import data_uri
-from whence.fields.metrics import psnr
+from whence.fields.metrics import OUTPUTS, psnr
 from whence.fields.model import FieldModel
 from whence.fields.page import signal_curves
 from whence.fields.run import FieldsRun, load_model
@@ -129,7 +129,7 @@ def _gallery(shown: dict[str, Tensor], width: int) -> None:
 
 
 def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Snapshot]:
-    known = _memory().get_or_make((run.id, _begun(run, store)), dict)
+    known = _memory(store.root, run.id, _begun(run, store))
     if finished and run.training.steps not in known:
         known[run.training.steps] = _snapshot(load_model(store, run.id)[0], run, run.training.steps)
     elif not finished:
@@ -168,8 +168,8 @@ def _read_checkpoint(run: FieldsRun, store: Store, known: dict[int, Snapshot]) -
 def _snapshot(model: FieldModel, run: FieldsRun, step: int) -> Snapshot:
     signals, x = _example(run)
     columns = side_by_side(model, signals, x)
-    outputs = [name for name in columns if name in ("field", "render")]
-    return Snapshot(step, columns, {name: float(psnr(columns[name].clamp(0, 1), signals)) for name in outputs})
+    made = {name: float(psnr(values.clamp(0, 1), signals)) for name, values in columns.items() if name in OUTPUTS}
+    return Snapshot(step, columns, made)
 
 
 @st.cache_resource(show_spinner="Looking for an example", max_entries=64)
@@ -180,6 +180,7 @@ def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
     return signals[place : place + 1], x[place : place + 1]
 
 
-@st.cache_resource(show_spinner=False)
-def _memory() -> RecentCache[tuple[str, float], dict[int, Snapshot]]:
-    return RecentCache(RUNS)
+@st.cache_resource(show_spinner=False, max_entries=RUNS)
+def _memory(root: Path, run_id: str, begun: float) -> dict[int, Snapshot]:
+    """By step, what is known so far; shared by all tabs."""
+    return {}

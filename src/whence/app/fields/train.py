@@ -77,7 +77,7 @@ def _results(store: Store) -> None:
     alive = is_alive(progress_of([run], store), job)
     live(EVERY_SECONDS if alive else None)(_watch)(run, store, job, alive)
     if progress_of([run], store)[0].state == "finished":
-        guarded(_quality)(run, store)
+        guarded(_quality)(runs[chosen], store)
     with st.expander("Configuration"):
         st.json(run.document(), expanded=1)
 
@@ -107,11 +107,11 @@ def _watch(run: FieldsRun, store: Store, job: Job | None, alive: bool) -> None:
         st.rerun()
 
 
-def _quality(run: FieldsRun, store: Store) -> None:
+def _quality(listed: ListedRun, store: Store) -> None:
     """What a finished run came to, in the pieces of its report."""
-    folder = store.folder(run.id)
+    run = listed.run
     scales = page.metrics_of(run, store).test.scales
-    if run.build_model("meta").channels == 3:
+    if listed.of_images:
         turn_to("Render an image with this run", view="Render", run=run.id)
     st.subheader("Quality by scale")
     st.caption("On held-out signals.")
@@ -121,7 +121,7 @@ def _quality(run: FieldsRun, store: Store) -> None:
     st.subheader("Learning curve")
     draw(page.learning_curve(run, store), "PSNR of the field over training steps", f"learning:{run.id}")
     st.subheader("Held-out signals")
-    columns, x = _side_by_side(run, store.root, tuple(folder.stamp()))
+    columns, x = _side_by_side(run, store.root, tuple(store.folder(run.id).stamp()))
     if x.ndim == 3:
         draw(page.signal_curves(columns, x), "A true signal, and what the model makes of it", f"curves:{run.id}")
     else:
