@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 import yaml
@@ -28,16 +27,6 @@ Path = tuple[str, ...]
 """Of a field: the names of the groups around it, and its own"""
 
 
-@dataclass(frozen=True)
-class Filled(Generic[C]):
-    """What a form holds now."""
-
-    document: Document
-    """What differs from the defaults"""
-    config: C | None
-    """None if the document is not valid; the form shows why"""
-
-
 def form(
     config_class: type[C],
     key: str,
@@ -51,8 +40,10 @@ def form(
     config_file: bool = True,
     offered: Offered = MappingProxyType({}),
     resolve: Callable[[Document], Document] = lambda document: document,
-) -> Filled[C]:
-    """words: the command that takes this config. first: the fields most people set; others are folded away by group.
+) -> C | None:
+    """What the form holds now; None if it is not valid, and the form shows why.
+
+    words: the command that takes this config. first: the fields most people set; others are folded away by group.
 
     start: what it begins with, where that is not the defaults. check: refuses what is valid field by field and
     impossible together. offered: by field, what can be chosen, with a label for each; where a config would take any
@@ -95,33 +86,22 @@ def form(
     for path, members in groups.items():
         with st.expander(_title(config_class, path)):
             place(members, across=2)
-    document, config = _validated(config_class, _document(shown, values), resolve, check, messages)
+    document, config = _document(shown, values), None
+    try:
+        document = resolve(document)
+        read = config_class.read(document)
+        check(read)
+        config = read
+    except UserError as error:  # shown at the field that caused it, else below the form
+        fields = [part for part in (error.field or "").split(".") if part in messages]
+        place_of_error = messages[fields[-1]] if fields else st
+        place_of_error.error(plain(str(error)), icon=":material/error:")
     with st.expander("Copy as a command or as YAML" if config_file else "Copy as a command"):
         st.code(command(words, config_class, document, store_flag(the_store())), language="bash", wrap_lines=True)
         if config_file:
             text = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
             st.code(text, language="yaml")
-    return Filled(document, config)
-
-
-def _validated(
-    config_class: type[C],
-    document: Document,
-    resolve: Callable[[Document], Document],
-    check: Callable[[C], object],
-    messages: Mapping[str, DeltaGenerator],
-) -> tuple[Document, C | None]:
-    """An error is shown at the field that caused it, else below the form."""
-    try:
-        document = resolve(document)
-        config = config_class.read(document)
-        check(config)
-        return document, config
-    except UserError as error:
-        fields = [part for part in (error.field or "").split(".") if part in messages]
-        place = messages[fields[-1]] if fields else st
-        place.error(plain(str(error)), icon=":material/error:")
-        return document, None
+    return config
 
 
 def _rows(members: Sequence[Option], across: int) -> list[list[Option]]:

@@ -53,7 +53,7 @@ def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[st
     return found, unreadable
 
 
-def scores(runs: Sequence[ComparedRun]) -> list[str]:
+def scored_by(runs: Sequence[ComparedRun]) -> list[str]:
     """Names of what any of them is scored by."""
     return list(dict.fromkeys(name for run in runs for name in run.status.headline))
 
@@ -81,7 +81,7 @@ def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
     lines: list[list[str]] = [
         ["state", *(badge(run.status.state) for run in runs)],
         ["step", *(f"{run.status.step:,} of {run.status.steps:,}" for run in runs)],
-        *([labelled(name), *(_score(run, name) for run in runs)] for name in scores(runs)),
+        *([labelled(name), *(_score(run, name) for run in runs)] for name in scored_by(runs)),
         ["time", *(f"{run.status.seconds:.0f} s" for run in runs)],
         *([name, *values] for name, values in differences(runs).items()),
     ]
@@ -105,6 +105,6 @@ def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
 def runs_page(runs: Sequence[ComparedRun], command: str) -> bytes:
     title = f"whence: {len(runs)} run{'s' * (len(runs) != 1)}"
     parts = [heading(title, level=1), side_by_side(runs)]
-    for place, name in enumerate(scores(runs)):
+    for place, name in enumerate(scored_by(runs)):
         parts += [heading(name), plot(curves(runs, name), f"runs{place}", place == 0)]
     return shell(title, [*parts, *regenerate(command, {run.id: run.config for run in runs})])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from whence.app.address import query
 from whence.app.components import (
     PAGES,
     counted,
+    downloads,
     draw,
     empty,
     guarded,
@@ -27,10 +27,10 @@ from whence.app.components import (
 )
 from whence.app.jobs import ALIVE, Job, ResumeRequest, jobs, submit
 from whence.app.progress import controls
-from whence.formatting import as_csv, duration, labelled, scored
-from whence.report.export import browser, picture_of
+from whence.formatting import as_csv, duration, labelled, scores
+from whence.report.export import picture_of
 from whence.report.html import badge
-from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
+from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scored_by, side_by_side
 from whence.store.files import digest
 from whence.store.records import RunSummary
 from whence.store.runs import RunLockedError, Store, evaluation_rows
@@ -71,7 +71,7 @@ def _watch(running: list[str], resuming: list[str], store: Store) -> None:
     now = _resuming(store)
     for job in now:
         with st.container(horizontal=True, vertical_alignment="center"):
-            markup(f"{badge(job.state)} {html.escape(job.submission.title)}")
+            markup(badge(job.state) + f" {job.submission.title}")
             controls(job, f"runs:{job.id}")
     if [job.id for job in now] != resuming or any(not store.folder(run_id).is_locked() for run_id in running):
         st.rerun()
@@ -153,9 +153,7 @@ def _columns(rows: list[RunSummary]) -> dict[str, list[Any]]:
         "seed": [row.seed for row in rows],
         "state": [row.state for row in rows],
         "progress": [row.step / row.steps if row.steps else 0.0 for row in rows],
-        "scores (% unless a unit is named)": [
-            "  ".join(f"{name} {scored(name, value)}" for name, value in row.headline.items()) for row in rows
-        ],
+        "scores (% unless a unit is named)": [scores(row.headline) for row in rows],
         "time": [row.seconds for row in rows],
         "began": [datetime.fromtimestamp(row.created) if row.created else None for row in rows],
         "instrument": [row.kind for row in rows],
@@ -230,7 +228,6 @@ def _delete(ids: list[str], store: Store) -> None:
 def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
     """Numbers of any selection; pages and pictures of what fits on one."""
     ids = [row.id for row in rows]
-    name = f"runs-{digest(' '.join(ids))[:8]}"
 
     def page() -> bytes:
         runs, _ = beside(store, ids)
@@ -241,27 +238,17 @@ def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
         records, left_out = evaluation_rows(store, rows)
         return records + [{"id": name, "state": "corrupt", "error": str(why)} for name, why in left_out.items()]
 
-    fits = not everything and len(rows) <= MOST
-    too_many = "" if fits else f"Tick 1 to {MOST} runs first."
-    no_browser = "" if browser() else "Needs Chromium, which was not found."
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"Export {'all' if everything else 'the'} {counted(len(rows), 'run')}", width="content")
-        for ending, make, problem in (
-            ("csv", lambda: as_csv(lines()), ""),
-            ("json", lambda: json.dumps(lines(), indent=1).encode(), ""),
-            ("html", page, too_many),
-            ("png", lambda: picture_of(page()), too_many or no_browser),
-        ):
-            st.download_button(
-                ending.upper(),
-                data=make,
-                file_name=f"{name}.{ending}",
-                key=f"runs:export:{ending}",
-                on_click="ignore",
-                icon=":material/download:",
-                disabled=bool(problem),
-                help=problem or None,
-            )
+    downloads(
+        f"runs-{digest(' '.join(ids))[:8]}",
+        {
+            ".csv": lambda: as_csv(lines()).encode(),
+            ".json": lambda: json.dumps(lines(), indent=1).encode(),
+            ".html": page,
+            ".png": lambda: picture_of(page()),
+        },
+        f"Export {'all' if everything else 'the'} {counted(len(rows), 'run')}",
+        dict.fromkeys((".html", ".png"), f"Tick 1 to {MOST} runs first.") if everything or len(rows) > MOST else {},
+    )
 
 
 # --- side by side
@@ -290,7 +277,7 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
 @st.fragment
 @guarded
 def _curves(runs: list[ComparedRun]) -> None:
-    names = scores(runs)
+    names = scored_by(runs)
     if not names:
         empty("None of these has been evaluated yet.")
         return
