@@ -7,10 +7,8 @@ import importlib
 import logging
 import os
 import shlex
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -48,8 +46,6 @@ INVISIBLE = "unseen"
 """Key of a container that is not displayed"""
 P = ParamSpec("P")
 R = TypeVar("R")
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
@@ -183,34 +179,3 @@ def downloads(
                 disabled=ending in problems,
                 help=problems.get(ending),
             )
-
-
-class RecentCache(Generic[K, V]):
-    """The latest few results of something costly, for all tabs.
-
-    Streamlit's caches would also record what is drawn meanwhile; a progress bar is to be drawn once.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size, self._values, self._lock = size, OrderedDict[K, V](), threading.Lock()
-        self._computing = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            return self._values.get(key)
-
-    def put(self, key: K, value: V) -> V:
-        with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
-        return value
-
-    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The one that all share."""
-        with self._computing:
-            value = self.get(key)
-            return self.put(key, make()) if value is None else value

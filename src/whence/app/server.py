@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from whence.errors import UserError
@@ -50,13 +50,14 @@ OPTIONS: dict[str, str | list[str]] = {
 
 def free_port(wanted: int | None) -> int:
     """The wanted one, which must be free; else the usual one, or the next that is."""
+    for port in range(PORT, PORT + 100) if wanted is None else (wanted,):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                probe.bind((ADDRESS, port))
+                return port
     if wanted is not None:
-        if not _is_free(wanted):
-            raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.")
-        return wanted
-    for port in range(PORT, PORT + 100):
-        if _is_free(port):
-            return port
+        raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.")
     raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Allowed: another (--port).")
 
 
@@ -78,22 +79,10 @@ def wait_until_there(process: subprocess.Popen[bytes], port: int) -> None:
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise UserError(f"app: the server ended with code {process.returncode} before it was there.")
-        try:
-            with straight.open(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
+        with suppress(OSError), straight.open(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
+            return
+        time.sleep(0.05)
     raise UserError(f"app: the server did not answer within {PATIENCE_SECONDS} s.")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((ADDRESS, port))
-        except OSError:
-            return False
-    return True
 
 
 def serve() -> None:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from whence.formatting import is_share, labelled, scored
 from whence.report.figures import learning_curves, line_style, style_at
-from whence.report.html import badge, heading, html_table, render, swatch
+from whence.report.html import badge, heading, html_table, swatch
 from whence.report.shell import plot, regenerate, shell
 from whence.store.files import CorruptFileError, flat
 from whence.store.records import EvaluationRecord, RunStatus
@@ -68,16 +68,8 @@ def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
 
 def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
     """A column per run: its end, its scores, and what was configured differently."""
-    head = [
-        render(
-            "{{ swatch }}{{ title }}<br><span class=note>seed {{ seed }} · {{ id }}</span>",
-            swatch=swatch(run.style),
-            title=run.status.title,
-            seed=run.status.seed,
-            id=run.id,
-        )
-        for run in runs
-    ]
+    about = Markup("{}{}<br><span class=note>seed {} · {}</span>")
+    head = [about.format(swatch(run.style), run.status.title, run.status.seed, run.id) for run in runs]
     lines: list[list[str]] = [
         ["state", *(badge(run.status.state) for run in runs)],
         ["step", *(f"{run.status.step:,} of {run.status.steps:,}" for run in runs)],

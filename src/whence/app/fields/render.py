@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
+from streamlit.components.v2 import component
 
 from whence.app.address import addressed
 from whence.app.components import draw, empty, guarded, plain, terminal
-from whence.app.divider import compare
 from whence.app.fields.images import RenderedImage, choose_image, compared, difference, difference_map, render_image
 from whence.app.fields.runs import ListedRun, field_runs
 from whence.fields.config import Output
 from whence.fields.decode import LARGEST
-from whence.fields.images import encode
+from whence.fields.images import data_uri, encode
 from whence.store.runs import Store
 
 GIVEN = {"as it is": 1, "halved": 2, "quartered": 4}
@@ -24,6 +26,10 @@ PIXELS_PER_SECOND = 40_000
 MOSTLY = 0.998
 """Of a map's pixels lie within its colour scale: a single one would darken all others."""
 DIVIDED, BESIDE = "divider", "side by side"
+HTML, CSS, JS = ((Path(__file__).parent / f"divider.{language}").read_text() for language in ("html", "css", "js"))
+_pictures = component("whence_divider", html=HTML, css=CSS, js=JS)
+"""Of one size: two with a divider between them, or all side by side. What moves, moves in the browser: the divider, by
+finger, mouse or arrow keys, and the zoom."""
 
 
 def show(store: Store) -> None:
@@ -168,7 +174,8 @@ def _images(rendered: RenderedImage, output: Output) -> None:
                 "Left of the divider", ["bicubic", "original"], default="bicubic", required=True, key="fields:left"
             )
             shown = {left: shown[left], output: rendered.output}
-    compare(shown, "fields:images", divided=layout == DIVIDED)
+    pictures = [{"name": name, "src": data_uri(image)} for name, image in shown.items()]
+    _pictures(key="fields:images", data={"pictures": pictures, "divided": layout == DIVIDED})
 
 
 def _differences(rendered: RenderedImage, output: Output) -> None:

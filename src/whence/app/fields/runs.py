@@ -12,7 +12,7 @@ import streamlit as st
 import torch
 from torch import Tensor
 
-from whence.app.components import RecentCache, draw, markup, plain
+from whence.app.components import draw, markup, plain
 from whence.errors import UserError
 from whence.fields.analysis import SHOWN, as_images, example_signals, side_by_side
 from whence.fields.images import data_uri
@@ -143,7 +143,7 @@ def _gallery(shown: list[tuple[Tensor, str]], width: int) -> None:
 
 
 def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Snapshot]:
-    known = _memory().get_or_make((run.id, _begun(run, store)), dict)
+    known = _memory(run.id, _begun(run, store))
     if finished and run.training.steps not in known:
         known[run.training.steps] = _snapshot(load_model(store, run.id)[0], run, run.training.steps)
     elif not finished:
@@ -194,6 +194,7 @@ def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
     return signals[place : place + 1], x[place : place + 1]
 
 
-@st.cache_resource(show_spinner=False)
-def _memory() -> RecentCache[tuple[str, float], dict[int, Snapshot]]:
-    return RecentCache(RUNS)
+@st.cache_resource(show_spinner=False, max_entries=RUNS)
+def _memory(run_id: str, begun: float) -> dict[int, Snapshot]:
+    """By step. All tabs add to it."""
+    return {}

@@ -92,25 +92,24 @@ def _resuming(store: Store) -> list[Job]:
 
 def _filtered(rows: list[RunSummary]) -> list[RunSummary]:
     kinds, states = Counter(row.kind for row in rows), Counter(row.state for row in rows)
-    words, instrument, state = st.columns([2, 3, 3], vertical_alignment="bottom")
+    words, *places = st.columns([2, 3, 3], vertical_alignment="bottom")
     text = words.text_input(
         "Contains", key="runs:text", help="Words of a title, or the beginning of an id.", persist_state="session"
     )
-    wanted_kinds = instrument.pills(
-        "Instrument",
-        [kind for kind in PAGES if kinds[kind]],
-        selection_mode="multi",
-        format_func=lambda kind: f"{PAGES[kind][0]} {kinds[kind]:,}",
-        key="runs:kinds",
-        persist_state="session",
-    )
-    wanted_states = state.pills(
-        "State",
-        sorted(states),
-        selection_mode="multi",
-        format_func=lambda name: f"{name} {states[name]:,}",
-        key="runs:states",
-        persist_state="session",
+    filters = {
+        "Instrument": {kind: f"{PAGES[kind][0]} {kinds[kind]:,}" for kind in PAGES if kinds[kind]},
+        "State": {state: f"{state} {states[state]:,}" for state in sorted(states)},
+    }
+    wanted_kinds, wanted_states = (
+        place.pills(
+            name,
+            list(labels),
+            selection_mode="multi",
+            format_func=labels.__getitem__,
+            key=f"runs:{name}",
+            persist_state="session",
+        )
+        for place, (name, labels) in zip(places, filters.items(), strict=True)
     )
     return [
         row
