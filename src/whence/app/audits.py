@@ -63,7 +63,6 @@ def new(store: Store) -> None:
         WORDS,
         first=("ratios",),
         left_out=NOT_ASKED if target in models else NOT_ASKED + OF_TEXT,
-        config_file=False,
         resolve=lambda document: {**document, named: target},
     )
     if st.button("Audit", type="primary", disabled=config is None, icon=":material/search:") and config:

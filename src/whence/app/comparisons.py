@@ -146,7 +146,12 @@ class Comparisons(Generic[C, R]):
                     continue
                 _show_table(instrument, table)
                 guarded(self.more)(config, table, store)
-        _downloads(instrument, config, store)
+        path = config_path(instrument.name, config, store)
+
+        def make(form: Callable[[Report], bytes]) -> bytes:
+            return form(report_on(instrument, config, store, ["--config", str(path)]))
+
+        downloads(path.stem, {ending: partial(make, form) for ending, form in FORMS.items()})
 
 
 @st.cache_resource(show_spinner="Reading runs", max_entries=16)
@@ -171,16 +176,6 @@ def _show_table(instrument: Instrument[Any, R], table: Table[R]) -> None:
     for name, tab in zip(figures, st.tabs(list(figures)) if figures else [], strict=True):
         with tab:
             draw(figures[name], f"{name}. {table.title}", f"{instrument.name}:{table.title}:{name}")
-
-
-def _downloads(instrument: Instrument[C, Any], config: C, store: Store) -> None:
-    """The report of the command line, in any of its forms."""
-    path = config_path(instrument.name, config, store)
-
-    def make(form: Callable[[Report], bytes]) -> bytes:
-        return form(report_on(instrument, config, store, ["--config", str(path)]))
-
-    downloads(path.stem, {ending: partial(make, form) for ending, form in FORMS.items()})
 
 
 def _watch(runs: Sequence[AnyRun], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:

@@ -177,8 +177,9 @@ class Job:
         if self.alive:
             raise UserError("job: this is running already.")
         check_request(self.submission.request)
-        for stale in ("end.json", "started.json"):
-            (self.path / stale).unlink(missing_ok=True)
+        signs = [self.path / "started.json", self.path / "end.json"]
+        for stale in signs:
+            stale.unlink(missing_ok=True)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "whence.app.job", str(self.path)],
             stdin=subprocess.DEVNULL,
@@ -188,9 +189,7 @@ class Job:
         )
         threading.Thread(target=process.wait, daemon=True).start()
         deadline = time.monotonic() + 10
-        while not any((self.path / sign).exists() for sign in ("started.json", "end.json")) and process.poll() is None:
-            if time.monotonic() > deadline:
-                return
+        while process.poll() is None and time.monotonic() < deadline and not any(sign.exists() for sign in signs):
             time.sleep(0.02)
 
     def stop(self) -> None:

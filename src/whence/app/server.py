@@ -22,30 +22,31 @@ PATIENCE_SECONDS = 60
 STORE = "WHENCE_APP_STORE"
 """Tells the server which. Not $WHENCE_STORE: by that one, commands to copy know what a terminal would take."""
 
-OPTIONS: dict[str, str | list[str]] = {
-    "server.address": ADDRESS,
-    "server.allowedHosts": [ADDRESS, "localhost"],  # else any web site could give itself this machine's address
-    "server.headless": "true",  # the browser is opened by whence, when the page is there
-    "server.fileWatcherType": "none",
-    "server.maxUploadSize": str(UPLOAD_MIB),
-    "server.enableXsrfProtection": "true",
-    "server.enableCORS": "true",
-    "server.showEmailPrompt": "false",
-    "browser.gatherUsageStats": "false",
-    "browser.serverAddress": ADDRESS,
-    "client.toolbarMode": "minimal",
-    "client.showErrorDetails": "none",
-    "client.showErrorLinks": "false",
-    "global.showWarningOnDirectExecution": "false",
-    "logger.level": "warning",
-    "theme.light.primaryColor": "#0072B2",
-    "theme.light.linkColor": "#005A8D",
-    "theme.dark.primaryColor": "#2880BD",
-    "theme.dark.linkColor": "#7CC5EF",
-    "theme.font": "system-ui, sans-serif",
-    "theme.headingFont": "system-ui, sans-serif",
-    "theme.codeFont": "ui-monospace, monospace",
-}
+OPTIONS = (
+    f"--server.address={ADDRESS}",
+    f"--server.allowedHosts={ADDRESS}",  # else any web site could give itself this machine's address
+    "--server.allowedHosts=localhost",
+    "--server.headless=true",  # the browser is opened by whence, when the page is there
+    "--server.fileWatcherType=none",
+    f"--server.maxUploadSize={UPLOAD_MIB}",
+    "--server.enableXsrfProtection=true",
+    "--server.enableCORS=true",
+    "--server.showEmailPrompt=false",
+    "--browser.gatherUsageStats=false",
+    f"--browser.serverAddress={ADDRESS}",
+    "--client.toolbarMode=minimal",
+    "--client.showErrorDetails=none",
+    "--client.showErrorLinks=false",
+    "--global.showWarningOnDirectExecution=false",
+    "--logger.level=warning",
+    "--theme.light.primaryColor=#0072B2",
+    "--theme.light.linkColor=#005A8D",
+    "--theme.dark.primaryColor=#2880BD",
+    "--theme.dark.linkColor=#7CC5EF",
+    "--theme.font=system-ui, sans-serif",
+    "--theme.headingFont=system-ui, sans-serif",
+    "--theme.codeFont=ui-monospace, monospace",
+)
 
 
 def free_port(wanted: int | None) -> int:
@@ -62,14 +63,9 @@ def free_port(wanted: int | None) -> int:
 
 
 def start(store: Store, port: int) -> subprocess.Popen[bytes]:
-    main = Path(__file__).with_name("main.py")
-    options = [
-        f"--{name}={value}"
-        for name, values in {**OPTIONS, "server.port": str(port)}.items()
-        for value in ([values] if isinstance(values, str) else values)
-    ]
+    main = str(Path(__file__).with_name("main.py"))
     environment = {**os.environ, STORE: str(store.root.absolute())}
-    command = [sys.executable, "-P", "-m", "whence.app.server", "run", *options, str(main)]
+    command = [sys.executable, "-P", "-m", "whence.app.server", "run", *OPTIONS, f"--server.port={port}", main]
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 

@@ -100,11 +100,10 @@ def _tasks(invocation: Invocation) -> int:
 
     try:
         chosen = [TASKS.choose(name) for name in options.names or TASKS.names()]
-    except ValidationError as error:
-        raise from_validation(error, lambda path: TASKS.names(), "task") from None
-    try:
         with stderr.status("Reading shortcut baselines"):
             sheets = [_sheet(choice) for choice in chosen]
+    except ValidationError as error:
+        raise from_validation(error, lambda path: TASKS.names(), "task") from None
     except ValueError as error:
         raise UserError(f"task: {error}") from None
     if options.json_:
