@@ -48,7 +48,7 @@ def progress_of(runs: Sequence[AnyRun], store: Store) -> list[RunProgress]:
 
 def is_alive(progress: Sequence[RunProgress], job: Job | None) -> bool:
     """Whoever started it: the app, or a terminal."""
-    return (job is not None and job.state in ALIVE) or any(run.state == "running" for run in progress)
+    return (job is not None and job.alive) or any(run.state == "running" for run in progress)
 
 
 def show_progress(progress: Sequence[RunProgress], job: Job | None) -> None:

@@ -86,15 +86,13 @@ def serve() -> None:
     from streamlit import net_util
     from streamlit.web.cli import main
 
-    def no_address() -> None:
-        """Streamlit would ask the network for them when a page of another site connects, which is refused anyway."""
-
     def end_with(parent: int) -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(0)
 
-    net_util.get_external_ip = net_util.get_internal_ip = no_address
+    # Streamlit would ask the network for them when a page of another site connects, which is refused anyway
+    net_util.get_external_ip = net_util.get_internal_ip = lambda: None
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     main(prog_name="streamlit")
 

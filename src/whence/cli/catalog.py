@@ -41,8 +41,6 @@ Write a task as NAME:OPTION=VALUE:  k_back_recall:k=5"""
 
 
 class TaskOptions(OutputOptions):
-    """Which tasks to describe."""
-
     names: tuple[str, ...] = Field(
         default=(), description="those to describe; none: list all", json_schema_extra=positional("NAME[:OPTION=VALUE]")
     )

@@ -38,8 +38,6 @@ at chance is not ranked: only its verdicts before and after are shown."""
 
 
 class ReportOptions(StoreOptions):
-    """What to report on, and where to."""
-
     names: tuple[str, ...] = Field(
         default=(),
         description="comparisons, presets, config files or runs; none: list the comparisons",

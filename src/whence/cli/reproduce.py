@@ -22,8 +22,6 @@ A claim is reproduced, not reproduced, or not decidable at this size, with the r
 
 
 class ReproduceOptions(EngineOptions):
-    """Which claims to check."""
-
     claims: tuple[str, ...] = Field(
         default=(), description="those to check; none: show what is known", json_schema_extra=positional("CLAIM")
     )

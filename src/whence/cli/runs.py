@@ -23,8 +23,6 @@ STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
 
 class FilterOptions(StoreOptions):
-    """Which runs, and where."""
-
     state: str | None = Field(
         default=None, description="only runs in this state", json_schema_extra=metavar("{" + ",".join(STATES) + "}")
     )
@@ -32,36 +30,26 @@ class FilterOptions(StoreOptions):
 
 
 class ExportOptions(FilterOptions):
-    """Which runs, and in what form."""
-
     csv: bool = Field(default=False, description="comma-separated values (the default)")
 
 
 class ShowOptions(StoreOptions):
-    """Which run."""
-
     run: str = Field(description="first digits of its id", json_schema_extra=positional("RUN"))
 
 
 class VerifyOptions(StoreOptions):
-    """Which runs."""
-
     runs: tuple[str, ...] = Field(
         default=(), description="first digits of their ids; none: everything", json_schema_extra=positional("RUN")
     )
 
 
 class ResumeOptions(EngineOptions):
-    """Which runs."""
-
     runs: tuple[str, ...] = Field(
         default=(), description="first digits of their ids; none: all interrupted", json_schema_extra=positional("RUN")
     )
 
 
 class RemoveOptions(StoreOptions):
-    """What may be deleted."""
-
     runs: tuple[str, ...] = Field(
         default=(), description="first digits of their ids", json_schema_extra=positional("RUN")
     )

@@ -73,16 +73,15 @@ def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
     lines: list[list[str]] = [
         ["state", *(badge(run.status.state) for run in runs)],
         ["step", *(f"{run.status.step:,} of {run.status.steps:,}" for run in runs)],
-        *([labelled(name), *(_score(run, name) for run in runs)] for name in scored_by(runs)),
+        *([labelled(name), *(_score(run.status.headline, name) for run in runs)] for name in scored_by(runs)),
         ["time", *(f"{run.status.seconds:.0f} s" for run in runs)],
         *([name, *values] for name, values in differences(runs).items()),
     ]
     return html_table(["", *head], lines, label="Runs side by side", row_headers=True)
 
 
-def _score(run: ComparedRun, name: str) -> str:
-    value = run.status.headline.get(name)
-    return "–" if value is None else scored(name, value)
+def _score(headline: Mapping[str, float], name: str) -> str:
+    return scored(name, headline[name]) if name in headline else "–"
 
 
 def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:

@@ -168,7 +168,8 @@ def _actions(chosen: list[RunSummary], store: Store) -> None:
         st.caption("Tick runs to put them side by side, to go on with them, or to delete them. A heading sorts.")
         return
     ids = [row.id for row in chosen]
-    resumable = [row.id for row in chosen if _can_resume(row)]
+    # numbers that were not finite would be so again
+    resumable = [row.id for row in chosen if row.state in ("interrupted", "failed") and not row.diverged]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
         if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
@@ -181,11 +182,6 @@ def _actions(chosen: list[RunSummary], store: Store) -> None:
             _delete(ids, store)
     if verify:
         _verify(ids, store)
-
-
-def _can_resume(row: RunSummary) -> bool:
-    """Numbers that were not finite would be so again."""
-    return row.state == "interrupted" or (row.state == "failed" and not row.diverged)
 
 
 def _verify(ids: list[str], store: Store) -> None:
