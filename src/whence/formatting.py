@@ -18,6 +18,11 @@ def scored(name: str, value: float) -> str:
     return f"{100 * value:.1f}" if is_share(name) else f"{value:.3g}"
 
 
+def scores(headline: Mapping[str, float], between: str = "  ") -> str:
+    """Each with its name."""
+    return between.join(f"{name} {scored(name, value)}" for name, value in headline.items())
+
+
 def labelled(name: str) -> str:
     """With its unit."""
     return f"{name} (%)" if is_share(name) else name

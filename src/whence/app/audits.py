@@ -57,11 +57,15 @@ def new(store: Store) -> None:
     if target in models:
         st.caption(plain(f"{target} reads Python's own manual. A minute or so; more examples or tokens take longer."))
     named = "model" if target in models else "run"
-    asked = [*WORDS, f"--{named}", target]
-    left_out = NOT_ASKED if target in models else NOT_ASKED + OF_TEXT
-    filled = form(AuditConfig, "audit", asked, first=("ratios",), left_out=left_out, config_file=False)
-    if st.button("Audit", type="primary", disabled=filled.config is None, icon=":material/search:"):
-        config = AuditConfig.read({**filled.document, named: target})
+    config = form(
+        AuditConfig,
+        "audit",
+        WORDS,
+        first=("ratios",),
+        left_out=NOT_ASKED if target in models else NOT_ASKED + OF_TEXT,
+        resolve=lambda document: {**document, named: target},
+    )
+    if st.button("Audit", type="primary", disabled=config is None, icon=":material/search:") and config:
         st.query_params.clear()
         st.query_params["audit"] = _audited(store, config, targets[target])
         st.rerun()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
+from markupsafe import Markup
 
 from whence.app.address import choice
 from whence.app.components import (
@@ -25,19 +24,17 @@ from whence.app.components import (
     live,
     markup,
     plain,
-    terminal,
 )
 from whence.app.forms import Offered, form
 from whence.app.jobs import CompareRequest, Document, Job, find_job, submit
 from whence.app.progress import controls, is_alive, progress_of, show_progress
 from whence.errors import UserError
-from whence.experiments.comparison import check_plan, plan_note, planned_runs, tables_of
-from whence.experiments.export import WRITERS, Report
+from whence.experiments.comparison import check_plan, plan_note, planned_runs, report_on, tables_of
+from whence.experiments.export import FORMS, Report
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import config_path, read_config, save_config, saved_configs
 from whence.experiments.table import Table
-from whence.report.export import browser
 from whence.report.html import badge
 from whence.store.artifacts import artifact_paths
 from whence.store.runs import Store
@@ -69,7 +66,7 @@ class Comparisons(Generic[C, R]):
     def new(self, store: Store) -> None:
         """The form, and the button that starts it."""
         instrument = self.instrument
-        filled = form(
+        config = form(
             instrument.config,
             instrument.name,
             instrument.command,
@@ -80,7 +77,6 @@ class Comparisons(Generic[C, R]):
             offered=self.offered(store),
             resolve=lambda document: self.resolve(document, store),
         )
-        config = filled.config
         if config is not None:
             planned = planned_runs(instrument, config, store)
             st.caption(f"{counted(len(planned), 'run')}. What the store has already is not run again.")
@@ -150,7 +146,12 @@ class Comparisons(Generic[C, R]):
                     continue
                 _show_table(instrument, table)
                 guarded(self.more)(config, table, store)
-        _downloads(instrument, config, store)
+        path = config_path(instrument.name, config, store)
+
+        def make(form: Callable[[Report], bytes]) -> bytes:
+            return form(report_on(instrument, config, store, ["--config", str(path)]))
+
+        downloads(path.stem, {ending: partial(make, form) for ending, form in FORMS.items()})
 
 
 @st.cache_resource(show_spinner="Reading runs", max_entries=16)
@@ -167,31 +168,14 @@ def _read(config_class: type[C], path: Path) -> C:
 
 def _show_table(instrument: Instrument[Any, R], table: Table[R]) -> None:
     """Findings, table and figures, as the report has them."""
-    head = badge("exploratory") if table.exploratory else ""
-    markup(f"{head} <span class=note>{html.escape(table.heading.removeprefix('exploratory: '))}</span>")
+    note = Markup(" <span class=note>{}</span>").format(table.heading.removeprefix("exploratory: "))
+    markup(badge("exploratory" if table.exploratory else "") + note)
     findings(table.findings)
     markup(table_html(instrument, table) + lost_html(table))
     figures = instrument.figures(table)
     for name, tab in zip(figures, st.tabs(list(figures)) if figures else [], strict=True):
         with tab:
             draw(figures[name], f"{name}. {table.title}", f"{instrument.name}:{table.title}:{name}")
-
-
-def _downloads(instrument: Instrument[C, Any], config: C, store: Store) -> None:
-    """The report of the command line, in any of its forms."""
-    path = config_path(instrument.name, config, store)
-    command = terminal(*instrument.command, "--config", str(path))
-
-    def make(ending: str) -> bytes:
-        tables = tables_of(instrument, config, store)
-        report = Report(instrument, tables, config.model_dump(mode="json"), command, store)
-        with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder) / f"report{ending}"
-            WRITERS[ending](report, target)
-            return target.read_bytes()
-
-    possible = [ending for ending in WRITERS if ending != ".png" or browser()]
-    downloads(path.stem, {ending: partial(make, ending) for ending in possible})
 
 
 def _watch(runs: Sequence[AnyRun], store: Store, job: Job | None, name: str, alive: bool, finished: int) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-import html
 import importlib
 import logging
 import os
 import shlex
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import streamlit as st
 
 from whence.app.server import STORE
 from whence.errors import UserError
+from whence.report.export import browser
+from whence.report.html import bullets, html_table, render
 from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 
@@ -40,12 +39,13 @@ QUESTIONS = {
     "fields": "Can learnable position tokens carry a picture at any resolution?",
     "runs": "Every training run of this store, whoever started it.",
 }
+EMPTY = """\
+<div class="whence empty" role=status><strong>{{ title }}</strong>
+{% for line in lines %}<p>{{ line }}</p>{% endfor %}</div>"""
 INVISIBLE = "unseen"
 """Key of a container that is not displayed"""
 P = ParamSpec("P")
 R = TypeVar("R")
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
@@ -121,18 +121,11 @@ def counted(count: int, what: str) -> str:
 
 def empty(title: str, *lines: str) -> None:
     """Nothing here yet, and what would change that."""
-    text = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-    st.html(f'<div class="whence empty" role="status"><strong>{html.escape(title)}</strong>{text}</div>')
+    st.html(render(EMPTY, title=title, lines=lines))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str) -> None:
-    """Cells are HTML: whoever makes them escapes them."""
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    st.html(
-        f'<div class="whence scroll" tabindex="0" role="region" aria-label="{html.escape(label)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    markup(html_table(columns, rows, label=label, prose=True))
 
 
 def markup(body: str) -> None:
@@ -140,11 +133,10 @@ def markup(body: str) -> None:
     st.html(f'<div class="whence">{body}</div>')
 
 
-def findings(lines: Iterable[str]) -> None:
+def findings(lines: Sequence[str]) -> None:
     """Key findings, in words."""
-    listed = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    if listed:
-        markup(f"<ul>{listed}</ul>")
+    if lines:
+        markup(bullets(lines))
 
 
 def draw(figure: go.Figure, alt: str, key: str | None = None, picked: Callable[[], None] | None = None) -> None:
@@ -166,10 +158,16 @@ def ready_to_draw() -> None:
         st.plotly_chart(go.Figure(), key=f"{INVISIBLE}:figure")
 
 
-def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
-    """forms: by ending, what makes the file, once somebody wants it."""
-    st.caption("Take it with you")
-    with st.container(horizontal=True):
+def downloads(
+    name: str,
+    forms: Mapping[str, Callable[[], bytes]],
+    caption: str = "Take it with you",
+    not_now: Mapping[str, str] = {},
+) -> None:
+    """forms: by ending, what makes the file, once somebody wants it. not_now: by ending, why there is none."""
+    problems = {**({} if browser() else {".png": "Needs Chromium, which was not found."}), **not_now}
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(caption, width="content")
         for ending, make in forms.items():
             st.download_button(
                 ending[1:].upper(),
@@ -178,35 +176,6 @@ def downloads(name: str, forms: Mapping[str, Callable[[], bytes]]) -> None:
                 key=f"download:{name}{ending}",
                 on_click="ignore",
                 icon=":material/download:",
+                disabled=ending in problems,
+                help=problems.get(ending),
             )
-
-
-class RecentCache(Generic[K, V]):
-    """The latest few results of something costly, for all tabs.
-
-    Streamlit's caches would also record what is drawn meanwhile; a progress bar is to be drawn once.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size, self._values, self._lock = size, OrderedDict[K, V](), threading.Lock()
-        self._computing = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            return self._values.get(key)
-
-    def put(self, key: K, value: V) -> V:
-        with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
-        return value
-
-    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The one that all share."""
-        with self._computing:
-            value = self.get(key)
-            return self.put(key, make()) if value is None else value

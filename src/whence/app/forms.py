@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 import yaml
@@ -28,16 +27,6 @@ Path = tuple[str, ...]
 """Of a field: the names of the groups around it, and its own"""
 
 
-@dataclass(frozen=True)
-class Filled(Generic[C]):
-    """What a form holds now."""
-
-    document: Document
-    """What differs from the defaults"""
-    config: C | None
-    """None if the document is not valid; the form shows why"""
-
-
 def form(
     config_class: type[C],
     key: str,
@@ -48,16 +37,17 @@ def form(
     presets: Presets[Any] | None = None,
     start: Mapping[str, object] | None = None,
     check: Callable[[C], object] = lambda config: None,
-    config_file: bool = True,
     offered: Offered = MappingProxyType({}),
     resolve: Callable[[Document], Document] = lambda document: document,
-) -> Filled[C]:
-    """words: the command that takes this config. first: the fields most people set; others are folded away by group.
+) -> C | None:
+    """What the form holds now; None if it is not valid, and the form shows why.
+
+    words: the command that takes this config. first: the fields most people set; others are folded away by group.
 
     start: what it begins with, where that is not the defaults. check: refuses what is valid field by field and
     impossible together. offered: by field, what can be chosen, with a label for each; where a config would take any
     text, nothing else can be. resolve: the document of the config for what the form holds; it refuses what is allowed
-    in a terminal but not on a page, such as paths. config_file: the command reads a file of these fields.
+    in a terminal but not on a page, such as paths.
     """
     usual = config_class.read(dict(start or {}))
     if f"{key}:made" not in st.session_state:
@@ -95,33 +85,21 @@ def form(
     for path, members in groups.items():
         with st.expander(_title(config_class, path)):
             place(members, across=2)
-    document, config = _validated(config_class, _document(shown, values), resolve, check, messages)
-    with st.expander("Copy as a command or as YAML" if config_file else "Copy as a command"):
-        st.code(command(words, config_class, document, store_flag(the_store())), language="bash", wrap_lines=True)
-        if config_file:
-            text = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
-            st.code(text, language="yaml")
-    return Filled(document, config)
-
-
-def _validated(
-    config_class: type[C],
-    document: Document,
-    resolve: Callable[[Document], Document],
-    check: Callable[[C], object],
-    messages: Mapping[str, DeltaGenerator],
-) -> tuple[Document, C | None]:
-    """An error is shown at the field that caused it, else below the form."""
+    document, config = _document(shown, values), None
     try:
         document = resolve(document)
-        config = config_class.read(document)
-        check(config)
-        return document, config
-    except UserError as error:
+        read = config_class.read(document)
+        check(read)
+        config = read
+    except UserError as error:  # shown at the field that caused it, else below the form
         fields = [part for part in (error.field or "").split(".") if part in messages]
-        place = messages[fields[-1]] if fields else st
-        place.error(plain(str(error)), icon=":material/error:")
-        return document, None
+        place_of_error = messages[fields[-1]] if fields else st
+        place_of_error.error(plain(str(error)), icon=":material/error:")
+    with st.expander("Copy as a command or as YAML"):
+        st.code(command(words, config_class, document, store_flag(the_store())), language="bash", wrap_lines=True)
+        text = yaml.safe_dump(document, sort_keys=False) if document else "# all as it is by default\n"
+        st.code(text, language="yaml")
+    return config
 
 
 def _rows(members: Sequence[Option], across: int) -> list[list[Option]]:
@@ -166,12 +144,8 @@ def _key(key: str, option: Option) -> str:
 
 def _fill(key: str, config: Config) -> None:
     for option in options_of(config):
-        value: Any = option.value
-        if isinstance(value, tuple):
-            value = list(value)
-        elif option.whole_number:
-            value = int(str(option.value))
-        st.session_state[_key(key, option)] = value
+        value = list(option.value) if isinstance(option.value, tuple) else option.value
+        st.session_state[_key(key, option)] = int(str(value)) if option.whole_number else value
 
 
 def _take_preset(key: str, config_class: type[Config], presets: Presets[Any], usual: Config) -> None:
@@ -217,7 +191,10 @@ def without_files(document: Document, registry: Registry[Any], words: str) -> Do
     except ValueError as error:
         raise UserError(f"data: {error}") from None
     known = isinstance(data, dict) and data.get("name") in names
-    if not known or any(_is_text(registry, data["name"], option) and value for option, value in data.items()):
+    fields = registry.choices[data["name"]].model_fields if known else {}
+    # options that are text are names of files; all others are numbers or words of a list
+    texts = [name for name, field in fields.items() if field.annotation is str and name != "name"]
+    if not known or any(data.get(name) for name in texts):
         raise UserError(
             f"data: the app opens no files that a form names. Allowed: {', '.join(names)}, with numbers "
             f"as options. Files of your own can be named in a terminal: {words}"
@@ -227,9 +204,3 @@ def without_files(document: Document, registry: Registry[Any], words: str) -> Do
 
 def _without_path(registry: Registry[Any]) -> list[str]:
     return [name for name, choice in registry.choices.items() if "path" not in choice.model_fields]
-
-
-def _is_text(registry: Registry[Any], name: str, option: str) -> bool:
-    """Options that are text are names of files; all others are numbers or words of a list."""
-    fields = registry.choices[name].model_fields
-    return option != "name" and option in fields and fields[option].annotation is str

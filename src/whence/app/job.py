@@ -10,10 +10,11 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from whence.app.jobs import (
     ActionRequest,
@@ -26,14 +27,14 @@ from whence.app.jobs import (
     TrainRequest,
     check_request,
 )
-from whence.errors import UserError, not_allowed
+from whence.errors import UserError
 from whence.instruments import instrument
-from whence.store.files import write_sealed
+from whence.store.records import write_as
 from whence.store.runs import RunLockedError, Store, load_runs
 from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
-    from whence.experiments.instrument import Action, OnProgress
+    from whence.experiments.instrument import OnProgress
 
 FAILED = ("failed", "crashed", "busy")
 stopped = threading.Event()
@@ -48,17 +49,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def main(folder: Path) -> None:
     job = Job(folder)
     signal.signal(signal.SIGINT, _stop)  # a parent in the background may have ignored it
-    try:
-        with job.lock.lock():
-            log = _open(folder / "log.txt")
-            for stream in (1, 2):
-                os.dup2(log, stream)
-            end = _run(job)
-            if end.state != "finished" and stopped.is_set():
-                end = JobEnd(state="stopped")
-            write_sealed(folder / "end.json", end.model_dump(mode="json"))
-    except RunLockedError:
-        return  # somebody else has just started it
+    with suppress(RunLockedError), job.lock.lock():  # unless somebody else has just started it
+        log = _open(folder / "log.txt")
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        end = _run(job)
+        if end.state != "finished" and stopped.is_set():
+            end = JobEnd(state="stopped")
+        write_as(folder / "end.json", end)
 
 
 def _run(job: Job) -> JobEnd:
@@ -68,10 +66,9 @@ def _run(job: Job) -> JobEnd:
         with os.fdopen(_open(job.path / "progress.txt"), "w") as progress:
             start = JobStart(process=os.getpid(), time=time.time())
             if submission.exclusive:
-                write_sealed(job.path / "started.json", start.model_dump(mode="json"))
+                write_as(job.path / "started.json", start)
                 _wait_for_turn(job.path.parent / "turn")
-            begun = start.model_copy(update={"begun": time.time()})
-            write_sealed(job.path / "started.json", begun.model_dump(mode="json"))
+            write_as(job.path / "started.json", start.model_copy(update={"begun": time.time()}))
 
             def on_progress(message: str) -> None:
                 print(" ".join(message.split()), file=progress, flush=True)
@@ -87,9 +84,9 @@ def _run(job: Job) -> JobEnd:
 
 
 def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEnd:
-    """Do what is requested. What comes of it is in the store."""
+    """Do what is requested, which was checked. What comes of it is in the store."""
     if isinstance(request, ActionRequest):
-        action = _action(request)
+        action = next(each for each in instrument(request.instrument).actions if each.verb == request.verb)
         action.run(action.config.read(request.config), store, on_progress)
         return JobEnd(state="finished")
     # not before: it takes seconds, and whoever starts a job waits for its first sign of life
@@ -99,18 +96,19 @@ def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEn
     if isinstance(request, CompareRequest):
         compared = instrument(request.instrument)
         config = compared.config.read(request.config)
-        return _ended(run_comparison(compared, config, store, on_progress=on_progress).ends)
-    if isinstance(request, TrainRequest):
+        ends = run_comparison(compared, config, store, on_progress=on_progress).ends
+    elif isinstance(request, TrainRequest):
         run = instrument(request.instrument).run.read(request.config)
-        return _ended(execute_runs([run], store, ExecutionOptions(checkpoint_interval=request.checkpoint_interval)))
-    return _ended(execute_runs(_stored_runs(request.runs, store, on_progress), store, ExecutionOptions()))
-
-
-def _action(request: ActionRequest) -> Action[Any, Any]:
-    actions = {action.verb: action for action in instrument(request.instrument).actions}
-    if request.verb not in actions:
-        raise not_allowed("verb", request.verb, list(actions))
-    return actions[request.verb]
+        ends = execute_runs([run], store, ExecutionOptions(checkpoint_interval=request.checkpoint_interval))
+    else:
+        ends = execute_runs(_stored_runs(request.runs, store, on_progress), store, ExecutionOptions())
+    counts = Counter(ends.values())
+    if counts["interrupted"]:
+        return JobEnd(state="stopped")
+    failed = [f"{counts[end]} {end}" for end in FAILED if counts[end]]
+    if failed:
+        return JobEnd(state="failed", failure=JobFailure(message=f"Of {len(ends)} runs: {', '.join(failed)}."))
+    return JobEnd(state="finished")
 
 
 def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> list[AnyRun]:
@@ -124,21 +122,9 @@ def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> l
     return runs
 
 
-def _ended(ends: Mapping[str, str]) -> JobEnd:
-    """From how its runs ended."""
-    counts = Counter(ends.values())
-    if counts["interrupted"]:
-        return JobEnd(state="stopped")
-    failed = [f"{counts[end]} {end}" for end in FAILED if counts[end]]
-    if failed:
-        return JobEnd(state="failed", failure=JobFailure(message=f"Of {len(ends)} runs: {', '.join(failed)}."))
-    return JobEnd(state="finished")
-
-
 def _wait_for_turn(path: Path) -> None:
     """Held until this process ends: nobody has to give it back."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    fcntl.flock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644), fcntl.LOCK_EX)
 
 
 def _open(path: Path) -> int:

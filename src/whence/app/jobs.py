@@ -26,12 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from whence.config import Config
-from whence.errors import UserError, not_allowed
+from whence.errors import UserError
 from whence.instruments import PLACES
-from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_sealed
+from whence.store.files import CorruptFileError, canonical, digest
+from whence.store.records import read_as, write_as
 from whence.store.runs import ID, RunFolder, Store
 
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
@@ -43,13 +44,7 @@ Document = dict[str, JsonValue]
 D = TypeVar("D", bound=Config)
 
 
-def _known(name: str) -> str:
-    if name not in PLACES:
-        raise ValueError(str(not_allowed("instrument", name, list(PLACES))))
-    return name
-
-
-InstrumentName = Annotated[str, AfterValidator(_known)]
+InstrumentName = Annotated[str, Field(pattern=f"^({'|'.join(PLACES)})$")]
 
 
 class CompareRequest(Config):
@@ -142,13 +137,13 @@ class Job:
     @property
     def submission(self) -> Submission:
         """`CorruptFileError` unless it is one: the store may come from elsewhere, or from another version."""
-        path = self.path / "job.json"
-        if self.path.is_symlink() or self.path.parent.is_symlink():
+        if self.leads_out:
             raise CorruptFileError(self.path, "leads out of the store")
-        try:
-            return Submission.model_validate(read_sealed(path))
-        except ValueError:
-            raise CorruptFileError(path, "not a request of this version of whence") from None
+        return read_as(Submission, self.path / "job.json")
+
+    @property
+    def leads_out(self) -> bool:
+        return self.path.is_symlink() or self.path.parent.is_symlink()
 
     @property
     def started(self) -> JobStart | None:
@@ -182,8 +177,9 @@ class Job:
         if self.alive:
             raise UserError("job: this is running already.")
         check_request(self.submission.request)
-        for stale in ("end.json", "started.json"):
-            (self.path / stale).unlink(missing_ok=True)
+        signs = [self.path / "started.json", self.path / "end.json"]
+        for stale in signs:
+            stale.unlink(missing_ok=True)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "whence.app.job", str(self.path)],
             stdin=subprocess.DEVNULL,
@@ -193,9 +189,7 @@ class Job:
         )
         threading.Thread(target=process.wait, daemon=True).start()
         deadline = time.monotonic() + 10
-        while not any((self.path / sign).exists() for sign in ("started.json", "end.json")) and process.poll() is None:
-            if time.monotonic() > deadline:
-                return
+        while process.poll() is None and time.monotonic() < deadline and not any(sign.exists() for sign in signs):
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -212,13 +206,13 @@ def submit(
     check_request(request)
     store.prepare()
     job = Job(_folder(store) / job_id(request))
-    if job.path.is_symlink() or job.path.parent.is_symlink():
+    if job.leads_out:
         raise UserError(f"job: {str(job.path)!r} leads out of the store. Allowed: a folder, or nothing.")
     job.path.mkdir(parents=True, exist_ok=True)
     if job.alive:
         return job
     submission = Submission(request=request, title=title, link=dict(link or {}), exclusive=exclusive)
-    write_sealed(job.path / "job.json", submission.model_dump(mode="json"))
+    write_as(job.path / "job.json", submission)
     job.start()
     return job
 
@@ -256,10 +250,9 @@ def find_job(request: JobRequest, store: Store) -> Job | None:
 def _existing(path: Path) -> Job | None:
     """None if it cannot be read."""
     job = Job(path)
-    try:
+    with suppress(OSError, CorruptFileError):
         return job if job.submission else None
-    except (OSError, CorruptFileError):
-        return None
+    return None
 
 
 def _folder(store: Store) -> Path:
@@ -267,6 +260,6 @@ def _folder(store: Store) -> Path:
 
 
 def _read(path: Path, document: type[D]) -> D | None:
-    with suppress(OSError, CorruptFileError, ValueError):
-        return document.model_validate(read_sealed(path))
+    with suppress(OSError, CorruptFileError):
+        return read_as(document, path)
     return None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import html
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import streamlit as st
+from markupsafe import Markup
 
 from whence.app.components import plain, table
 from whence.app.jobs import ALIVE, Job
-from whence.formatting import duration, scored
+from whence.formatting import duration, scores
 from whence.report.html import badge
-from whence.store.files import CorruptFileError
+from whence.store.records import RunSummary
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 
@@ -25,49 +26,38 @@ class RunProgress:
     """How far a planned run has come."""
 
     run: AnyRun
-    state: str = "not begun"
-    step: int = 0
-    seconds: float = 0.0
-    """Of training, over all its processes"""
-    loss: float | None = None
-    headline: dict[str, float] = field(default_factory=dict)
-    error: str = ""
+    stored: RunSummary
 
     @property
-    def steps(self) -> int:
-        return self.run.training.steps
+    def state(self) -> str:
+        return "not begun" if self.stored.state == "interrupted" and not self.stored.created else self.stored.state
+
+    @property
+    def left(self) -> int:
+        """Steps."""
+        return self.run.training.steps - self.stored.step
 
     @property
     def steps_per_second(self) -> float:
-        return self.step / self.seconds if self.seconds else 0.0
+        return self.stored.step / self.stored.seconds if self.stored.seconds else 0.0
 
 
 def progress_of(runs: Sequence[AnyRun], store: Store) -> list[RunProgress]:
-    return [_progress(run, store) for run in runs]
-
-
-def _progress(run: AnyRun, store: Store) -> RunProgress:
-    try:
-        status = store.folder(run.id).status()
-    except FileNotFoundError:
-        return RunProgress(run)
-    except (OSError, CorruptFileError) as damage:
-        return RunProgress(run, "corrupt", error=str(damage))
-    numbers = (status.state, status.step, status.seconds, status.loss, status.headline)
-    return RunProgress(run, *numbers, error=status.reason)
+    return [RunProgress(run, store.summary(run.id)) for run in runs]
 
 
 def is_alive(progress: Sequence[RunProgress], job: Job | None) -> bool:
     """Whoever started it: the app, or a terminal."""
-    return (job is not None and job.state in ALIVE) or any(run.state == "running" for run in progress)
+    return (job is not None and job.alive) or any(run.state == "running" for run in progress)
 
 
 def show_progress(progress: Sequence[RunProgress], job: Job | None) -> None:
     """A bar for all, and a line for each that is running or has gone wrong."""
-    total, done = sum(run.steps for run in progress), sum(run.step for run in progress)
-    states = [run.state for run in progress]
-    counts = " · ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    st.progress(done / total if total else 0.0, text=plain(f"{counts}{_times(progress, total - done, job)}"))
+    left, done = sum(run.left for run in progress), sum(run.stored.step for run in progress)
+    states = Counter(run.state for run in progress)
+    counts = " · ".join(f"{count} {state}" for state, count in states.items())
+    share = done / (done + left) if progress else 0.0
+    st.progress(share, text=plain(f"{counts}{_times(progress, left, job)}"))
     shown = [run for run in progress if run.state in ("running", "failed", "corrupt")]
     if shown:
         columns = ["run", "", "step", "loss", "so far", "left"]
@@ -121,12 +111,12 @@ def _times(progress: Sequence[RunProgress], left: int, job: Job | None) -> str:
 
 
 def _line(run: RunProgress) -> list[str]:
-    name = html.escape(" · ".join([*run.run.labels().values(), f"seed {run.run.seed}"]))
-    step = f"{run.step}/{run.steps}"
+    name = " · ".join([*run.run.labels().values(), f"seed {run.run.seed}"])
+    stored, steps = run.stored, run.run.training.steps
+    step = f"{stored.step}/{steps}"
     if run.state != "running":
-        return [name, badge(run.state), step, "", html.escape(run.error), ""]
-    bar = f'<progress value="{run.step}" max="{run.steps}" aria-label="steps of {name}"></progress>'
-    loss = "" if run.loss is None else f"{run.loss:.3f}"
-    numbers = html.escape(" · ".join(f"{name} {scored(name, value)}" for name, value in run.headline.items()))
-    left = duration((run.steps - run.step) / run.steps_per_second) if run.steps_per_second else ""
-    return [name, bar, step, loss, numbers, left]
+        return [name, badge(run.state), step, "", stored.reason, ""]
+    bar = Markup('<progress value="{}" max="{}" aria-label="steps of {}"></progress>').format(stored.step, steps, name)
+    loss = "" if stored.loss is None else f"{stored.loss:.3f}"
+    left = duration(run.left / run.steps_per_second) if run.steps_per_second else ""
+    return [name, bar, step, loss, scores(stored.headline, " · "), left]

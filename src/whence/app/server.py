@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from whence.errors import UserError
@@ -22,53 +22,50 @@ PATIENCE_SECONDS = 60
 STORE = "WHENCE_APP_STORE"
 """Tells the server which. Not $WHENCE_STORE: by that one, commands to copy know what a terminal would take."""
 
-OPTIONS: dict[str, str | list[str]] = {
-    "server.address": ADDRESS,
-    "server.allowedHosts": [ADDRESS, "localhost"],  # else any web site could give itself this machine's address
-    "server.headless": "true",  # the browser is opened by whence, when the page is there
-    "server.fileWatcherType": "none",
-    "server.maxUploadSize": str(UPLOAD_MIB),
-    "server.enableXsrfProtection": "true",
-    "server.enableCORS": "true",
-    "server.showEmailPrompt": "false",
-    "browser.gatherUsageStats": "false",
-    "browser.serverAddress": ADDRESS,
-    "client.toolbarMode": "minimal",
-    "client.showErrorDetails": "none",
-    "client.showErrorLinks": "false",
-    "global.showWarningOnDirectExecution": "false",
-    "logger.level": "warning",
-    "theme.light.primaryColor": "#0072B2",
-    "theme.light.linkColor": "#005A8D",
-    "theme.dark.primaryColor": "#2880BD",
-    "theme.dark.linkColor": "#7CC5EF",
-    "theme.font": "system-ui, sans-serif",
-    "theme.headingFont": "system-ui, sans-serif",
-    "theme.codeFont": "ui-monospace, monospace",
-}
+OPTIONS = (
+    f"--server.address={ADDRESS}",
+    f"--server.allowedHosts={ADDRESS}",  # else any web site could give itself this machine's address
+    "--server.allowedHosts=localhost",
+    "--server.headless=true",  # the browser is opened by whence, when the page is there
+    "--server.fileWatcherType=none",
+    f"--server.maxUploadSize={UPLOAD_MIB}",
+    "--server.enableXsrfProtection=true",
+    "--server.enableCORS=true",
+    "--server.showEmailPrompt=false",
+    "--browser.gatherUsageStats=false",
+    f"--browser.serverAddress={ADDRESS}",
+    "--client.toolbarMode=minimal",
+    "--client.showErrorDetails=none",
+    "--client.showErrorLinks=false",
+    "--global.showWarningOnDirectExecution=false",
+    "--logger.level=warning",
+    "--theme.light.primaryColor=#0072B2",
+    "--theme.light.linkColor=#005A8D",
+    "--theme.dark.primaryColor=#2880BD",
+    "--theme.dark.linkColor=#7CC5EF",
+    "--theme.font=system-ui, sans-serif",
+    "--theme.headingFont=system-ui, sans-serif",
+    "--theme.codeFont=ui-monospace, monospace",
+)
 
 
 def free_port(wanted: int | None) -> int:
     """The wanted one, which must be free; else the usual one, or the next that is."""
+    for port in range(PORT, PORT + 100) if wanted is None else (wanted,):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                probe.bind((ADDRESS, port))
+                return port
     if wanted is not None:
-        if not _is_free(wanted):
-            raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.")
-        return wanted
-    for port in range(PORT, PORT + 100):
-        if _is_free(port):
-            return port
+        raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.")
     raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Allowed: another (--port).")
 
 
 def start(store: Store, port: int) -> subprocess.Popen[bytes]:
-    main = Path(__file__).with_name("main.py")
-    options = [
-        f"--{name}={value}"
-        for name, values in {**OPTIONS, "server.port": str(port)}.items()
-        for value in ([values] if isinstance(values, str) else values)
-    ]
+    main = str(Path(__file__).with_name("main.py"))
     environment = {**os.environ, STORE: str(store.root.absolute())}
-    command = [sys.executable, "-P", "-m", "whence.app.server", "run", *options, str(main)]
+    command = [sys.executable, "-P", "-m", "whence.app.server", "run", *OPTIONS, f"--server.port={port}", main]
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
@@ -78,22 +75,10 @@ def wait_until_there(process: subprocess.Popen[bytes], port: int) -> None:
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise UserError(f"app: the server ended with code {process.returncode} before it was there.")
-        try:
-            with straight.open(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
+        with suppress(OSError), straight.open(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
+            return
+        time.sleep(0.05)
     raise UserError(f"app: the server did not answer within {PATIENCE_SECONDS} s.")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((ADDRESS, port))
-        except OSError:
-            return False
-    return True
 
 
 def serve() -> None:
@@ -101,15 +86,13 @@ def serve() -> None:
     from streamlit import net_util
     from streamlit.web.cli import main
 
-    def no_address() -> None:
-        """Streamlit would ask the network for them when a page of another site connects, which is refused anyway."""
-
     def end_with(parent: int) -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(0)
 
-    net_util.get_external_ip = net_util.get_internal_ip = no_address
+    # Streamlit would ask the network for them when a page of another site connects, which is refused anyway
+    net_util.get_external_ip = net_util.get_internal_ip = lambda: None
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     main(prog_name="streamlit")
 

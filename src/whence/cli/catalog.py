@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
+from pydantic_core import to_jsonable_python
 
 from whence.cli.options import Invocation, OutputOptions, Verb
 from whence.cli.output import print_json, print_table, stderr
@@ -40,8 +41,6 @@ Write a task as NAME:OPTION=VALUE:  k_back_recall:k=5"""
 
 
 class TaskOptions(OutputOptions):
-    """Which tasks to describe."""
-
     names: tuple[str, ...] = Field(
         default=(), description="those to describe; none: list all", json_schema_extra=positional("NAME[:OPTION=VALUE]")
     )
@@ -54,28 +53,15 @@ def _encodings(invocation: Invocation) -> int:
 
     encodings = [
         {
-            "name": encoding.name,
-            "class": encoding.__name__,
-            "summary": encoding.summary(),
+            **_described(ENCODINGS, encoding),
             "enters": list(encoding.hooks()),
-            "options": registry_options(ENCODINGS, encoding.name),
             "extrapolation": encoding.extrapolation,
             "causal_only": encoding.causal_only,
             "admits_transforms": encoding.admits_transforms,
-            "reference": encoding.reference,
         }
         for encoding in ENCODINGS
     ]
-    transforms = [
-        {
-            "name": transform.name,
-            "class": transform.__name__,
-            "summary": transform.summary(),
-            "options": registry_options(TRANSFORMS, transform.name),
-            "reference": transform.reference,
-        }
-        for transform in TRANSFORMS
-    ]
+    transforms = [_described(TRANSFORMS, transform) for transform in TRANSFORMS]
     if options.json_:
         print_json({"encodings": encodings, "transforms": transforms})
         return 0
@@ -96,21 +82,30 @@ def _encodings(invocation: Invocation) -> int:
     return 0
 
 
+def _described(registry: Registry[Any], variant: Any) -> dict[str, Any]:
+    return {
+        "name": variant.name,
+        "class": variant.__name__,
+        "summary": variant.summary(),
+        "options": registry_options(registry, variant.name),
+        "reference": variant.reference,
+    }
+
+
 def _tasks(invocation: Invocation) -> int:
     options = invocation.options(TaskOptions)
     from whence.tasks import TASKS
 
     try:
-        chosen = [TASKS.choose(name) for name in options.names] or [TASKS.choose(name) for name in TASKS.names()]
-    except ValidationError as error:
-        raise from_validation(error, lambda path: TASKS.names(), "task") from None
-    try:
+        chosen = [TASKS.choose(name) for name in options.names or TASKS.names()]
         with stderr.status("Reading shortcut baselines"):
             sheets = [_sheet(choice) for choice in chosen]
+    except ValidationError as error:
+        raise from_validation(error, lambda path: TASKS.names(), "task") from None
     except ValueError as error:
         raise UserError(f"task: {error}") from None
     if options.json_:
-        print_json({"tasks": [sheet.to_json() for sheet in sheets]})
+        print_json({"tasks": to_jsonable_python(sheets)})
     elif options.names:
         for sheet in sheets:
             _print_one(sheet)
@@ -118,7 +113,7 @@ def _tasks(invocation: Invocation) -> int:
         print_table(
             "Tasks",
             ["name", "what is asked", "answer", "trained to", "options", "shortcut baseline (%)"],
-            [sheet.row() for sheet in sheets],
+            [_row(sheet) for sheet in sheets],
         )
     return 0
 
@@ -128,83 +123,64 @@ class TaskSheet:
     """One task, with its options as they were chosen."""
 
     name: str
-    task: Task
+    summary: str
+    about: str
+    skill: str
+    ranked: bool
+    answers: str
     options: Options
     train_length: int
-    scores: dict[int, list[ShortcutScore]]
-    """By length, the training length first: shortcuts, the best of each feature class"""
-    inputs: list[int]
-    """Of one example"""
-
-    @property
-    def baselines(self) -> dict[int, ShortcutScore]:
-        from whence.shortcuts.search import best
-
-        return {length: best(scores) for length, scores in self.scores.items()}
-
-    @property
-    def ranked(self) -> bool:
-        from whence.shortcuts.search import SOLVED
-
-        return self.task.ranked and self.baselines[self.train_length].accuracy < SOLVED
-
-    @property
-    def answers(self) -> str:
-        return f"per {self.task.per}" + (", regression" if self.task.goal == "regression" else "")
-
-    @property
-    def about(self) -> str:
-        return inspect.cleandoc(type(self.task).__doc__ or "")
-
-    @property
-    def test_lengths(self) -> list[int]:
-        return list(self.scores)[1:]
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "summary": type(self.task).summary(),
-            "about": self.about,
-            "skill": self.task.skill,
-            "ranked": self.ranked,
-            "answers": self.answers,
-            "options": self.options,
-            "train_length": self.train_length,
-            "test_lengths": self.test_lengths,
-            "example": {"inputs": self.inputs, "answers": self.task.solve(self.inputs)},
-            "baselines": {str(length): score.model_dump() for length, score in self.baselines.items()},
-            "shortcuts": [score.model_dump() for score in self.scores[self.train_length]],
-        }
-
-    def row(self) -> list[str]:
-        best = self.baselines[self.train_length]
-        baseline = f"{percent(best.accuracy)} ({best.name})" + ("" if self.ranked else "; ranks nobody")
-        summary, options = type(self.task).summary(), options_text(self.options)
-        return [self.name, summary, self.answers, str(self.train_length), options, baseline]
+    test_lengths: list[int]
+    example: dict[str, Sequence[float | None]]
+    baselines: dict[int, ShortcutScore]
+    """By length: the best shortcut"""
+    shortcuts: list[ShortcutScore]
+    """At the training length: the best of each feature class"""
 
 
 def _sheet(choice: Choice[Task]) -> TaskSheet:
     import torch
 
     from whence.shortcuts.baselines import scores
+    from whence.shortcuts.search import SOLVED, best
     from whence.tasks import TASKS
 
     task, chosen = choice.build(), choice.options()
     length = max(task.shortest, min(task.train_length, task.longest or task.train_length))
     beyond = [n for n in task.ood_lengths(length) if task.longest is None or n <= task.longest]
     batch = task.sample(torch.Generator().manual_seed(0), 1, max(task.shortest, min(8, length)))
-    options = {key: {**option, "default": chosen[key]} for key, option in registry_options(TASKS, choice.name).items()}
+    inputs: list[int] = batch.inputs[0].tolist()
     known = {n: scores(choice, n, length if n > length else 0) for n in (length, *beyond)}
-    return TaskSheet(str(choice), task, options, length, known, batch.inputs[0].tolist())
+    return TaskSheet(
+        name=str(choice),
+        summary=type(task).summary(),
+        about=inspect.cleandoc(type(task).__doc__ or ""),
+        skill=task.skill,
+        ranked=task.ranked and best(known[length]).accuracy < SOLVED,
+        answers=f"per {task.per}" + (", regression" if task.goal == "regression" else ""),
+        options={k: {**option, "default": chosen[k]} for k, option in registry_options(TASKS, choice.name).items()},
+        train_length=length,
+        test_lengths=beyond,
+        example={"inputs": inputs, "answers": task.solve(inputs)},
+        baselines={n: best(those) for n, those in known.items()},
+        shortcuts=known[length],
+    )
+
+
+def _row(sheet: TaskSheet) -> list[str]:
+    best = sheet.baselines[sheet.train_length]
+    baseline = f"{percent(best.accuracy)} ({best.name})" + ("" if sheet.ranked else "; ranks nobody")
+    options = options_text(sheet.options)
+    return [sheet.name, sheet.summary, sheet.answers, str(sheet.train_length), options, baseline]
 
 
 def _print_one(sheet: TaskSheet) -> None:
-    answers = ["." if answer is None else f"{answer:g}" for answer in sheet.task.solve(sheet.inputs)]
+    answers = ["." if answer is None else f"{answer:g}" for answer in sheet.example["answers"]]
     print(f"{sheet.name}: {sheet.about}\n")
-    print(f"skill      {sheet.task.skill}")
+    print(f"skill      {sheet.skill}")
     print(f"options    {options_text(sheet.options)}")
     print(f"lengths    training: {sheet.train_length}; test: {', '.join(map(str, sheet.test_lengths)) or 'none'}")
-    print(f"example    inputs  {' '.join(map(str, sheet.inputs))}")
+    print(f"example    inputs  {' '.join(map(str, sheet.example['inputs']))}")
     print(f"           answers {' '.join(answers)}")
     print("baselines  best shortcut, accuracy in % [95 % interval]:")
     for length, score in sheet.baselines.items():
@@ -213,7 +189,7 @@ def _print_one(sheet: TaskSheet) -> None:
     if not sheet.ranked:
         print("           A shortcut solves this task, so its results rank nobody.")
     print(f"shortcuts  best of each feature class at length {sheet.train_length}, in %:")
-    for score in sheet.scores[sheet.train_length]:
+    for score in sheet.shortcuts:
         mark = "  (expresses the skill; not a shortcut)" if score.expresses_skill else ""
         print(f"           {percent(score.accuracy):>5}  {score.feature_class}: {score.name}{mark}")
     print()
@@ -227,13 +203,12 @@ def registry_options(registry: Registry[Any], name: str) -> Options:
 def options_text(options: Options) -> str:
     """`name=default`, with the other choices behind it where there are only a few."""
 
-    def value(default: Any, choices: Sequence[str] = ()) -> str:
-        return "|".join([str(default), *(choice for choice in choices if choice != default)])
-
-    return (
-        " ".join(f"{name}={value(option.get('default'), option.get('enum', ()))}" for name, option in options.items())
-        or "—"
-    )
+    texts = []
+    for name, option in options.items():
+        default = option.get("default")
+        others = [choice for choice in option.get("enum", ()) if choice != default]
+        texts.append(f"{name}={'|'.join([str(default), *others])}")
+    return " ".join(texts) or "—"
 
 
 VERBS = {"encodings": Verb(ABOUT_ENCODINGS, _encodings), "tasks": Verb(ABOUT_TASKS, _tasks)}

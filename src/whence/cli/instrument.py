@@ -82,7 +82,7 @@ def compare(
         from whence.experiments.comparison import check_plan, run_comparison
 
         chosen = instrument(name)
-        config, options = invocation.parse(chosen.config, options_class, _presets_of(chosen, chosen.config))
+        config, options = invocation.parse(chosen.config, options_class, presets_of(chosen, chosen.config))
         config, store = adapt(config, options), Store(options.store)
         if options.print_config:
             check_plan(chosen, config, store)
@@ -118,7 +118,7 @@ def train(
         from whence.experiments.comparison import execute_runs
 
         chosen = instrument(name)
-        config, options = invocation.parse(chosen.run, options_class, _presets_of(chosen, chosen.run))
+        config, options = invocation.parse(chosen.run, options_class, presets_of(chosen, chosen.run))
         config, store = adapt(config, options), Store(options.store)
         if options.print_config:
             config.check()
@@ -191,7 +191,7 @@ def presets(name: str) -> Verb:
     return Verb(description, run)
 
 
-def _presets_of(chosen: Instrument[Any, Any], config_class: type[Any]) -> Presets[Any] | None:
+def presets_of(chosen: Instrument[Any, Any], config_class: type[Any]) -> Presets[Any] | None:
     """Those that describe this kind of config."""
     return chosen.presets if chosen.presets and chosen.presets.config is config_class else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from whence.cli.instrument import presets_of
 from whence.cli.options import Invocation, StoreOptions, Verb
 from whence.cli.output import FAILED, print_json, print_lines, print_note, print_table, stderr
 from whence.errors import UserError
-from whence.experiments.options import metavar, positional, store_flag
+from whence.experiments.options import metavar, positional
 
 if TYPE_CHECKING:
     from whence.experiments.change import Change
@@ -38,8 +38,6 @@ at chance is not ranked: only its verdicts before and after are shown."""
 
 
 class ReportOptions(StoreOptions):
-    """What to report on, and where to."""
-
     names: tuple[str, ...] = Field(
         default=(),
         description="comparisons, presets, config files or runs; none: list the comparisons",
@@ -75,48 +73,51 @@ VERBS = {"report": report_verb()}
 
 
 def _write(options: ReportOptions, store: Store) -> int:
-    from whence.experiments.export import WRITERS
-    from whence.report.shell import write
+    from whence.experiments.export import FORMS
+    from whence.store.files import addressed_name, write_atomically
 
     ending = Path(options.out).suffix if options.out else ".html"
-    if ending not in WRITERS:
-        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.")
+    if ending not in FORMS:
+        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(FORMS)}.")
     with stderr.status("reading runs"):
         report, name = gather(options.names, store)
-    rows = [row for table in report.tables for row in table.rows]
-    if not any(row.finished for row in rows):
+    if not report.finished:
         raise UserError(f"run: none of the runs of {' '.join(options.names)} has finished in {store.root}.")
-    path = Path(options.out) if options.out else None
-    if path and not path.parent.is_dir():
-        raise UserError(f"out: {str(path.parent)!r} is not a directory.")
-    with stderr.status("drawing the report"):
-        try:
-            if path:
-                WRITERS[ending](report, path)
-            else:
-                path = write(name, report.html(), store.reports)
-        except OSError as error:
-            raise UserError(f"out: {str(path)!r} cannot be written ({error.strerror}).") from None
+    if options.out and not Path(options.out).parent.is_dir():
+        raise UserError(f"out: {str(Path(options.out).parent)!r} is not a directory.")
+    try:
+        with stderr.status("drawing the report"):
+            data = FORMS[ending](report)
+        path = Path(options.out) if options.out else store.reports / addressed_name(name, data, ending)
+        write_atomically(path, data)
+    except OSError as error:
+        raise UserError(f"out: {options.out or str(store.reports)!r} cannot be written ({error.strerror}).") from None
     document = {"report": str(path), "tables": [table.to_json() for table in report.tables]}
     print_json(document) if options.json_ else print(path)
-    damaged = [f"{run}: {why}" for row in rows for run, why in row.damaged.items()]
-    for line in damaged:
-        print_note(f"damaged: {line}")
+    damaged = [line for table in report.tables for row in table.rows for line in row.damaged.items()]
+    for run, why in damaged:
+        print_note(f"damaged: {run}: {why}")
     return FAILED if damaged else 0
 
 
 def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
     """What is named, as one report, and a name for it: comparisons and runs of one instrument."""
+    from whence.experiments.comparison import report_on
+    from whence.experiments.export import report_on_runs
+    from whence.instruments import instrument
+
     names, ids = list(dict.fromkeys(names)), store.ids()
     runs = [name for name in names if any(run_id.startswith(name) for run_id in ids)]
     parts: dict[str, Report] = {}
     if runs:
-        report = _single_runs(runs, store)
+        report = report_on_runs([store.find(name).config() for name in runs], store, instrument)
         parts[report.instrument.name] = report
     for name in names:
         if name not in runs:
-            stem, report = _comparison(name, store)
-            parts[stem] = report
+            chosen, config, path = find(name, store)
+            is_preset = chosen.presets is not None and name in chosen.presets.names()
+            named = ["--preset", name] if is_preset else ["--config", str(path)]
+            parts[path.stem] = report_on(chosen, config, store, named)
     if len(parts) == 1:
         name, report = next(iter(parts.items()))
         return report, name
@@ -124,18 +125,6 @@ def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
     if any(other.instrument is not first.instrument for other in others):
         raise UserError("name: they are of different instruments. Allowed: those of one.")
     return _joined(parts), first.instrument.name
-
-
-def _comparison(text: str, store: Store) -> tuple[str, Report]:
-    from whence.experiments.comparison import tables_of
-    from whence.experiments.export import Report
-
-    chosen, config, path = find(text, store)
-    is_preset = chosen.presets is not None and text in chosen.presets.names()
-    named = ["--preset", text] if is_preset else ["--config", str(path)]
-    command = shlex.join(["whence", *chosen.command, *named, *store_flag(store)])
-    report = Report(chosen, tables_of(chosen, config, store), config.model_dump(mode="json"), command, store)
-    return path.stem, report
 
 
 def _joined(parts: Mapping[str, Report]) -> Report:
@@ -154,35 +143,19 @@ def _joined(parts: Mapping[str, Report]) -> Report:
 def find(text: str, store: Store) -> tuple[Any, Any, Path]:
     """The instrument, the configuration and its file, of a preset, a saved comparison or a config file."""
     from whence.experiments.saved import CONFIG_FILES, find_config, read_config
-    from whence.instruments import instrument, instruments
-
-    if Path(text).suffix in CONFIG_FILES and Path(text).is_file():
-        return _of_file(Path(text))
-    presets = {name: each.presets for name, each in instruments().items()}
-    known = {name: own if own and own.config is instrument(name).config else None for name, own in presets.items()}
-    name, path = find_config(text, store, known)
-    return instrument(name), read_config(path, instrument(name).config), path
-
-
-def _of_file(path: Path) -> tuple[Any, Any, Path]:
-    """A config file does not name its instrument: the one that accepts all of its fields."""
-    from whence.experiments.saved import read_config
     from whence.instruments import instruments
 
-    problems = []
-    for each in instruments().values():
-        try:
-            return each, read_config(path, each.config), path
-        except UserError as problem:
-            problems.append(problem)
-    raise problems[0]
-
-
-def _single_runs(names: Sequence[str], store: Store) -> Report:
-    from whence.experiments.export import report_on_runs
-    from whence.instruments import instrument
-
-    return report_on_runs([store.find(name).config() for name in names], store, instrument)
+    known = instruments()
+    if Path(text).suffix in CONFIG_FILES and Path(text).is_file():
+        problems = []
+        for each in known.values():  # the file does not name its instrument: the one that accepts all of its fields
+            try:
+                return each, read_config(Path(text), each.config), Path(text)
+            except UserError as problem:
+                problems.append(problem)
+        raise problems[0]
+    name, path = find_config(text, store, {name: presets_of(each, each.config) for name, each in known.items()})
+    return known[name], read_config(path, known[name].config), path
 
 
 def _list(store: Store, as_json: bool, only: str | None) -> int:
@@ -197,17 +170,15 @@ def _list(store: Store, as_json: bool, only: str | None) -> int:
             except UserError as error:  # of another version, or damaged: the others can still be listed
                 print_note(f"left out: {error}")
                 continue
-            found.append((path.stem, name, each.title(config), config.model_dump(mode="json")))
+            document = config.model_dump(mode="json")
+            found.append({"name": path.stem, "instrument": name, "title": each.title(config), "config": document})
     if as_json:
-        print_json([dict(zip(("name", "instrument", "title", "config"), each, strict=True)) for each in found])
-        return 0
-    if not found:
+        print_json(found)
+    elif found:
+        title, columns = f"comparisons in {store.root}, the latest of each instrument first", list(found[0])[:3]
+        print_lines(title, columns, [[one[column] for column in columns] for one in found])
+    else:
         print(f"no comparisons in {store.root}; 'whence {only or 'arena'} compare' makes some")
-        return 0
-    rows = [[name, kind, title] for name, kind, title, _ in found]
-    print_lines(
-        f"comparisons in {store.root}, the latest of each instrument first", ["name", "instrument", "title"], rows
-    )
     return 0
 
 
@@ -221,6 +192,7 @@ def _diff(options: ReportOptions, store: Store) -> int:
         raise UserError("out: --diff prints. Allowed: one of them.")
     from whence.experiments.change import changes, config_changes
     from whence.experiments.comparison import tables_of
+    from whence.stats import seeds_needed
 
     (instrument, before, one), (other, after, two) = (find(name, store) for name in options.names)
     if instrument is not other:
@@ -249,19 +221,12 @@ def _diff(options: ReportOptions, store: Store) -> int:
         return 0
     columns = ["table", "variant", "", "before", "after", "difference", "seeds", "verdict"]
     print_table("what changed with it", columns, [_cells(change) for change in cells])
-    _print_tests(cells)
-    return 0
-
-
-def _print_tests(cells: Sequence[Change]) -> None:
-    from whence.stats import seeds_needed
-
-    paired = next((change.paired for change in cells if change.paired), None)
-    if paired:
+    if paired := next((change.paired for change in cells if change.paired), None):
         needed = seeds_needed(paired.family)
         print(f"{paired.family} comparisons share the error: a verdict needs at least {needed} paired seeds")
     else:
         print("nothing is tested: a test needs cells above the baseline, all planned runs, and all seeds shown before")
+    return 0
 
 
 def _cells(change: Change) -> list[str]:

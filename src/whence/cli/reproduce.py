@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
 
 from pydantic import Field
 
@@ -11,9 +11,6 @@ from whence.cli.output import exit_code, print_json, print_table, stderr
 from whence.cli.progress import RunProgress
 from whence.errors import not_allowed
 from whence.experiments.options import positional
-
-if TYPE_CHECKING:
-    from whence.arena.claims import Claim, Judgement
 
 DESCRIPTION = """Check published claims about positional encodings: run the preset of each, and judge it by the table
 
@@ -25,8 +22,6 @@ A claim is reproduced, not reproduced, or not decidable at this size, with the r
 
 
 class ReproduceOptions(EngineOptions):
-    """Which claims to check."""
-
     claims: tuple[str, ...] = Field(
         default=(), description="those to check; none: show what is known", json_schema_extra=positional("CLAIM")
     )
@@ -47,7 +42,7 @@ def _reproduce(invocation: Invocation) -> int:
         print_json({name: PRESETS.load(name).model_dump(mode="json") for name in options.claims or CLAIMS})
         return 0
     store, code = Store(options.store), 0
-    found: dict[str, Judgement] = {}
+    found: list[dict[str, str]] = []
     for name, claim in CLAIMS.items():
         config = PRESETS.load(name)
         if name in options.claims or options.all:
@@ -57,26 +52,14 @@ def _reproduce(invocation: Invocation) -> int:
             if result.interrupted:
                 return code
         with stderr.status(f"judging {name}"):
-            found[name] = judge(claim, tables_of(ARENA, config, store))
+            judgement = judge(claim, tables_of(ARENA, config, store))
+        found.append({"claim": name, "who": claim.who, "says": claim.says, **asdict(judgement)})
     if options.json_:
-        print_json([_document(CLAIMS[name], judgement) for name, judgement in found.items()])
-        return code
-    print_table(
-        "published claims",
-        ["claim", "who", "says", "here", "because"],
-        [[n, CLAIMS[n].who, CLAIMS[n].says, judgement.outcome, judgement.reason] for n, judgement in found.items()],
-    )
+        print_json(found)
+    else:
+        rows = [list(one.values()) for one in found]
+        print_table("published claims", ["claim", "who", "says", "here", "because"], rows)
     return code
-
-
-def _document(claim: Claim, judgement: Judgement) -> dict[str, str]:
-    return {
-        "claim": claim.preset,
-        "who": claim.who,
-        "says": claim.says,
-        "outcome": judgement.outcome,
-        "reason": judgement.reason,
-    }
 
 
 VERBS = {"reproduce": Verb(DESCRIPTION, _reproduce)}

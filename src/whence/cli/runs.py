@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 
 from pydantic import Field
 
@@ -13,7 +14,7 @@ from whence.cli.output import FAILED, exit_code, print_json, print_lines, print_
 from whence.cli.progress import RunProgress
 from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
-from whence.formatting import as_csv, duration, scored
+from whence.formatting import as_csv, duration, scored, scores
 from whence.store.files import CorruptFileError
 from whence.store.records import EvaluationRecord, RunSummary
 from whence.store.runs import RunFolder, RunLockedError, Store, evaluation_rows, load_runs
@@ -22,8 +23,6 @@ STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
 
 class FilterOptions(StoreOptions):
-    """Which runs, and where."""
-
     state: str | None = Field(
         default=None, description="only runs in this state", json_schema_extra=metavar("{" + ",".join(STATES) + "}")
     )
@@ -31,36 +30,26 @@ class FilterOptions(StoreOptions):
 
 
 class ExportOptions(FilterOptions):
-    """Which runs, and in what form."""
-
     csv: bool = Field(default=False, description="comma-separated values (the default)")
 
 
 class ShowOptions(StoreOptions):
-    """Which run."""
-
     run: str = Field(description="first digits of its id", json_schema_extra=positional("RUN"))
 
 
 class VerifyOptions(StoreOptions):
-    """Which runs."""
-
     runs: tuple[str, ...] = Field(
         default=(), description="first digits of their ids; none: everything", json_schema_extra=positional("RUN")
     )
 
 
 class ResumeOptions(EngineOptions):
-    """Which runs."""
-
     runs: tuple[str, ...] = Field(
         default=(), description="first digits of their ids; none: all interrupted", json_schema_extra=positional("RUN")
     )
 
 
 class RemoveOptions(StoreOptions):
-    """What may be deleted."""
-
     runs: tuple[str, ...] = Field(
         default=(), description="first digits of their ids", json_schema_extra=positional("RUN")
     )
@@ -92,7 +81,6 @@ def _list(invocation: Invocation) -> int:
 
 
 def _row(row: RunSummary) -> list[str]:
-    scores = "  ".join(f"{name} {scored(name, value)}" for name, value in row.headline.items())
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.created)) if row.created else ""
     return [
         row.id,
@@ -100,7 +88,7 @@ def _row(row: RunSummary) -> list[str]:
         row.title or row.reason,
         "" if row.seed is None else str(row.seed),
         f"{row.step}/{row.steps}" if row.steps else "",
-        scores,
+        scores(row.headline),
         duration(row.seconds),
         when,
     ]
@@ -143,8 +131,7 @@ def _export(invocation: Invocation) -> int:
     if options.json_ and options.csv:
         raise UserError("csv: one form at a time. Allowed: --csv or --json.")
     rows, left_out = evaluation_rows(store, _chosen(store, options))
-    for run_id, damage in left_out.items():
-        _left_out(run_id, damage)
+    _note_left_out(left_out)
     print_json(rows) if options.json_ else sys.stdout.write(as_csv(rows))
     return FAILED if left_out else 0
 
@@ -158,8 +145,7 @@ def _resume(invocation: Invocation) -> int:
         r.id for r in store.summaries() if r.state == "interrupted"
     ]
     runs, left_out = load_runs(store, ids)
-    for run_id, problem in left_out.items():
-        _left_out(run_id, problem)
+    _note_left_out(left_out)
     if options.print_config:
         print_json([run.document() for run in runs])
         return 0
@@ -218,8 +204,9 @@ def _rm(invocation: Invocation) -> int:
     return 0
 
 
-def _left_out(run_id: str, problem: Exception) -> None:
-    print_note(f"{run_id}: left out: {problem}")
+def _note_left_out(left_out: Mapping[str, Exception]) -> None:
+    for run_id, problem in left_out.items():
+        print_note(f"{run_id}: left out: {problem}")
 
 
 def _agreed(folders: list[RunFolder]) -> bool:

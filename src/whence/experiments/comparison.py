@@ -20,9 +20,9 @@ from whence.execution.engines.local import run_all, share
 from whence.execution.events import OnEvent, RunEnd
 from whence.execution.execute import bytes_needed
 from whence.execution.options import ExecutionOptions
+from whence.experiments.export import Report
 from whence.experiments.instrument import ComparisonConfig, Instrument, Measurement, OnProgress
 from whence.experiments.options import store_flag
-from whence.experiments.page import comparison_page
 from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table
 from whence.experiments.tabulate import tabulate
@@ -136,15 +136,25 @@ def read_comparison(
     on_progress: OnProgress = lambda message: None,
 ) -> ComparisonResult[R]:
     """Tables and page of what the store holds. Nothing is run or measured."""
-    tables = tables_of(instrument, config, store, ends)
     path = config_path(instrument.name, config, store)
-    command = shlex.join(["whence", *instrument.command, "--config", str(path), *store_flag(store)])
-    report = None
-    if any(row.finished for table in tables for row in table.rows):
+    report, page = report_on(instrument, config, store, ["--config", str(path)], ends), None
+    if report.finished:
         on_progress("Drawing the report")
-        page = comparison_page(instrument, tables, config.model_dump(mode="json"), command, store)
-        report = write(path.stem, page, store.reports)
-    return ComparisonResult(path.stem, config, tables, ends or {}, report, command)
+        page = write(path.stem, report.html(), store.reports)
+    return ComparisonResult(path.stem, config, report.tables, ends or {}, page, report.command)
+
+
+def report_on(
+    instrument: Instrument[C, R],
+    config: C,
+    store: Store,
+    named: Sequence[str],
+    ends: dict[str, RunEnd] | None = None,
+) -> Report:
+    """named: the flag by which a command finds this configuration, and its value."""
+    command = shlex.join(["whence", *instrument.command, *named, *store_flag(store)])
+    tables = tables_of(instrument, config, store, ends)
+    return Report(instrument, tables, config.model_dump(mode="json"), command, store)
 
 
 def tables_of(

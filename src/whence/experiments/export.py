@@ -20,7 +20,7 @@ from whence.experiments.table import Table
 from whence.experiments.tabulate import tabulate
 from whence.formatting import as_csv
 from whence.report.export import picture_of
-from whence.store.files import FORMAT, CorruptFileError, canonical, digest, write_atomically
+from whence.store.files import FORMAT, CorruptFileError, canonical, digest
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 
@@ -32,10 +32,15 @@ class Report:
     """Tables to be written as a file of any kind."""
 
     instrument: Instrument[Any, Any]
-    tables: Sequence[Table[Any]]
+    tables: list[Table[Any]]
     config: Any
     command: str
     store: Store
+
+    @property
+    def finished(self) -> bool:
+        """Some run has a result."""
+        return any(row.finished for table in self.tables for row in table.rows)
 
     def html(self) -> bytes:
         return comparison_page(self.instrument, self.tables, self.config, self.command, self.store)
@@ -55,10 +60,6 @@ def report_on_runs(
     tables = tabulate(instrument, instrument.tables_of_runs(list(own.values())), store, tested=False)
     command = shlex.join(["whence", "report", *own, *store_flag(store)])
     return Report(instrument, tables, [run.document() for run in own.values()], command, store)
-
-
-def write_html(report: Report, path: Path) -> None:
-    write_atomically(path, report.html())
 
 
 class PublishedResults(Config):
@@ -92,7 +93,7 @@ class PublishedResults(Config):
         return cls.of(**document)
 
 
-def write_json(report: Report, path: Path) -> None:
+def published_json(report: Report) -> bytes:
     published = PublishedResults.of(
         format=PUBLISHED_FORMAT,
         instrument=report.instrument.name,
@@ -101,7 +102,7 @@ def write_json(report: Report, path: Path) -> None:
         versions=versions(),
         tables=[table.to_json() for table in report.tables],
     )
-    write_atomically(path, (json.dumps(published.model_dump(), indent=1) + "\n").encode())
+    return (json.dumps(published.model_dump(), indent=1) + "\n").encode()
 
 
 def versions() -> dict[str, str]:
@@ -111,12 +112,11 @@ def versions() -> dict[str, str]:
     return {**known, "python": platform.python_version(), "machine": platform.machine(), "format": str(FORMAT)}
 
 
-def write_csv(report: Report, path: Path) -> None:
-    lines = [line for table in report.tables for line in report.instrument.records(table)]
-    write_atomically(path, as_csv(lines).encode())
+def csv_lines(report: Report) -> bytes:
+    return as_csv(line for table in report.tables for line in report.instrument.records(table)).encode()
 
 
-def write_markdown(report: Report, path: Path) -> None:
+def markdown(report: Report) -> bytes:
     lines = [f"# {page_title(report.instrument, report.tables)}", ""]
     for table in report.tables:
         lines += [f"## {table.title}", "", f"{table.heading}.", "", *(f"- {line}" for line in table.findings), ""]
@@ -128,21 +128,18 @@ def write_markdown(report: Report, path: Path) -> None:
             texts = [" ".join(filter(None, (cell.text, cell.verdict))) for cell in cells]
             lines.append(_markdown_row([row.name, str(len(row.finished)), *texts]))
         lines += ["", f"{table.caption}.", ""] if table.caption else [""]
-    write_atomically(path, "\n".join([*lines, f"Made by `{report.command}`.", ""]).encode())
+    return "\n".join([*lines, f"Made by `{report.command}`.", ""]).encode()
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def write_png(report: Report, path: Path) -> None:
-    write_atomically(path, picture_of(report.html()))
-
-
-WRITERS: dict[str, Callable[[Report, Path], None]] = {
-    ".html": write_html,
-    ".png": write_png,
-    ".csv": write_csv,
-    ".md": write_markdown,
-    ".json": write_json,
+FORMS: dict[str, Callable[[Report], bytes]] = {
+    ".html": Report.html,
+    ".png": lambda report: picture_of(report.html()),
+    ".csv": csv_lines,
+    ".md": markdown,
+    ".json": published_json,
 }
+"""By ending, the whole file"""

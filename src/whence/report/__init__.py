@@ -4,5 +4,5 @@ html      templates with autoescape; tables, lists, badges
 shell     a whole page: one file that asks the network for nothing
 figures   colours, axes, learning curves
 runs      any runs side by side
-export    a page as a picture, documents as JSON
+export    a page as a picture
 """

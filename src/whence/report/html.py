@@ -22,7 +22,7 @@ TABLE = """\
 <div class=scroll tabindex=0 role=region aria-label="{{ label }}"><table><thead><tr>
 {% for column in columns %}<th scope=col>{{ column }}{% endfor %}</tr></thead><tbody>
 {% for row in rows %}<tr>
-{% for cell in row %}{% if loop.first and headed %}<th scope=row>{% else %}<td class=n>{% endif %}{{ cell }}{% endfor %}
+{% for cell in row %}{{ first if loop.first else other }}{{ cell }}{% endfor %}
 </tr>
 {% endfor %}</tbody></table></div>"""
 
@@ -33,10 +33,15 @@ def render(template: str, **values: object) -> Markup:
 
 
 def html_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str, row_headers: bool = False
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str, row_headers: bool = False, prose: bool = False
 ) -> Markup:
-    """A table that scrolls by itself where a page is too narrow. `label` names it for screen readers."""
-    return render(TABLE, columns=columns, rows=rows, label=label, headed=row_headers)
+    """A table that scrolls by itself where a page is too narrow. `label` names it for screen readers.
+
+    prose: lines may break, as those of numbers may not.
+    """
+    cell = Markup("<td>" if prose else "<td class=n>")
+    first = Markup("<th scope=row>") if row_headers else cell
+    return render(TABLE, columns=columns, rows=rows, label=label, first=first, other=cell)
 
 
 def bullets(lines: Iterable[str]) -> Markup:

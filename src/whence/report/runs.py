@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from whence.formatting import is_share, labelled, scored
 from whence.report.figures import learning_curves, line_style, style_at
-from whence.report.html import badge, heading, html_table, render, swatch
+from whence.report.html import badge, heading, html_table, swatch
 from whence.report.shell import plot, regenerate, shell
 from whence.store.files import CorruptFileError, flat
 from whence.store.records import EvaluationRecord, RunStatus
@@ -53,7 +53,7 @@ def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[st
     return found, unreadable
 
 
-def scores(runs: Sequence[ComparedRun]) -> list[str]:
+def scored_by(runs: Sequence[ComparedRun]) -> list[str]:
     """Names of what any of them is scored by."""
     return list(dict.fromkeys(name for run in runs for name in run.status.headline))
 
@@ -68,29 +68,20 @@ def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
 
 def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
     """A column per run: its end, its scores, and what was configured differently."""
-    head = [
-        render(
-            "{{ swatch }}{{ title }}<br><span class=note>seed {{ seed }} · {{ id }}</span>",
-            swatch=swatch(run.style),
-            title=run.status.title,
-            seed=run.status.seed,
-            id=run.id,
-        )
-        for run in runs
-    ]
+    about = Markup("{}{}<br><span class=note>seed {} · {}</span>")
+    head = [about.format(swatch(run.style), run.status.title, run.status.seed, run.id) for run in runs]
     lines: list[list[str]] = [
         ["state", *(badge(run.status.state) for run in runs)],
         ["step", *(f"{run.status.step:,} of {run.status.steps:,}" for run in runs)],
-        *([labelled(name), *(_score(run, name) for run in runs)] for name in scores(runs)),
+        *([labelled(name), *(_score(run.status.headline, name) for run in runs)] for name in scored_by(runs)),
         ["time", *(f"{run.status.seconds:.0f} s" for run in runs)],
         *([name, *values] for name, values in differences(runs).items()),
     ]
     return html_table(["", *head], lines, label="Runs side by side", row_headers=True)
 
 
-def _score(run: ComparedRun, name: str) -> str:
-    value = run.status.headline.get(name)
-    return "–" if value is None else scored(name, value)
+def _score(headline: Mapping[str, float], name: str) -> str:
+    return scored(name, headline[name]) if name in headline else "–"
 
 
 def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
@@ -105,6 +96,6 @@ def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
 def runs_page(runs: Sequence[ComparedRun], command: str) -> bytes:
     title = f"whence: {len(runs)} run{'s' * (len(runs) != 1)}"
     parts = [heading(title, level=1), side_by_side(runs)]
-    for place, name in enumerate(scores(runs)):
+    for place, name in enumerate(scored_by(runs)):
         parts += [heading(name), plot(curves(runs, name), f"runs{place}", place == 0)]
     return shell(title, [*parts, *regenerate(command, {run.id: run.config for run in runs})])

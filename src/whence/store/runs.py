@@ -257,6 +257,10 @@ class Store:
                 return {}  # it is only a cache
         return self._index[1]
 
+    def summary(self, run_id: str) -> RunSummary:
+        """Of one run. Of a run that has not begun: interrupted, and created at no time."""
+        return self._live(self._summarise(run_id))
+
     def _summarise(self, run_id: str) -> RunSummary:
         try:
             return self.folder(run_id).written_status().summary()

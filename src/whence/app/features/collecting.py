@@ -30,7 +30,7 @@ def collect(store: Store) -> None:
         "Models of your own, and other texts, can be named on the command line."
     )
     models = _models(store)
-    filled = form(
+    config = form(
         CollectConfig,
         "collect",
         list(COMMAND),
@@ -40,7 +40,6 @@ def collect(store: Store) -> None:
         offered={"model": models},
         resolve=lambda document: _settled(document, models, store),
     )
-    config = filled.config
     if st.button("Collect", type="primary", disabled=config is None, icon=":material/download:") and config:
         title = f"activations of {config.model} after block {config.layer}"
         document = config.model_dump(mode="json")
@@ -99,12 +98,12 @@ def _line(path: Path) -> list[str]:
         missing = len(collection.missing())
         size = _size(path, (path / "tokens.safetensors").stat().st_mtime_ns)
     except (UserError, OSError) as problem:
-        return [html.escape(path.name), *[""] * 6, f"{badge('corrupt')} {html.escape(str(problem))}"]
+        return [path.name, *[""] * 6, badge("corrupt") + f" {problem}"]
     site = collection.config.site
-    source = [html.escape(site.model), str(site.layer)] if site else ["–", "–"]
+    source = [site.model, str(site.layer)] if site else ["–", "–"]
     counts = [f"{count:,}" for count in (size.d_in, size.context_size, size.activations, size.held_out)]
     state = f"{collection.shards - missing} of {collection.shards} parts" if missing else badge("finished")
-    return [html.escape(path.name), *source, *counts, state]
+    return [path.name, *source, *counts, state]
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

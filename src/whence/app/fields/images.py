@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whence.app.address import choice
-from whence.app.components import RecentCache, plain
+from whence.app.components import plain
 from whence.app.fields.runs import model_of
 from whence.app.server import UPLOAD_MIB
 from whence.errors import UserError
@@ -158,21 +157,22 @@ def render_image(
 def _output(store: Store, run: FieldsRun, what: str, given: Tensor, size: tuple[int, int], output: Output) -> Tensor:
     """With a bar while it takes its time. Whoever asks for something else meanwhile ends it there."""
     key = (run.id, tuple(store.folder(run.id).stamp()), what, size, output)
-    if (known := _renderings().get(key)) is not None:
-        return known.float() / 255
-    model, place = model_of(store, run), st.empty()
+    known = _rendered(key)
+    if not known:
+        model, place = model_of(store, run), st.empty()
 
-    def on_progress(done: int, total: int) -> None:
-        place.progress(done / total, text=f"Rendering {size[1]}×{size[0]}: {done} of {total} windows")
+        def on_progress(done: int, total: int) -> None:
+            place.progress(done / total, text=f"Rendering {size[1]}×{size[0]}: {done} of {total} windows")
 
-    rendered = enlarge(model, given, size, output, on_progress)
-    place.empty()
-    return _renderings().put(key, rendered).float() / 255
+        known[:] = [enlarge(model, given, size, output, on_progress)]
+        place.empty()
+    return known[0].float() / 255
 
 
-@st.cache_resource(show_spinner=False)
-def _renderings() -> RecentCache[Any, Tensor]:
-    return RecentCache(CACHED)
+@st.cache_resource(show_spinner=False, max_entries=CACHED)
+def _rendered(key: tuple[object, ...]) -> list[Tensor]:
+    """Empty until it is made, outside: this cache would record the bar, which is to be drawn once."""
+    return []
 
 
 def _in_bytes(image: Tensor) -> Tensor:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import streamlit as st
+from streamlit.components.v2 import component
 from torch import Tensor
 
 from whence.app.address import addressed
 from whence.app.components import draw, empty, guarded, plain, terminal
-from whence.app.divider import compare
 from whence.app.fields.images import RenderedImage, choose_image, compared, difference, difference_map, render_image
 from whence.app.fields.runs import ListedRun, field_runs
 from whence.fields.config import Output
 from whence.fields.decode import LARGEST
-from whence.fields.images import encode
+from whence.fields.images import data_uri, encode
 from whence.store.runs import Store
 
 GIVEN = {"as it is": 1, "halved": 2, "quartered": 4}
@@ -29,6 +30,10 @@ MOSTLY = 0.998
 """Of a map's pixels lie within its colour scale: a single one would darken all others."""
 DIVIDED, BESIDE = "divider", "side by side"
 T = TypeVar("T")
+HTML, CSS, JS = ((Path(__file__).parent / f"divider.{language}").read_text() for language in ("html", "css", "js"))
+_pictures = component("whence_divider", html=HTML, css=CSS, js=JS)
+"""Of one size: two with a divider between them, or all side by side. What moves, moves in the browser: the divider, by
+finger, mouse or arrow keys, and the zoom."""
 
 
 def show(store: Store) -> None:
@@ -174,7 +179,8 @@ def _images(shown: dict[str, Tensor], output: Output) -> None:
                 "Left of the divider", ["bicubic", "original"], default="bicubic", required=True, key="fields:left"
             )
             shown = {left: shown[left], output: shown[output]}
-    compare(shown, "fields:images", divided=layout == DIVIDED)
+    pictures = [{"name": name, "src": data_uri(image)} for name, image in shown.items()]
+    _pictures(key="fields:images", data={"pictures": pictures, "divided": layout == DIVIDED})
 
 
 def _maps(maps: dict[str, Tensor]) -> None:

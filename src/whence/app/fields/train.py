@@ -38,7 +38,7 @@ def show(store: Store) -> None:
 
 
 def _new(store: Store) -> None:
-    filled = form(
+    run = form(
         FieldsRun,
         "fields-train",
         COMMAND,
@@ -47,7 +47,6 @@ def _new(store: Store) -> None:
         offered=offered_data(DATA),
         resolve=_resolved,
     )
-    run = filled.config
     if run is not None:
         st.caption(f"{run.parameters():,} parameters. What the store has already is not run again.")
     if st.button("Start", type="primary", disabled=run is None, icon=":material/play_arrow:") and run is not None:

@@ -7,7 +7,7 @@ from streamlit.components.v2 import component
 
 from whence.app.address import switch
 from whence.app.comparisons import Comparisons
-from whence.app.components import empty, guarded, header
+from whence.app.components import empty, header
 from whence.arena.config import ArenaConfig
 from whence.arena.instrument import ARENA
 from whence.arena.page import MAP_SCRIPT, attention_section, stored_maps
@@ -41,19 +41,13 @@ def show() -> None:
         COMPARISONS.new(store)
 
 
-def _more(config: ArenaConfig, table: Table[ArenaRun], store: Store) -> None:
-    with st.expander("Attention", expanded=True):
-        _attention(table, store)
-
-
-@guarded
-def _attention(table: Table[ArenaRun], store: Store) -> None:
+def _attention(config: ArenaConfig, table: Table[ArenaRun], store: Store) -> None:
     """As the page of the comparison draws it: any encoding, layer, head and example."""
-    section = attention_section("app", stored_maps(table, store))
-    if not section:
-        empty("No attention to show.", "These models have none, their sequences are too long, or runs are missing.")
-        return
-    _maps(key=f"attention:{table.title}", data={"html": str(section)})
+    with st.expander("Attention", expanded=True):
+        if section := attention_section("app", stored_maps(table, store)):
+            _maps(key=f"attention:{table.title}", data={"html": str(section)})
+        else:
+            empty("No attention to show.", "These models have none, their sequences are too long, or runs are missing.")
 
 
-COMPARISONS = Comparisons(ARENA, first=("tasks", "encodings", "mixer", "seeds", "steps"), more=_more)
+COMPARISONS = Comparisons(ARENA, first=("tasks", "encodings", "mixer", "seeds", "steps"), more=_attention)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from whence.app.address import query
 from whence.app.components import (
     PAGES,
     counted,
+    downloads,
     draw,
     empty,
     guarded,
@@ -27,10 +27,10 @@ from whence.app.components import (
 )
 from whence.app.jobs import ALIVE, Job, ResumeRequest, jobs, submit
 from whence.app.progress import controls
-from whence.formatting import as_csv, duration, labelled, scored
-from whence.report.export import browser, picture_of
+from whence.formatting import as_csv, duration, labelled, scores
+from whence.report.export import picture_of
 from whence.report.html import badge
-from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scores, side_by_side
+from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scored_by, side_by_side
 from whence.store.files import digest
 from whence.store.records import RunSummary
 from whence.store.runs import RunLockedError, Store, evaluation_rows
@@ -71,7 +71,7 @@ def _watch(running: list[str], resuming: list[str], store: Store) -> None:
     now = _resuming(store)
     for job in now:
         with st.container(horizontal=True, vertical_alignment="center"):
-            markup(f"{badge(job.state)} {html.escape(job.submission.title)}")
+            markup(badge(job.state) + f" {job.submission.title}")
             controls(job, f"runs:{job.id}")
     if [job.id for job in now] != resuming or any(not store.folder(run_id).is_locked() for run_id in running):
         st.rerun()
@@ -92,25 +92,24 @@ def _resuming(store: Store) -> list[Job]:
 
 def _filtered(rows: list[RunSummary]) -> list[RunSummary]:
     kinds, states = Counter(row.kind for row in rows), Counter(row.state for row in rows)
-    words, instrument, state = st.columns([2, 3, 3], vertical_alignment="bottom")
+    words, *places = st.columns([2, 3, 3], vertical_alignment="bottom")
     text = words.text_input(
         "Contains", key="runs:text", help="Words of a title, or the beginning of an id.", persist_state="session"
     )
-    wanted_kinds = instrument.pills(
-        "Instrument",
-        [kind for kind in PAGES if kinds[kind]],
-        selection_mode="multi",
-        format_func=lambda kind: f"{PAGES[kind][0]} {kinds[kind]:,}",
-        key="runs:kinds",
-        persist_state="session",
-    )
-    wanted_states = state.pills(
-        "State",
-        sorted(states),
-        selection_mode="multi",
-        format_func=lambda name: f"{name} {states[name]:,}",
-        key="runs:states",
-        persist_state="session",
+    filters = {
+        "Instrument": {kind: f"{PAGES[kind][0]} {kinds[kind]:,}" for kind in PAGES if kinds[kind]},
+        "State": {state: f"{state} {states[state]:,}" for state in sorted(states)},
+    }
+    wanted_kinds, wanted_states = (
+        place.pills(
+            name,
+            list(labels),
+            selection_mode="multi",
+            format_func=labels.__getitem__,
+            key=f"runs:{name}",
+            persist_state="session",
+        )
+        for place, (name, labels) in zip(places, filters.items(), strict=True)
     )
     return [
         row
@@ -153,9 +152,7 @@ def _columns(rows: list[RunSummary]) -> dict[str, list[Any]]:
         "seed": [row.seed for row in rows],
         "state": [row.state for row in rows],
         "progress": [row.step / row.steps if row.steps else 0.0 for row in rows],
-        "scores (% unless a unit is named)": [
-            "  ".join(f"{name} {scored(name, value)}" for name, value in row.headline.items()) for row in rows
-        ],
+        "scores (% unless a unit is named)": [scores(row.headline) for row in rows],
         "time": [row.seconds for row in rows],
         "began": [datetime.fromtimestamp(row.created) if row.created else None for row in rows],
         "instrument": [row.kind for row in rows],
@@ -171,7 +168,8 @@ def _actions(chosen: list[RunSummary], store: Store) -> None:
         st.caption("Tick runs to put them side by side, to go on with them, or to delete them. A heading sorts.")
         return
     ids = [row.id for row in chosen]
-    resumable = [row.id for row in chosen if _can_resume(row)]
+    # numbers that were not finite would be so again
+    resumable = [row.id for row in chosen if row.state in ("interrupted", "failed") and not row.diverged]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
         if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
@@ -184,11 +182,6 @@ def _actions(chosen: list[RunSummary], store: Store) -> None:
             _delete(ids, store)
     if verify:
         _verify(ids, store)
-
-
-def _can_resume(row: RunSummary) -> bool:
-    """Numbers that were not finite would be so again."""
-    return row.state == "interrupted" or (row.state == "failed" and not row.diverged)
 
 
 def _verify(ids: list[str], store: Store) -> None:
@@ -230,7 +223,6 @@ def _delete(ids: list[str], store: Store) -> None:
 def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
     """Numbers of any selection; pages and pictures of what fits on one."""
     ids = [row.id for row in rows]
-    name = f"runs-{digest(' '.join(ids))[:8]}"
 
     def page() -> bytes:
         runs, _ = beside(store, ids)
@@ -241,27 +233,17 @@ def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
         records, left_out = evaluation_rows(store, rows)
         return records + [{"id": name, "state": "corrupt", "error": str(why)} for name, why in left_out.items()]
 
-    fits = not everything and len(rows) <= MOST
-    too_many = "" if fits else f"Tick 1 to {MOST} runs first."
-    no_browser = "" if browser() else "Needs Chromium, which was not found."
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"Export {'all' if everything else 'the'} {counted(len(rows), 'run')}", width="content")
-        for ending, make, problem in (
-            ("csv", lambda: as_csv(lines()), ""),
-            ("json", lambda: json.dumps(lines(), indent=1).encode(), ""),
-            ("html", page, too_many),
-            ("png", lambda: picture_of(page()), too_many or no_browser),
-        ):
-            st.download_button(
-                ending.upper(),
-                data=make,
-                file_name=f"{name}.{ending}",
-                key=f"runs:export:{ending}",
-                on_click="ignore",
-                icon=":material/download:",
-                disabled=bool(problem),
-                help=problem or None,
-            )
+    downloads(
+        f"runs-{digest(' '.join(ids))[:8]}",
+        {
+            ".csv": lambda: as_csv(lines()).encode(),
+            ".json": lambda: json.dumps(lines(), indent=1).encode(),
+            ".html": page,
+            ".png": lambda: picture_of(page()),
+        },
+        f"Export {'all' if everything else 'the'} {counted(len(rows), 'run')}",
+        dict.fromkeys((".html", ".png"), f"Tick 1 to {MOST} runs first.") if everything or len(rows) > MOST else {},
+    )
 
 
 # --- side by side
@@ -290,7 +272,7 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
 @st.fragment
 @guarded
 def _curves(runs: list[ComparedRun]) -> None:
-    names = scores(runs)
+    names = scored_by(runs)
     if not names:
         empty("None of these has been evaluated yet.")
         return
