@@ -12,8 +12,7 @@ from whence.leak.audit.shift import shift_test
 from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.targets.module import audit_target
 from whence.leak.audit.targets.pretrained import _target
-from whence.leak.pathways import PATHWAYS
-from whence.leak.pathways.base import Pathway, ablated, patched
+from whence.leak.pathways import Pathway, ablated, detect_pathways, patched
 
 IDS = torch.randint(5, 90, (8, 24), generator=torch.Generator().manual_seed(0))
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}
@@ -21,7 +20,7 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}
 
 def found(target: AuditTarget) -> dict[str, Pathway]:
     masked = target.draw_mask(0.5)
-    return {pathway.name: pathway for detector in PATHWAYS for pathway in detector().detect(target, masked)}
+    return {pathway.name: pathway for pathway in detect_pathways(target, masked)}
 
 
 def moved(target: AuditTarget) -> float:

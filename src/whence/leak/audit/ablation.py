@@ -11,8 +11,7 @@ from whence.leak.audit.measures import ROUNDING
 from whence.leak.audit.shift import shift_test
 from whence.leak.audit.target import AuditTarget
 from whence.leak.metrics import PathwayEffect, ShiftTest
-from whence.leak.pathways import PATHWAYS
-from whence.leak.pathways.base import Pathway, ablated
+from whence.leak.pathways import Pathway, ablated, detect_pathways
 
 ELSEWHERE = "elsewhere"
 """In the table of pathways: position that enters where no detector finds a pathway"""
@@ -40,7 +39,7 @@ def pathway_effects(
         a row of its own.
     """
     on_progress("Detecting pathways")
-    pathways = [pathway for detector in PATHWAYS for pathway in detector().detect(target, masked)]
+    pathways = detect_pathways(target, masked)
     with_all = _mean(tests)
     measured = {frozenset[int](): with_all}
 

@@ -30,7 +30,7 @@ from whence.leak.metrics import (
     RatioMetrics,
     RatioTable,
 )
-from whence.leak.pathways.position_prior import priors_of, without
+from whence.leak.pathways import priors_of, without
 from whence.random import derive, preserve_rng_state
 
 

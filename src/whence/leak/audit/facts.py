@@ -8,14 +8,11 @@ import torch
 from torch import Tensor
 
 from whence.formatting import share
-from whence.leak.audit.influence import embedded
+from whence.leak.audit.influence import added_vectors
 from whence.leak.audit.shift import ROWS
 from whence.leak.audit.target import AuditTarget
 from whence.leak.metrics import PathwayEffect, at_ratio
-from whence.leak.pathways.additive_encoding import AdditiveEncoding
-from whence.leak.pathways.base import ablated
-from whence.leak.pathways.causal_order import CAUSAL_ORDER
-from whence.models.capture import capture
+from whence.leak.pathways import CAUSAL_ORDER, mask_tokens
 
 
 def facts(
@@ -27,7 +24,18 @@ def facts(
         pattern: R² with which the mask pattern alone predicts position, at `ratio`.
         pathways: what ablating each of them does.
     """
-    sentences = [target.mask_description, *_mask_tokens(target, masked), *_additive(target, masked)]
+    few, gone = target.with_rows(8), masked[:8]
+    sentences = [target.mask_description]
+    tokens = mask_tokens(few, gone)
+    if tokens is not None:
+        equal = "equal" if torch.allclose(tokens, tokens[:1], atol=1e-6) else "not equal"
+        sentences.append(f"Masked tokens are {equal} before encodings are added.")
+    added = added_vectors(few, gone)
+    if added is not None:
+        at_masked, at_visible = (f"{float(added.norm(dim=-1)[where].mean()):.2g}" for where in (gone, ~gone))
+        sentences.append(
+            f"Additive encodings have a norm of {at_masked} at masked tokens, {at_visible} at visible ones."
+        )
     if pattern is not None:
         sentences.append(
             f"The mask pattern alone predicts position with R² {pattern:.2f} {at_ratio(ratio)}: a probe may reach as "
@@ -37,34 +45,6 @@ def facts(
     if len(target.content) > ROWS:
         sentences.append(f"The shift test uses the first {ROWS} of {len(target.content)} examples.")
     return [sentence for sentence in sentences if sentence]
-
-
-def _mask_tokens(target: AuditTarget, masked: Tensor) -> list[str]:
-    if target.mask_module is None:
-        return []
-    few, gone = target.with_rows(8), masked[:8]
-    with capture(target.model, [target.mask_module], attention=False) as cache:
-        few.predictions(few.content, gone)
-    tokens = cache.hidden[target.mask_module]
-    if not isinstance(tokens, Tensor) or tokens.shape[:2] != gone.shape:
-        return []
-    equal = torch.allclose(tokens[gone], tokens[gone][:1], atol=1e-6)
-    return [f"Masked tokens are {'equal' if equal else 'not equal'} before encodings are added."]
-
-
-def _additive(target: AuditTarget, masked: Tensor) -> list[str]:
-    few, gone = target.with_rows(8), masked[:8]
-    additive = AdditiveEncoding().detect(few, gone)
-    if not additive or not target.layers:
-        return []
-    with_encodings = embedded(few, gone)
-    with ablated(additive):
-        without = embedded(few, gone)
-    if with_encodings is None or without is None or with_encodings.shape[:2] != gone.shape:
-        return []
-    added = (with_encodings - without).norm(dim=-1)
-    at_masked, at_visible = (f"{float(added[where].mean()):.2g}" for where in (gone, ~gone))
-    return [f"Additive encodings have a norm of {at_masked} at masked tokens, {at_visible} at visible ones."]
 
 
 def _causal(pathways: Sequence[PathwayEffect]) -> list[str]:

@@ -15,7 +15,7 @@ from whence.errors import UserError
 from whence.leak.audit.checks import check_token_ids
 from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.untrained import reinitialized
-from whence.leak.pathways.base import hooked
+from whence.leak.pathways import hooked
 from whence.models.capture import blocks
 from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
 
