@@ -8,10 +8,10 @@ import transformers
 from torch import Tensor, nn
 
 from tests.leak.test_model import job_of
+from whence.leak.audit.own_model import audit_target
+from whence.leak.audit.pretrained import _target
 from whence.leak.audit.shift import shift_test
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.targets.module import audit_target
-from whence.leak.audit.targets.pretrained import _target
 from whence.leak.pathways import Pathway, ablated, detect_pathways, patched
 
 IDS = torch.randint(5, 90, (8, 24), generator=torch.Generator().manual_seed(0))

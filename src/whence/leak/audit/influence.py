@@ -24,9 +24,8 @@ def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentT
     Its changes are None where predictions have no variance, its factor is None where there was no error.
     """
     visible = ~sample.masked
-    inner = target.inner()
     movable = torch.zeros_like(visible)
-    movable[:, inner] = visible[:, inner]
+    movable[:, target.inner] = visible[:, target.inner]
     if int(movable.sum(1).max()) < 2:
         return None
     generator = torch.Generator().manual_seed(seed + 1)
@@ -39,7 +38,7 @@ def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentT
         target.predictions(content, sample.masked)[sample.masked].double()
         for content in (target.content.gather(1, index), target.content.roll(1, 0))
     )
-    before, truth = (t[sample.masked].double() for t in (sample.prediction, sample.target))
+    before, truth = sample.predicted, sample.truth
     own = (before - before.mean(0)).pow(2).mean()
     was = (before - truth).pow(2).mean()
     return ContentTest(

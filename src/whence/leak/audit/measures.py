@@ -6,7 +6,7 @@ difference at all is "explained by position". There the size of the differences 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -51,11 +51,10 @@ class Sample:
         predicted = self.prediction[:, self.masked[0]]
         return float((predicted - predicted[:1]).abs().max()) <= 1e-5 * float(predicted.abs().max())
 
-    def alone(self) -> Sample:
-        """Without the rows that say the same again."""
-        if not self.single:
-            return self
-        return Sample(self.prediction[:1], self.target[:1], self.masked[:1], self.position, self.stride)
+    def head(self, rows: int) -> Sample:
+        """The first rows."""
+        first = {name: getattr(self, name)[:rows] for name in ("prediction", "target", "masked")}
+        return replace(self, **first)
 
     @property
     def rows(self) -> Tensor:
@@ -66,6 +65,15 @@ class Sample:
     def places(self) -> Tensor:
         """The position of every masked token."""
         return self.position.expand_as(self.masked)[self.masked]
+
+    @property
+    def predicted(self) -> Tensor:
+        """(masked tokens, features)"""
+        return self.prediction[self.masked].double()
+
+    @property
+    def truth(self) -> Tensor:
+        return self.target[self.masked].double()
 
 
 def check_aligned(prediction: Tensor, masked: Tensor) -> None:
@@ -81,9 +89,9 @@ def leakage(sample: Sample) -> Leakage:
     targets = deviation(sample.target)
     if targets == 0:
         raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.")
-    one = sample.alone()
-    predicted = one.prediction[one.masked].double()
-    truth = sample.target[sample.masked].double()
+    single = sample.single
+    one = sample.head(1) if single else sample
+    predicted = one.predicted
     equal = _within(one) <= ROUNDING * targets
     between = between_positions(one)
     return Leakage(
@@ -93,9 +101,9 @@ def leakage(sample: Sample) -> Leakage:
         identical=equal,
         correlation=None if equal else correlation(predicted, one.places),
         correlation_chance=None if equal else chance_correlation(predicted, one.places, one.rows),
-        correlation_target=correlation(truth, sample.places),
-        eta2=None if equal or one.single else eta2(predicted, one.places),
-        eta2_target=eta2(truth, sample.places),
+        correlation_target=correlation(sample.truth, sample.places),
+        eta2=None if equal or single else eta2(predicted, one.places),
+        eta2_target=eta2(sample.truth, sample.places),
         similarity=similarity(one, centered=False),
         similarity_centered=None if equal else similarity(one, centered=True),
     )
@@ -109,10 +117,8 @@ def deviation(values: Tensor) -> float:
 
 def error(sample: Sample) -> float:
     """Mean squared error over masked tokens, over that of always saying the mean. A dead model has 1."""
-    truth = sample.target[sample.masked].double()
-    return float(
-        (sample.prediction[sample.masked].double() - truth).pow(2).mean() / (truth - truth.mean(0)).pow(2).mean()
-    )
+    truth = sample.truth
+    return float((sample.predicted - truth).pow(2).mean() / (truth - truth.mean(0)).pow(2).mean())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.leak.audit.checks import check_token_ids
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.untrained import reinitialized
+from whence.leak.audit.untrained import untrained_twins
 from whence.leak.pathways import hooked
 from whence.models.capture import blocks
 from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
@@ -101,34 +101,25 @@ def _target(
     def call(some: Tensor) -> Tensor:
         return model(input_ids=some).last_hidden_state
 
-    def untrained(seed: int) -> AuditTarget | None:
-        twin = reinitialized(model, seed)
-        return None if twin is None else replace(_target(name, twin, ids, ends, mask_id, masking), untrained=None)
-
     embedding: Any = model.get_input_embeddings()
     mask_module = next(key for key, module in model.named_modules() if module is embedding)
     layers = [key for key, _ in model.named_children() if key == "embeddings" and key != mask_module]
-    layers += blocks(model)[: _depth(model)]
+    layers += blocks(model)[: getattr(model.config, "num_hidden_layers", None)]  # what follows blocks is none
     return AuditTarget(
         name,
         model,
         ids,
-        predict=with_mean_token(embedding, call)
+        with_mean_token(embedding, call)
         if mask_id is None
         else lambda some, masked: call(some.masked_fill(masked, mask_id)),
-        target=call,
+        call,
         layers=tuple(layers),
         mask_module=mask_module if mask_id is not None else None,
         fitted=True,
         ends=ends,
-        untrained=untrained,
+        untrained=untrained_twins(model, lambda twin: _target(name, twin, ids, ends, mask_id, masking)),
         mask_description=masking or MEAN_TOKEN,
     )
-
-
-def _depth(model: Any) -> int | None:
-    """Blocks come first among the stacks of a model; what follows them is not one."""
-    return getattr(model.config, "num_hidden_layers", None)
 
 
 def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor, tuple[int, int]]:
