@@ -134,15 +134,11 @@ class MaskedModel(nn.Module):
         self.spatial = spec.encoding(spec.spatial, channels) if spec.layout == "time_channel" else None
         for mitigation in mitigations:
             mitigation.check(spec.replacement, self.temporal)
-        self.mitigations = nn.ModuleList(mitigations)
+        self.active, self.mitigations = mitigations, nn.ModuleList(mitigations)
         self.shown, self.embedded = nn.Identity(), nn.Identity()  # to look at: masked tokens; what the first block gets
         self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))
         self.norm = nn.LayerNorm(spec.d_model)
         self.head = Linear(spec.d_model, features)
-
-    @property
-    def active(self) -> list[Mitigation]:
-        return [module for module in self.mitigations if isinstance(module, Mitigation)]
 
     def forward(self, tokens: Tensor, masked: Tensor, positions: Tensor) -> Tensor:
         """tokens: (rows, tokens, features), the truth at masked places too: it is not looked at.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MethodType
 from typing import Any, ClassVar, TypeVar
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -120,8 +121,8 @@ def _without_hook(encoding: Encoding, hook: str) -> AbstractContextManager[None]
     """As encodings are that do not use the hook."""
     if hook == "bias":
         original = encoding.bias
-        return patched(encoding, bias=lambda q, k: torch.zeros_like(original(q, k)))
-    return patched(encoding, **{hook: MethodType(getattr(Encoding, hook), encoding)})
+        return patch.multiple(encoding, bias=lambda q, k: torch.zeros_like(original(q, k)))
+    return patch.object(encoding, hook, MethodType(getattr(Encoding, hook), encoding))
 
 
 def mask_tokens(target: AuditTarget, masked: Tensor) -> Tensor | None:
@@ -165,7 +166,7 @@ def priors_of(model: nn.Module) -> dict[str, PositionPrior]:
 
 def without(priors: Mapping[str, PositionPrior]) -> AbstractContextManager[None]:
     return entered(
-        patched(prior, content=lambda tokens: tokens, restore=lambda prediction: prediction)
+        patch.multiple(prior, content=lambda tokens: tokens, restore=lambda prediction: prediction)
         for prior in priors.values()
     )
 
@@ -278,7 +279,7 @@ def convolution_edges(target: AuditTarget, masked: Tensor) -> list[Pathway]:
 
 def _ringed(mixers: list[Mamba]) -> AbstractContextManager[None]:
     """whence's own convolutions, which are no modules."""
-    return entered(patched(mixer, _convolve=_around(mixer)) for mixer in mixers)
+    return entered(patch.multiple(mixer, _convolve=_around(mixer)) for mixer in mixers)
 
 
 def _around(mixer: Mamba) -> Callable[..., Tensor]:
@@ -318,22 +319,6 @@ DETECTORS = (
     recurrent_states,
     rotations,
 )
-
-
-@contextmanager
-def patched(module: nn.Module, **methods: Any) -> Iterator[None]:
-    """Methods of one instance replaced for a while, also where somebody has replaced them already."""
-    before = {name: vars(module)[name] for name in methods if name in vars(module)}
-    for name, method in methods.items():
-        object.__setattr__(module, name, method)
-    try:
-        yield
-    finally:
-        for name in methods:
-            if name in before:
-                object.__setattr__(module, name, before[name])
-            else:
-                object.__delattr__(module, name)
 
 
 @contextmanager

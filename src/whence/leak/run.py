@@ -134,16 +134,13 @@ class LeakJob(Trainable[MaskedModel]):
         self.device = device
         self.model = self.run.build_model(device)
         initialise(self.model, streams.init)
-        some, others = (self._half(streams, half).to(device) for half in (0, 1))
+        places = [generator(streams.evaluation, "fit", str(self.run.data), half) for half in (0, 1)]
+        some, others = (self.tokens(place, FITTED, "train", half).to(device) for half, place in enumerate(places))
         for mitigation in self.model.active:
             mitigation.fit(some, others)
 
-    def _half(self, streams: Streams, half: int) -> Tensor:
-        place = generator(streams.evaluation, "fit", str(self.run.data), half)
-        return self.run.model.tokens(self.data.draw(place, FITTED, "train", half))
-
-    def tokens(self, place: torch.Generator, rows: int, split: Split) -> Tensor:
-        return self.run.model.tokens(self.data.draw(place, rows, split))
+    def tokens(self, place: torch.Generator, rows: int, split: Split, half: int | None = None) -> Tensor:
+        return self.run.model.tokens(self.data.draw(place, rows, split, half))
 
     def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
         masking = self.run.masking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from whence.errors import UserError
 from whence.experiments.instrument import OnProgress
-from whence.leak.audit.ablation import pathway_effects
 from whence.leak.audit.checks import check, check_finite, check_targets
-from whence.leak.audit.facts import facts
 from whence.leak.audit.influence import content_test, gradient_share
 from whence.leak.audit.measures import ROUNDING, Sample, deviation, error, leakage
 from whence.leak.audit.own_model import audit_target
@@ -21,19 +19,21 @@ from whence.leak.audit.probe import FOLDS, fitted_error, pattern_r2, probe
 from whence.leak.audit.shift import shift_profile, shift_test
 from whence.leak.audit.target import BATCH, AuditTarget, training_mode_restored
 from whence.leak.audit.untrained import TWINS, TwinComparison, compare_errors
-from whence.leak.audit.verdict import judge
+from whence.leak.audit.verdict import ELSEWHERE, facts, judge
 from whence.leak.metrics import (
     MASK_RATIOS,
     Audit,
     LayerComparison,
     LayerMeasures,
     LayerProfile,
+    PathwayEffect,
     PositionMeans,
     PredictionMeasures,
     RatioMetrics,
     RatioTable,
+    ShiftTest,
 )
-from whence.leak.pathways import priors_of, without
+from whence.leak.pathways import Pathway, ablated, detect_pathways, priors_of, without
 from whence.random import derive, preserve_rng_state
 
 
@@ -119,11 +119,13 @@ def _measure(target: AuditTarget, ratios: Sequence[float], seed: int, on_progres
 def _at_ratios(
     target: AuditTarget, targets: Tensor, ratios: Sequence[float], seed: int, on_progress: OnProgress, prefix: str = ""
 ) -> tuple[Sample, RatioTable]:
-    """The sample at the highest ratio, and the measures at all of them."""
+    """The sample at the last ratio, and the measures at all of them."""
+    samples: list[Sample] = []
     metrics: RatioTable = {}
     for ratio in ratios:
         on_progress(f"{prefix}mask ratio {ratio:g}")
         sample, measured = measure_ratio(target, partial(sample_of, target, targets, ratio, seed), ratio, seed)
+        samples.append(sample)
         metrics[ratio] = measured.model_copy(
             update={
                 "error": _error(target, sample),
@@ -132,7 +134,7 @@ def _at_ratios(
                 "gradient": gradient_share(target, sample.masked),
             }
         )
-    return sample, metrics
+    return samples[-1], metrics
 
 
 def measure_ratio(
@@ -232,3 +234,61 @@ def _position_means(sample: Sample) -> PositionMeans:
         target=truth[there][:, strongest].T.tolist(),
         similarity=None if equal else (unit @ unit.T).tolist(),
     )
+
+
+def pathway_effects(
+    target: AuditTarget,
+    masked: Tensor,
+    tests: Mapping[float, ShiftTest],
+    targets: float,
+    seed: int,
+    on_progress: OnProgress,
+) -> list[PathwayEffect]:
+    """Ablate each pathway that a detector finds, and all others but it.
+
+    Rows, placements and the prediction variance that shares are taken of are those of the shift test with all
+    pathways, and every figure is the mean over mask ratios.
+
+    Args:
+        tests: the shift test with all pathways, by mask ratio.
+        targets: standard deviation of the targets.
+
+    Returns:
+        One row per pathway, the strongest first. `alone` is less what is left with all of them ablated; that rest has
+        a row of its own.
+    """
+    on_progress("Detecting pathways")
+    pathways = detect_pathways(target, masked)
+    with_all = _mean(tests)
+    measured = {frozenset[int](): with_all}
+
+    def sensitivity(without: Sequence[Pathway], message: str) -> float:
+        key = frozenset(map(id, without))
+        if key not in measured:  # without one of two is the other one alone
+            on_progress(message)
+            with ablated(without):
+                measured[key] = _mean(
+                    {r: shift_test(target, r, targets, seed, test.prediction_std) for r, test in tests.items()}
+                )
+        return measured[key]
+
+    rest = sensitivity(pathways, "All pathways ablated")
+    effects = [
+        PathwayEffect(
+            name=pathway.name,
+            where=pathway.where,
+            note=pathway.note,
+            with_all=with_all,
+            without=sensitivity([pathway], f"Ablated: {pathway.name}"),
+            alone=max(0.0, sensitivity([p for p in pathways if p is not pathway], f"Alone: {pathway.name}") - rest),
+        )
+        for pathway in pathways
+    ]
+    if rest > ROUNDING**2:
+        note = "left with all of the others ablated"
+        effects.append(PathwayEffect(name=ELSEWHERE, where="", note=note, with_all=with_all, without=None, alone=rest))
+    return sorted(effects, key=lambda effect: -effect.alone)
+
+
+def _mean(tests: Mapping[float, ShiftTest]) -> float:
+    return sum(test.sensitivity for test in tests.values()) / len(tests)

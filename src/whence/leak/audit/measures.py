@@ -100,7 +100,7 @@ def leakage(sample: Sample) -> Leakage:
         position_variance_limit=between.limit / targets**2,
         identical=equal,
         correlation=None if equal else correlation(predicted, one.places),
-        correlation_chance=None if equal else chance_correlation(predicted, one.places, one.rows),
+        correlation_chance=None if equal else correlation(predicted, shuffled(one.places, one.rows, SHUFFLES)),
         correlation_target=correlation(sample.truth, sample.places),
         eta2=None if equal or single else eta2(predicted, one.places),
         eta2_target=eta2(sample.truth, sample.places),
@@ -181,15 +181,14 @@ def beyond_noise(draws: Tensor) -> Excess:
 
 
 def correlation(values: Tensor, places: Tensor) -> float | None:
-    """Mean |Pearson r| with position over dimensions that vary."""
-    r = _correlations(values, places[:, None].double())
-    return None if r is None else float(r.mean())
-
-
-def chance_correlation(values: Tensor, places: Tensor, rows: Tensor) -> float | None:
-    """What the same measure gives when positions are shuffled within rows."""
-    r = _correlations(values, shuffled(places, rows, SHUFFLES))
-    return None if r is None else float(r.mean())
+    """Mean |Pearson r| with position, (tokens,) or (tokens, several orders), over dimensions that vary."""
+    places = places.view(len(places), -1).double()
+    centred, place = values - values.mean(0), places - places.mean(0)
+    norms, sizes = centred.norm(dim=0), place.norm(dim=0)
+    vary = norms > 1e-12 * values.norm(dim=0).clamp(min=1e-300)
+    if not vary.any() or (sizes == 0).any():
+        return None
+    return float(((centred[:, vary].T @ place) / (norms[vary, None] * sizes)).abs().mean())
 
 
 def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
@@ -205,15 +204,6 @@ def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
         return torch.stack([places[order] for order in orders], 1).double()
     turns = torch.randint(length, (int(rows.max()) + 1, times), generator=generator)
     return ((places[:, None] - first + turns[rows]) % length + first).double()
-
-
-def _correlations(values: Tensor, places: Tensor) -> Tensor | None:
-    centred, place = values - values.mean(0), places - places.mean(0)
-    norms, sizes = centred.norm(dim=0), place.norm(dim=0)
-    vary = norms > 1e-12 * values.norm(dim=0).clamp(min=1e-300)
-    if not vary.any() or (sizes == 0).any():
-        return None
-    return ((centred[:, vary].T @ place) / (norms[vary, None] * sizes)).abs()
 
 
 def eta2(values: Tensor, places: Tensor) -> float | None:
