@@ -117,7 +117,7 @@ def _encodings(model: nn.Module, *hooks: str) -> list[Pathway]:
     ]
 
 
-def _without_hook(encoding: Encoding, hook: str) -> AbstractContextManager[None]:
+def _without_hook(encoding: Encoding, hook: str) -> AbstractContextManager[Any]:
     """As encodings are that do not use the hook."""
     if hook == "bias":
         original = encoding.bias
