@@ -13,11 +13,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from whence import arena, encodings, kernels, leak, mixers, models, runs, tasks
     from whence.api import compare
-    from whence.leak.audit import audit
+    from whence.leak.audit.auditing import audit
     from whence.models.capture import capture
 
 _PARTS = ("arena", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks")
-_NAMES = {"audit": "whence.leak.audit", "compare": "whence.api", "capture": "whence.models.capture"}
+_NAMES = {"audit": "whence.leak.audit.auditing", "compare": "whence.api", "capture": "whence.models.capture"}
 
 __all__ = ["arena", "audit", "capture", "compare", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks"]
 

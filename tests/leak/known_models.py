@@ -16,10 +16,10 @@ import transformers
 from torch import Tensor, nn
 
 from tests.leak.test_model import job_of, trained
+from whence.leak.audit.own_model import audit_target
+from whence.leak.audit.pretrained import _target
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.targets.module import audit_target
-from whence.leak.audit.targets.pretrained import _target
-from whence.leak.data.synthetic import SyntheticRecordings
+from whence.leak.data import SyntheticRecordings
 from whence.leak.masks import draw
 from whence.leak.run import LeakJob
 from whence.random import preserve_rng_state

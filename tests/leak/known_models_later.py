@@ -26,9 +26,9 @@ from tests.leak.known_models import (
     _table,
     content,
 )
+from whence.leak.audit.own_model import audit_target
+from whence.leak.audit.pretrained import _target
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.targets.module import audit_target
-from whence.leak.audit.targets.pretrained import _target
 
 
 class ReadOnce(nn.Module):

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from tests.leak.known_models import FEATURES, WithTable, content
 from whence.leak.audit.auditing import measure_predictions, sample_of
+from whence.leak.audit.own_model import audit_target
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.targets.module import audit_target
 from whence.leak.audit.verdict import leak_of
 from whence.leak.metrics import Leak
 from whence.random import preserve_rng_state

@@ -116,6 +116,12 @@ def test_seeds_that_disagree_are_marked() -> None:
     assert verdict(Row("a", (LEAKY.results[0], CLEAN.results[1]))) == "leaky, seeds disagree"
 
 
+def test_a_correlation_that_is_undefined_on_one_seed_has_lost_no_linear_part() -> None:
+    """Once a crash: predictions of one seed were equal, so that the row had no mean correlation to print."""
+    findings = table(LEAKY, Row("a", (CLEAN.results[0], *LEAKY.results[1:]))).findings
+    assert "a: does not stop it" in findings[1]
+
+
 def test_nothing_is_called_good_or_bad_of_a_model_that_reconstructs_nothing() -> None:
     page = table_html(LEAK, table(row("none", error=1.0), row("a", error=1.0, shift=0.3, variance=0.2)))
     assert page.count('<span class="badge unsure">reconstructs nothing</span>') == 2

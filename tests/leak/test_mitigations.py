@@ -11,11 +11,15 @@ from whence.errors import UserError
 from whence.leak.config import LeakConfig
 from whence.leak.data import DATA
 from whence.leak.masks import draw
-from whence.leak.mitigations.base import PenaltyInput
-from whence.leak.mitigations.permute_tokens import PermuteTokens
-from whence.leak.mitigations.position_penalty import PositionPenalty, explained, mean_correlation
-from whence.leak.mitigations.position_prior import PositionPrior
-from whence.leak.mitigations.variance_penalty import VariancePenalty
+from whence.leak.mitigations import (
+    PenaltyInput,
+    PermuteTokens,
+    PositionPenalty,
+    PositionPrior,
+    VariancePenalty,
+    explained,
+    mean_correlation,
+)
 from whence.random import generator
 
 

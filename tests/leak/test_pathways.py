@@ -8,12 +8,11 @@ import transformers
 from torch import Tensor, nn
 
 from tests.leak.test_model import job_of
+from whence.leak.audit.own_model import audit_target
+from whence.leak.audit.pretrained import _target
 from whence.leak.audit.shift import shift_test
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.targets.module import audit_target
-from whence.leak.audit.targets.pretrained import _target
-from whence.leak.pathways import PATHWAYS
-from whence.leak.pathways.base import Pathway, ablated, patched
+from whence.leak.pathways import Pathway, ablated, detect_pathways
 
 IDS = torch.randint(5, 90, (8, 24), generator=torch.Generator().manual_seed(0))
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}
@@ -21,7 +20,7 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}
 
 def found(target: AuditTarget) -> dict[str, Pathway]:
     masked = target.draw_mask(0.5)
-    return {pathway.name: pathway for detector in PATHWAYS for pathway in detector().detect(target, masked)}
+    return {pathway.name: pathway for pathway in detect_pathways(target, masked)}
 
 
 def moved(target: AuditTarget) -> float:
@@ -143,10 +142,11 @@ def test_mask_tokens_that_differ() -> None:
 
 
 def test_what_somebody_else_has_replaced_is_given_back() -> None:
-    module = job_of(backbone="transformer").model.temporal
+    job = job_of(backbone="transformer")
+    module = job.model.temporal
     mine = lambda x, positions: 2 * x  # noqa: E731
     object.__setattr__(module, "embed", mine)
-    with patched(module, embed=lambda x, positions: x):  # type: ignore[arg-type]
+    with ablated(list(found(job.audit_target(8)).values())):
         assert module.embed is not mine  # type: ignore[union-attr]
     assert module.embed is mine  # type: ignore[union-attr]
 

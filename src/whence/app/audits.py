@@ -15,8 +15,7 @@ from whence.app.jobs import ALIVE, ActionRequest, Job, job_id, jobs, submit
 from whence.app.progress import controls
 from whence.errors import UserError
 from whence.formatting import duration
-from whence.leak.audit.artifact import AUDITS, AuditArtifact, AuditRequest, audit_command, audit_request
-from whence.leak.audit.targets import is_code
+from whence.leak.audit.artifact import AUDITS, AuditArtifact, AuditRequest, audit_command, audit_request, is_code
 from whence.leak.config import AuditConfig
 from whence.leak.page import (
     audit_page,

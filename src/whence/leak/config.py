@@ -63,45 +63,38 @@ class LeakConfig(ComparisonConfig):
     @classmethod
     def _as_in_the_source(cls, document: Any) -> Any:
         """The source's own keys, in a config file: a share to hide, and what it did against leaks."""
-        if not isinstance(document, dict) or not set(SOURCE_KEYS) & set(document):
+        if not isinstance(document, dict):
             return document
         rest = {key: value for key, value in document.items() if key not in SOURCE_KEYS}
         asked = {key: document[key] for key in SOURCE_KEYS if key in document}
-        prevent = asked.get("prevent_position_only_learning", False)
-        if not isinstance(prevent, bool):
-            raise ValueError(f"prevent_position_only_learning: {prevent!r} is neither. Allowed: true, false.")
         if "mask_ratio" in asked:
             masking = rest.get("masking", {})
             if not isinstance(masking, dict) or "mask_ratio" in masking:
                 raise ValueError("mask_ratio stands outside and inside masking. Allowed: one of them.")
-            rest["masking"] = {**masking, "mask_ratio": asked["mask_ratio"]}
-        names: list[str] = []
-        if prevent:
-            names += ["zero_masked_positions", "variance_penalty"]
-            weight = asked.get("position_regularization_weight", 1.0)
-            names += [f"position_penalty:weight={weight}"] if weight else []
+            rest["masking"] = {**masking, "mask_ratio": asked.pop("mask_ratio")}
+        if not asked:
+            return rest
+        if "mitigations" in rest:
+            raise ValueError(f"mitigations are named beside {', '.join(asked)}. Allowed: one or the other.")
+        prevent = asked.get("prevent_position_only_learning", False)
+        if not isinstance(prevent, bool):
+            raise ValueError(f"prevent_position_only_learning: {prevent!r} is neither. Allowed: true, false.")
+        names = ["zero_masked_positions", "variance_penalty"] if prevent else []
+        if prevent and (weight := asked.get("position_regularization_weight", 1.0)):
+            names.append(f"position_penalty:weight={weight}")
         if asked.get("shuffle_sequences_prob"):
             names.append(f"permute_tokens:prob={asked['shuffle_sequences_prob']}")
-        if "mitigations" in rest and set(asked) != {"mask_ratio"}:
-            raise ValueError(
-                f"mitigations are named beside {', '.join(set(asked) - {'mask_ratio'})}. Allowed: one or the other."
-            )
-        if set(asked) == {"mask_ratio"}:
-            return rest
-        return rest | {"mitigations": ["none", *(["+".join(names)] if names else [])]}
+        return rest | {"mitigations": ["none", *filter(None, ["+".join(names)])]}
 
     def runs(self) -> dict[str, list[LeakRun]]:
         """By mitigation, one run per seed."""
         names = [str(treatment) for treatment in self.mitigations]
         if len(set(names)) != len(names):
             raise UserError("mitigations: the same is listed twice. Allowed: each once.")
-        shared = {name: getattr(self, name).model_dump() for name in ("data", "model", "masking", "training")}
+        shared = self.model_dump(include={"data", "model", "masking", "training"})
         return {
             str(treatment): [
-                LeakRun.read(
-                    {**shared, "seed": seed, "mitigations": [choice.model_dump() for choice in treatment.mitigations]}
-                )
-                for seed in self.seed_range
+                LeakRun.read({**shared, **treatment.model_dump(), "seed": seed}) for seed in self.seed_range
             ]
             for treatment in self.mitigations
         }

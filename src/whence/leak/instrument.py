@@ -18,7 +18,7 @@ from whence.leak.audit.verdict import DEAD, leak_of
 from whence.leak.config import COMPARED, LeakConfig
 from whence.leak.metrics import LEAKS, MASK_RATIOS, Leak, PredictionMeasures, RatioMetrics, RatioTable, at_ratio
 from whence.leak.run import LeakRun
-from whence.report.figures import COLOURS, DASHES, figure_of
+from whence.report.figures import figure_of, style_at
 from whence.store.runs import Store
 
 MEASURES: dict[str, Callable[[RatioMetrics], float | None]] = {
@@ -90,17 +90,14 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
         return [*lines, *table.lost, *stats.report(table.comparisons)]
 
     def style(self, table: Table[LeakRun], name: str) -> Mapping[str, str]:
-        place = [row.name for row in table.rows].index(name)
-        return {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
+        return style_at([row.name for row in table.rows].index(name))
 
     def figures(self, table: Table[LeakRun]) -> Mapping[str, go.Figure]:
-        rows = {row.name: row for row in table.rows if row.finished}
-        if not rows:
+        if not any(row.finished for row in table.rows):
             return {}
-        styles = {name: self.style(table, name) for name in rows}
-        errors = _over_ratios(rows, styles, "error", MASK_RATIOS, "normalized error (1 = predicting the mean)")
+        errors = _over_ratios(table, "error", MASK_RATIOS, "normalized error (1 = predicting the mean)")
         errors.add_hline(1, line_dash="dot", line_color="#888", annotation_text="predicting the mean")
-        shifts = _over_ratios(rows, styles, "shift", BELOW_ONE, "share of the prediction variance")
+        shifts = _over_ratios(table, "shift", BELOW_ONE, "share of the prediction variance")
         return {"Reconstruction": errors, "Shift sensitivity": shifts}
 
 
@@ -109,14 +106,16 @@ LEAK = LeakInstrument()
 
 def _cells(row: Row[LeakRun]) -> dict[str, Cell]:
     cells = {"verdict": Cell(verdict=", ".join(verdict_words(row)))}
-    for ratio in MASK_RATIOS if row.finished else ():
+    tables = _by_seed(row)
+    for ratio in MASK_RATIOS if tables else ():
         for name, measure in MEASURES.items():
-            values = {seed: measure(ratios[ratio]) for seed, ratios in _by_seed(row).items()}
+            values = {seed: measure(ratios[ratio]) for seed, ratios in tables.items()}
             per_seed = {seed: value for seed, value in values.items() if value is not None}
             if len(per_seed) < len(values):  # undefined on any seed, as correlations of equal predictions are
-                per_seed = {}
-            mean = stats.mean(list(per_seed.values())) if per_seed else None
-            interval = stats.mean_interval(list(per_seed.values())) if per_seed else None
+                cells[f"{name}@{ratio:g}"] = Cell(number(None))
+                continue
+            defined = list(per_seed.values())
+            mean, interval = stats.mean(defined), stats.mean_interval(defined)
             cells[f"{name}@{ratio:g}"] = Cell(number(mean), per_seed, interval)
     return cells
 
@@ -139,19 +138,22 @@ def has_explicit_prior(row: Row[LeakRun]) -> bool:
 
 
 def reconstructs_nothing(row: Row[LeakRun]) -> bool:
-    errors = [stats.mean([ratios[ratio].error for ratios in _by_seed(row).values()]) for ratio in MASK_RATIOS]
-    return min(errors) >= DEAD
+    return all(stats.mean([table[r].error for table in _by_seed(row).values()]) >= DEAD for r in MASK_RATIOS)
+
+
+def leaks(row: Row[LeakRun]) -> set[Leak]:
+    return {leak_of(ratios) for ratios in _by_seed(row).values()}
 
 
 def worst_leak(row: Row[LeakRun]) -> Leak:
-    return LEAKS[max(LEAKS.index(leak_of(ratios)) for ratios in _by_seed(row).values())]
+    return max(leaks(row), key=LEAKS.index)
 
 
 def verdict_words(row: Row[LeakRun]) -> list[str]:
     if not row.finished:
         return [row.state]
     marks = {
-        "seeds disagree": len({leak_of(ratios) for ratios in _by_seed(row).values()}) > 1,
+        "seeds disagree": len(leaks(row)) > 1,
         "explicit prior": has_explicit_prior(row),
         "reconstructs nothing": reconstructs_nothing(row),
     }
@@ -178,8 +180,7 @@ def effect(table: Table[LeakRun], row: Row[LeakRun]) -> str:
     elif dead:
         words.append("the model is destroyed: it reconstructs nothing")
     elif row is not reference:
-        factors = (f"{_factor(cost(table, row, ratio))} at {ratio:g}" for ratio in COMPARED)
-        words.append(f"error {', '.join(factors)}")
+        words.append(f"error {', '.join(f'{_factor(table, row, ratio)} at {ratio:g}' for ratio in COMPARED)}")
     return "; ".join(words)
 
 
@@ -203,7 +204,8 @@ def _leak(row: Row[LeakRun], reference: Row[LeakRun]) -> str:
         return f"leaves traces; {left}"
     before = judged_mean(reference, 1.0, lambda m: m.position_variance)
     decoded = mean(row, 1.0, "best_r2") or 0.0
-    if _linear(reference) and not _linear(row) and (variance >= SHRUNK * before or decoded >= DECODED):
+    unlinear = _linear(reference) is True and _linear(row) is False
+    if unlinear and (variance >= SHRUNK * before or decoded >= DECODED):
         linear = f"|r| {mean(reference, 1.0, 'correlation'):.2f} to {mean(row, 1.0, 'correlation'):.2f}"
         return f"removes its linear part only ({linear}; a probe still decodes position, R² {decoded:.2f}); {left}"
     if variance < SHRUNK * before:
@@ -212,37 +214,33 @@ def _leak(row: Row[LeakRun], reference: Row[LeakRun]) -> str:
     return f"does not stop it; {left}"
 
 
-def _linear(row: Row[LeakRun]) -> bool:
-    """At mask ratio 1, do predictions correlate with position beyond chance?"""
+def _linear(row: Row[LeakRun]) -> bool | None:
+    """At mask ratio 1, do predictions correlate with position beyond chance? None where they are equal on any seed."""
     correlation, chance = mean(row, 1.0, "correlation"), mean(row, 1.0, "correlation_chance")
-    return correlation is not None and chance is not None and correlation > chance
+    return None if correlation is None or chance is None else correlation > chance
 
 
-def _factor(factor: tuple[float, tuple[float, float] | None] | None) -> str:
+def _factor(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> str:
+    factor = cost(table, row, ratio)
     if factor is None:
         return "unknown"
     value, interval = factor
     return f"×{value:.3f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
 
 
-def _over_ratios(
-    rows: Mapping[str, Row[LeakRun]],
-    styles: Mapping[str, Mapping[str, str]],
-    measure: str,
-    ratios: Sequence[float],
-    label: str,
-) -> go.Figure:
+def _over_ratios(table: Table[LeakRun], measure: str, ratios: Sequence[float], label: str) -> go.Figure:
     """Every seed as a dot, their mean as a line."""
     figure = figure_of("mask ratio (%)", label)
     x = [100 * ratio for ratio in ratios]
-    for name, row in rows.items():
-        line = dict(styles[name])
+    for row in table.rows:
+        if not row.finished:
+            continue
+        line, name = LEAK.style(table, row.name), row.name
         cells = [row.cell(f"{measure}@{ratio:g}") for ratio in ratios]
         figure.add_scatter(x=x, y=[cell.mean for cell in cells], name=name, mode="lines", line=line, legendgroup=name)
-        dots = [(place, value) for place, cell in zip(x, cells, strict=True) for value in cell.per_seed.values()]
         figure.add_scatter(
-            x=[place for place, _ in dots],
-            y=[value for _, value in dots],
+            x=[place for place, cell in zip(x, cells, strict=True) for _ in cell.per_seed],
+            y=[value for cell in cells for value in cell.per_seed.values()],
             name=name,
             mode="markers",
             marker={"color": line["color"], "opacity": 0.7},

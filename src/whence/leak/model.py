@@ -14,7 +14,7 @@ from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.leak.audit.probe import FOLDS
-from whence.leak.mitigations.base import Mitigation
+from whence.leak.mitigations import Mitigation
 from whence.mixers import MIXERS, MixerChoice
 from whence.mixers.base import Kind
 from whence.models.layers import FeatureEmbedding, Linear
@@ -134,15 +134,11 @@ class MaskedModel(nn.Module):
         self.spatial = spec.encoding(spec.spatial, channels) if spec.layout == "time_channel" else None
         for mitigation in mitigations:
             mitigation.check(spec.replacement, self.temporal)
-        self.mitigations = nn.ModuleList(mitigations)
+        self.active, self.mitigations = mitigations, nn.ModuleList(mitigations)
         self.shown, self.embedded = nn.Identity(), nn.Identity()  # to look at: masked tokens; what the first block gets
         self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))
         self.norm = nn.LayerNorm(spec.d_model)
         self.head = Linear(spec.d_model, features)
-
-    @property
-    def active(self) -> list[Mitigation]:
-        return [module for module in self.mitigations if isinstance(module, Mitigation)]
 
     def forward(self, tokens: Tensor, masked: Tensor, positions: Tensor) -> Tensor:
         """tokens: (rows, tokens, features), the truth at masked places too: it is not looked at.
@@ -168,13 +164,11 @@ class MaskedModel(nn.Module):
         if self.spec.replacement == "learned":
             x = torch.where(masked[..., None], self.mask.vector.to(x.dtype), x)
         x = self.shown(x)
-        axes = [(self.temporal, 0, "time"), *([(self.spatial, 1, "channel")] if self.spatial is not None else [])]
-        for encoding, axis, name in axes:
-            vector = encoding.embed(torch.zeros_like(x), positions[..., axis])
-            for mitigation in self.active:
-                vector = mitigation.encoding(vector, masked, name)
-            x = x + vector
-        return x
+        time = self.temporal.embed(torch.zeros_like(x), positions[..., 0])
+        for mitigation in self.active:
+            time = mitigation.encoding(time, masked)
+        x = x + time
+        return x if self.spatial is None else x + self.spatial.embed(torch.zeros_like(x), positions[..., 1])
 
     def _mix(self, x: Tensor, visible: Tensor, positions: Tensor) -> Tensor:
         orders = [order for mitigation in self.active if (order := mitigation.order(x)) is not None]

@@ -25,8 +25,11 @@ def audit_page(artifact: AuditArtifact) -> bytes:
         f"<p>{badges(audit.verdict.notes)}</p>",
         bullets([*audit.verdict.sentences, *audit.facts]),
     ]
-    figures = {"Layer by layer": layer_profile(audit), "Predictions by position": predictions_by_position(audit)}
-    figures["Similarity of mean predictions between positions"] = similarity_map(audit)
+    figures = {
+        "Layer by layer": layer_profile(audit),
+        "Predictions by position": predictions_by_position(audit),
+        "Similarity of mean predictions between positions": similarity_map(audit),
+    }
     drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
     for place, (name, figure) in enumerate(drawn):
         parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{place}', place == 0)}")

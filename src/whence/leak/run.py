@@ -14,12 +14,10 @@ from whence.errors import UserError
 from whence.leak.audit.auditing import measure_ratio
 from whence.leak.audit.measures import Sample
 from whence.leak.audit.target import AuditTarget
-from whence.leak.data import DATA, DataChoice
-from whence.leak.data.base import RecordingData, Split
+from whence.leak.data import DATA, DataChoice, RecordingData, Split
 from whence.leak.masks import Pattern, draw
 from whence.leak.metrics import MASK_RATIOS, LeakMetrics
-from whence.leak.mitigations import MitigationChoice
-from whence.leak.mitigations.base import Mitigation, PenaltyInput
+from whence.leak.mitigations import Mitigation, MitigationChoice, PenaltyInput
 from whence.leak.model import MaskedModel, MaskedSpec
 from whence.models.init import initialise
 from whence.models.sequence import count_parameters
@@ -136,16 +134,13 @@ class LeakJob(Trainable[MaskedModel]):
         self.device = device
         self.model = self.run.build_model(device)
         initialise(self.model, streams.init)
-        some, others = (self._half(streams, half).to(device) for half in (0, 1))
+        places = [generator(streams.evaluation, "fit", str(self.run.data), half) for half in (0, 1)]
+        some, others = (self.tokens(place, FITTED, "train", half).to(device) for half, place in enumerate(places))
         for mitigation in self.model.active:
             mitigation.fit(some, others)
 
-    def _half(self, streams: Streams, half: int) -> Tensor:
-        place = generator(streams.evaluation, "fit", str(self.run.data), half)
-        return self.run.model.tokens(self.data.draw(place, FITTED, "train", half))
-
-    def tokens(self, place: torch.Generator, rows: int, split: Split) -> Tensor:
-        return self.run.model.tokens(self.data.draw(place, rows, split))
+    def tokens(self, place: torch.Generator, rows: int, split: Split, half: int | None = None) -> Tensor:
+        return self.run.model.tokens(self.data.draw(place, rows, split, half))
 
     def step(self, generator: torch.Generator) -> tuple[Tensor, int]:
         masking = self.run.masking
@@ -161,7 +156,7 @@ class LeakJob(Trainable[MaskedModel]):
         place = positions[..., 0].expand_as(masked)[masked]
         step = PenaltyInput(predicted, place, float(masked.float().mean()), error)
         penalties = [penalty for mitigation in self.model.active if (penalty := mitigation.penalty(step)) is not None]
-        return error + sum((p for p in penalties if p is not None), torch.zeros_like(error)), masked.numel()
+        return error + sum(penalties, torch.zeros_like(error)), masked.numel()
 
     def evaluate(self, streams: Streams) -> LeakMetrics:
         """At every mask ratio, leakage and error, on the same test examples for every run."""

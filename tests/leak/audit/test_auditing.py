@@ -15,9 +15,9 @@ from tests.leak.test_model import job_of, trained
 from whence.errors import UserError
 from whence.leak.audit.auditing import measure_audit
 from whence.leak.audit.influence import embedded, gradient_share
+from whence.leak.audit.own_model import audit_target
+from whence.leak.audit.pretrained import load
 from whence.leak.audit.shift import shift_test
-from whence.leak.audit.targets.module import audit_target
-from whence.leak.audit.targets.pretrained import load
 from whence.leak.audit.verdict import named_pathways
 from whence.leak.metrics import Audit
 

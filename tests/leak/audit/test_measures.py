@@ -11,9 +11,9 @@ from torch import Tensor
 
 from whence.errors import UserError
 from whence.leak.audit.measures import (
+    SHUFFLES,
     Sample,
     between_positions,
-    chance_correlation,
     correlation,
     error,
     eta2,
@@ -48,7 +48,7 @@ def test_correlation_is_numpys(leak: float) -> None:
 def test_chance_correlation_of_one_prediction_per_place(places: int, expected: float) -> None:
     """Known from theory: with few places even noise correlates."""
     values = torch.randn(places, 400, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = chance_correlation(values, torch.arange(places), torch.zeros(places, dtype=torch.long))
+    found = correlation(values, shuffled(torch.arange(places), torch.zeros(places, dtype=torch.long), SHUFFLES))
     assert found == pytest.approx(expected, abs=0.02)
 
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tests.leak.known_models import FEATURES, TOKENS, Interpolation, WithTable, content
 from whence.leak.audit.auditing import measure_audit
+from whence.leak.audit.own_model import audit_target
 from whence.leak.audit.shift import placements, shift_profile, shift_test
-from whence.leak.audit.targets.module import audit_target
 
 
 class Stepped(Interpolation):

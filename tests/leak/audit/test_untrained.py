@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from tests.leak.known_models import _untrained_bert, content
 from whence.leak.audit.auditing import measure_audit
-from whence.leak.audit.targets.module import audit_target
-from whence.leak.audit.targets.pretrained import _target
+from whence.leak.audit.own_model import audit_target
+from whence.leak.audit.pretrained import _target
 from whence.leak.audit.untrained import compare_errors, reinitialized
 
 

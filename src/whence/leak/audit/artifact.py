@@ -1,16 +1,39 @@
-"""Audits as the store keeps them: addressed by the configuration and by what its names stand for."""
+"""Audits as the store keeps them, and the models that a configuration names.
+
+An audit is addressed by its configuration and by what the names in it stand for.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
 from whence.config import Config
+from whence.errors import UserError
 from whence.experiments.instrument import Action, OnProgress
 from whence.experiments.options import command
 from whence.leak.audit.auditing import measure_audit
-from whence.leak.audit.targets import input_checksums, is_code, load_target
+from whence.leak.audit.own_model import load_file
+from whence.leak.audit.pretrained import MEAN_TOKEN, load, load_ids, with_mean_token
+from whence.leak.audit.target import AuditTarget
 from whence.leak.config import AuditConfig
 from whence.leak.metrics import Audit
+from whence.leak.run import LeakRun
+from whence.models.capture import blocks
+from whence.models.init import initialise
+from whence.models.pretrained import PACKAGED, default_text
+from whence.models.sequence import SequenceRun
+from whence.random import Streams
 from whence.store.artifacts import Artifact, ArtifactKind
-from whence.store.runs import Store, open_finished_run
+from whence.store.files import canonical, digest, file_digest
+from whence.store.runs import RunFolder, Store, open_finished_run
+from whence.training.checkpoint import weights_of
+
+ROWS = 64
 
 
 class AuditRequest(Config):
@@ -55,3 +78,100 @@ def audit_command(request: AuditRequest) -> str:
 
 
 AUDIT = Action("audit", AuditConfig, run_audit, audit_title)
+
+
+def is_code(config: AuditConfig) -> bool:
+    """`FILE.py:FUNCTION`: what it imports may have changed, whatever its own checksum."""
+    return config.model is not None and ".py:" in config.model
+
+
+def input_checksums(config: AuditConfig) -> dict[str, str]:
+    """By field, what its value stands for today: the version of a package, checksums of files. A run is its id."""
+    if config.model is None:
+        return {}
+    checksums: dict[str, str] = {}
+    if is_code(config):
+        return {"model": _checksum(config.model.rpartition(":")[0])}
+    if config.model in PACKAGED:
+        checksums["model"] = version(PACKAGED[config.model][0])
+    elif Path(config.model).is_dir():
+        files = sorted(path for path in Path(config.model).iterdir() if path.is_file())
+        checksums["model"] = digest(canonical([[path.name, file_digest(path)] for path in files]))[:16]
+    if config.token_ids is not None:
+        checksums["token_ids"] = _checksum(config.token_ids)
+    else:
+        checksums["text"] = digest(_text(config))[:16]
+    return checksums
+
+
+def load_target(config: AuditConfig, store: Store) -> AuditTarget:
+    """Raises `UserError` for what cannot be loaded."""
+    if config.run is not None:
+        with open_finished_run(store, config.run) as (folder, run):
+            if isinstance(run, LeakRun):
+                return _leak_run_target(run, folder)
+            if isinstance(run, SequenceRun):
+                return _sequence_run_target(run, folder)
+            raise UserError(f"run: models of {run.kind} cannot be audited. Allowed: runs of leak or arena.")
+    assert config.model is not None
+    if is_code(config):
+        return load_file(config.model)
+    if config.token_ids is not None:
+        return load_ids(config.model, config.token_ids, config.mask_token_id)
+    return load(config.model, _text(config), config.rows, config.length)
+
+
+def _text(config: AuditConfig) -> str:
+    if config.text is None:
+        return default_text()
+    try:
+        return Path(config.text).read_text()
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"text: {config.text!r} cannot be read as text.") from None
+
+
+def _checksum(file: str) -> str:
+    """Empty where it cannot be read: whoever loads it says why."""
+    path = Path(file)
+    return file_digest(path)[:16] if path.is_file() else ""
+
+
+def _leak_run_target(run: LeakRun, folder: RunFolder, seed: int | None = None) -> AuditTarget:
+    """With the weights of a stored run; with a seed, untrained."""
+    job = run.job()
+    job.setup(Streams.of(run.seed if seed is None else seed), torch.device("cpu"))
+    if seed is None:
+        job.model.load_state_dict(weights_of(folder))
+    return replace(job.audit_target(), untrained=lambda seed: _leak_run_target(run, folder, seed))
+
+
+def _sequence_run_target(run: SequenceRun, folder: RunFolder, seed: int | None = None) -> AuditTarget:
+    """Predictions at masked tokens; the targets are those of the same model when nothing is masked.
+
+    With the weights of a stored run; with a seed, untrained.
+    """
+    if run.model.attention == "prefix":
+        raise UserError("run: models with prefix attention cannot be audited. Allowed: causal, bidirectional.")
+    batch = run.task.build().sample(torch.Generator().manual_seed(0), ROWS, run.train_length)
+    model = run.build_model("cpu")
+    if seed is None:
+        model.load_state_dict(weights_of(folder))
+    else:
+        initialise(model, Streams.of(seed).init)
+    if not isinstance(model.embedding, nn.Embedding):
+        raise UserError("run: expected a model of token ids, got one of continuous inputs.")
+
+    def call(ids: Tensor) -> Tensor:
+        return model(ids, batch.positions)
+
+    return AuditTarget(
+        " · ".join(run.labels().values()),
+        model,
+        batch.inputs,
+        with_mean_token(model.embedding, call),
+        call,
+        fitted=True,
+        layers=tuple(blocks(model))[-len(model.blocks) :],
+        untrained=lambda seed: _sequence_run_target(run, folder, seed),
+        mask_description=MEAN_TOKEN,
+    )

@@ -4,34 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from whence.errors import UserError
 from whence.experiments.instrument import OnProgress
-from whence.leak.audit.ablation import pathway_effects
 from whence.leak.audit.checks import check, check_finite, check_targets
-from whence.leak.audit.facts import facts
 from whence.leak.audit.influence import content_test, gradient_share
 from whence.leak.audit.measures import ROUNDING, Sample, deviation, error, leakage
-from whence.leak.audit.probe import FOLDS, fitted_error, pattern_probe, probe
+from whence.leak.audit.own_model import audit_target
+from whence.leak.audit.probe import FOLDS, fitted_error, pattern_r2, probe
 from whence.leak.audit.shift import shift_profile, shift_test
-from whence.leak.audit.target import BATCH, AuditTarget
+from whence.leak.audit.target import BATCH, AuditTarget, training_mode_restored
 from whence.leak.audit.untrained import TWINS, TwinComparison, compare_errors
-from whence.leak.audit.verdict import judge
+from whence.leak.audit.verdict import ELSEWHERE, facts, judge
 from whence.leak.metrics import (
     MASK_RATIOS,
     Audit,
     LayerComparison,
     LayerMeasures,
     LayerProfile,
+    PathwayEffect,
     PositionMeans,
     PredictionMeasures,
     RatioMetrics,
     RatioTable,
+    ShiftTest,
 )
-from whence.leak.pathways.position_prior import priors_of, without
+from whence.leak.pathways import Pathway, ablated, detect_pathways, priors_of, without
 from whence.random import derive, preserve_rng_state
+
+
+def audit(
+    model: nn.Module | AuditTarget, batch: Tensor | None = None, *, ratios: Sequence[float] = MASK_RATIOS, **how: Any
+) -> Audit:
+    """Measure position leakage of a masked model, as `whence leak audit` does. Nothing is stored.
+
+    Args:
+        model: takes masked content and returns one prediction per token.
+        batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
+        ratios: mask ratios, above 0 and up to 1.
+        how: keywords of `whence.leak.audit_target`; token ids require `mask`, the id of the mask token.
+
+    Raises:
+        UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
+
+    Example:
+        >>> result = whence.audit(model, ids, mask=tokenizer.mask_token_id)
+        >>> result.verdict.outcome, result.verdict.pathways
+        ('leaky', ['learned absolute positions'])
+    """
+    if isinstance(model, AuditTarget):
+        return measure_audit(model, ratios)
+    if batch is None:
+        raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).")
+    return measure_audit(audit_target(model, batch, **how), ratios)
 
 
 def measure_audit(
@@ -41,42 +70,31 @@ def measure_audit(
     seed: int = 0,
     on_progress: OnProgress = lambda message: None,
 ) -> Audit:
-    """Measure position leakage of a masked model.
+    """The shift test, linear probes and pathway ablations at each mask ratio, beside an untrained twin.
 
-    Runs the shift test, linear probes and pathway ablations at each mask ratio, beside an untrained twin. Training
-    mode and random state are restored afterwards.
+    Training mode and random state are restored afterwards.
 
     Args:
-        target: the model and the examples it is audited on.
-        ratios: mask ratios, above 0 and up to 1.
         seed: determines the masks and, for models that draw random numbers, the noise.
         on_progress: called with progress messages.
-
-    Raises:
-        UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
     """
     check(target, ratios)
-    training = [(module, module.training) for module in target.model.modules()]
-    try:
-        with preserve_rng_state():
-            torch.manual_seed(derive(seed, "audit"))
-            return _measure(target, sorted(set(ratios)), seed, on_progress)
-    finally:
-        for module, flag in training:
-            module.training = flag
+    with training_mode_restored(target.model), preserve_rng_state():
+        torch.manual_seed(derive(seed, "audit"))
+        return _measure(target, sorted(set(ratios)), seed, on_progress)
 
 
 def _measure(target: AuditTarget, ratios: Sequence[float], seed: int, on_progress: OnProgress) -> Audit:
     targets = target.targets()
     check_targets(targets)
-    samples, metrics = _at_ratios(target, targets, ratios, seed, on_progress)
+    last, metrics = _at_ratios(target, targets, ratios, seed, on_progress)
     check_finite(target.name, metrics)
     twin = target.untrained(0) if target.untrained else None
     untrained: RatioTable = {}
     if twin is not None:
         _, untrained = _at_ratios(twin, twin.targets(), ratios, seed, on_progress, "untrained twin, ")
         check_finite(f"the untrained twin of {target.name}", untrained)
-    twins = _beside_twins(target, _errors(metrics), _errors(untrained), seed, on_progress) if untrained else None
+    twins = _beside_twins(target, metrics, untrained, seed, on_progress) if untrained else None
     below_one = [ratio for ratio in ratios if ratio < 1]
     middle = min(below_one, key=lambda ratio: abs(ratio - 0.5)) if below_one else ratios[-1]
     masked = target.draw_mask(middle, seed)
@@ -93,30 +111,30 @@ def _measure(target: AuditTarget, ratios: Sequence[float], seed: int, on_progres
         profile=profile,
         pathways=pathways,
         facts=facts(target, masked, middle, metrics[middle].pattern_r2, pathways),
-        means=_position_means(samples[ratios[-1]]),
+        means=_position_means(last),
         verdict=judge(metrics, profile, pathways, untrained, twins, fitted=target.fitted),
     )
 
 
 def _at_ratios(
     target: AuditTarget, targets: Tensor, ratios: Sequence[float], seed: int, on_progress: OnProgress, prefix: str = ""
-) -> tuple[dict[float, Sample], RatioTable]:
-    samples: dict[float, Sample] = {}
+) -> tuple[Sample, RatioTable]:
+    """The sample at the last ratio, and the measures at all of them."""
+    samples: list[Sample] = []
     metrics: RatioTable = {}
     for ratio in ratios:
         on_progress(f"{prefix}mask ratio {ratio:g}")
         sample, measured = measure_ratio(target, partial(sample_of, target, targets, ratio, seed), ratio, seed)
-        pattern = pattern_probe(sample, target.inner())
-        samples[ratio] = sample
+        samples.append(sample)
         metrics[ratio] = measured.model_copy(
             update={
                 "error": _error(target, sample),
-                "pattern_r2": pattern.best if pattern else None,
+                "pattern_r2": pattern_r2(sample, target.inner),
                 "content": content_test(target, sample, seed),
                 "gradient": gradient_share(target, sample.masked),
             }
         )
-    return samples, metrics
+    return samples[-1], metrics
 
 
 def measure_ratio(
@@ -155,14 +173,11 @@ def _error(target: AuditTarget, sample: Sample) -> float:
     return fitted_error(sample) if target.fitted else error(sample)
 
 
-def _errors(metrics: RatioTable) -> dict[float, float]:
-    return {ratio: measured.error for ratio, measured in metrics.items()}
-
-
 def _beside_twins(
-    target: AuditTarget, errors: Mapping[float, float], first: Mapping[float, float], seed: int, on_progress: OnProgress
+    target: AuditTarget, metrics: RatioTable, untrained: RatioTable, seed: int, on_progress: OnProgress
 ) -> TwinComparison:
     """Twins after the first are measured only where the first leaves it open."""
+    errors, first = ({ratio: measured.error for ratio, measured in table.items()} for table in (metrics, untrained))
     compared = compare_errors(errors, [first])
     if compared.different or target.untrained is None:
         return compared
@@ -181,13 +196,13 @@ def _profile(
 ) -> LayerProfile:
     """Position in the activations at masked tokens after every layer, beside the untrained twin."""
     on_progress("layers, trained")
-    trained, pattern_r2 = _layers(target, ratio, seed)
+    trained, of_pattern = _layers(target, ratio, seed)
     untrained: dict[str, LayerMeasures] = {}
     if twin is not None:
         on_progress("layers, untrained")
         untrained, _ = _layers(twin, ratio, seed)
     layers = {name: LayerComparison(trained=trained[name], untrained=untrained.get(name)) for name in trained}
-    return LayerProfile(ratio=ratio, pattern_r2=pattern_r2, layers=layers)
+    return LayerProfile(ratio=ratio, pattern_r2=of_pattern, layers=layers)
 
 
 def _layers(target: AuditTarget, ratio: float, seed: int) -> tuple[dict[str, LayerMeasures], float | None]:
@@ -198,9 +213,8 @@ def _layers(target: AuditTarget, ratio: float, seed: int) -> tuple[dict[str, Lay
         for layer, values in target.activations(target.content, masked).items()
     }
     shifts = shift_profile(target, ratio, seed)
-    pattern = pattern_probe(next(iter(samples.values())), target.inner())
     layers = {layer: LayerMeasures(shift=shifts[layer], probe=probe(sample)) for layer, sample in samples.items()}
-    return layers, pattern.best if pattern else None
+    return layers, pattern_r2(next(iter(samples.values())), target.inner)
 
 
 def _position_means(sample: Sample) -> PositionMeans:
@@ -220,3 +234,61 @@ def _position_means(sample: Sample) -> PositionMeans:
         target=truth[there][:, strongest].T.tolist(),
         similarity=None if equal else (unit @ unit.T).tolist(),
     )
+
+
+def pathway_effects(
+    target: AuditTarget,
+    masked: Tensor,
+    tests: Mapping[float, ShiftTest],
+    targets: float,
+    seed: int,
+    on_progress: OnProgress,
+) -> list[PathwayEffect]:
+    """Ablate each pathway that a detector finds, and all others but it.
+
+    Rows, placements and the prediction variance that shares are taken of are those of the shift test with all
+    pathways, and every figure is the mean over mask ratios.
+
+    Args:
+        tests: the shift test with all pathways, by mask ratio.
+        targets: standard deviation of the targets.
+
+    Returns:
+        One row per pathway, the strongest first. `alone` is less what is left with all of them ablated; that rest has
+        a row of its own.
+    """
+    on_progress("Detecting pathways")
+    pathways = detect_pathways(target, masked)
+    with_all = _mean(tests)
+    measured = {frozenset[int](): with_all}
+
+    def sensitivity(without: Sequence[Pathway], message: str) -> float:
+        key = frozenset(map(id, without))
+        if key not in measured:  # without one of two is the other one alone
+            on_progress(message)
+            with ablated(without):
+                measured[key] = _mean(
+                    {r: shift_test(target, r, targets, seed, test.prediction_std) for r, test in tests.items()}
+                )
+        return measured[key]
+
+    rest = sensitivity(pathways, "All pathways ablated")
+    effects = [
+        PathwayEffect(
+            name=pathway.name,
+            where=pathway.where,
+            note=pathway.note,
+            with_all=with_all,
+            without=sensitivity([pathway], f"Ablated: {pathway.name}"),
+            alone=max(0.0, sensitivity([p for p in pathways if p is not pathway], f"Alone: {pathway.name}") - rest),
+        )
+        for pathway in pathways
+    ]
+    if rest > ROUNDING**2:
+        note = "left with all of the others ablated"
+        effects.append(PathwayEffect(name=ELSEWHERE, where="", note=note, with_all=with_all, without=None, alone=rest))
+    return sorted(effects, key=lambda effect: -effect.alone)
+
+
+def _mean(tests: Mapping[float, ShiftTest]) -> float:
+    return sum(test.sensitivity for test in tests.values()) / len(tests)

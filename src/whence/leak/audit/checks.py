@@ -28,18 +28,18 @@ def check(target: AuditTarget, ratios: Sequence[float]) -> None:
     except ValueError as error:
         raise UserError(f"ratios: {error}") from None
     content = target.content
-    inner = range(*target.inner().indices(target.tokens))
-    if len(inner) // target.stride < 2 * FOLDS:
+    steps = target.maskable // target.stride
+    if steps < 2 * FOLDS:
         raise UserError(
             f"positions: expected {2 * FOLDS} or more that can be masked, for a {FOLDS}-fold cross-validation, got "
-            f"{len(inner) // target.stride}. Pass longer examples."
+            f"{steps}. Pass longer examples."
         )
     if len(content) < FOLDS:
         raise UserError(
             f"data: expected {FOLDS} examples or more, for a {FOLDS}-fold cross-validation, got {len(content)}. "
             "Pass more rows."
         )
-    body = content[:, inner.start : inner.stop]
+    body = content[:, target.inner]
     if content.is_floating_point():
         _check_values(body)
     else:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from whence.leak.audit.measures import Sample
 from whence.leak.audit.target import AuditTarget
 from whence.leak.metrics import ContentTest
-from whence.leak.pathways.additive_encoding import AdditiveEncoding
-from whence.leak.pathways.base import ablated, hooked
+from whence.leak.pathways import ablated, additive_encodings, hooked
 from whence.models.capture import blocks
 
 ROWS = 8
@@ -25,9 +24,8 @@ def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentT
     Its changes are None where predictions have no variance, its factor is None where there was no error.
     """
     visible = ~sample.masked
-    inner = target.inner()
     movable = torch.zeros_like(visible)
-    movable[:, inner] = visible[:, inner]
+    movable[:, target.inner] = visible[:, target.inner]
     if int(movable.sum(1).max()) < 2:
         return None
     generator = torch.Generator().manual_seed(seed + 1)
@@ -40,7 +38,7 @@ def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentT
         target.predictions(content, sample.masked)[sample.masked].double()
         for content in (target.content.gather(1, index), target.content.roll(1, 0))
     )
-    before, truth = (t[sample.masked].double() for t in (sample.prediction, sample.target))
+    before, truth = sample.predicted, sample.truth
     own = (before - before.mean(0)).pow(2).mean()
     was = (before - truth).pow(2).mean()
     return ContentTest(
@@ -57,22 +55,26 @@ def gradient_share(target: AuditTarget, masked: Tensor) -> float | None:
     embedded tokens to which something is added, content's that of the visible ones: a mask token has no content.
     None where nothing is added, since positions that only turn or weigh have no such gradient.
     """
-    few = target.with_rows(ROWS)
-    masked = masked[:ROWS]
-    pathways = AdditiveEncoding().detect(few, masked)
-    if not pathways or not target.layers:
+    target, masked = target.with_rows(ROWS), masked[:ROWS]
+    vectors = added_vectors(target, masked)
+    if vectors is None or not (added := (vectors.abs() > 1e-6).any(-1)).any():
         return None
-    encoded = embedded(few, masked)
-    with ablated(pathways):
-        plain = embedded(few, masked)
-    if encoded is None or plain is None or encoded.shape[:2] != masked.shape:
-        return None
-    added = ((encoded - plain).abs() > 1e-6).any(-1)
-    if not added.any():
-        return None
-    gradient = _gradient(few, masked)
+    gradient = _gradient(target, masked)
     position, content = float(gradient[added].norm()), float(gradient[~masked].norm())
     return position / (position + content) if position + content > 0 else None
+
+
+def added_vectors(target: AuditTarget, masked: Tensor) -> Tensor | None:
+    """What additive encodings add to embedded tokens, (rows, tokens, width). None without them, or where unknown."""
+    pathways = additive_encodings(target, masked)
+    if not pathways or not target.layers:
+        return None
+    encoded = embedded(target, masked)
+    with ablated(pathways):
+        plain = embedded(target, masked)
+    if encoded is None or plain is None or encoded.shape[:2] != masked.shape:
+        return None
+    return encoded - plain
 
 
 def embedded(target: AuditTarget, masked: Tensor) -> Tensor | None:

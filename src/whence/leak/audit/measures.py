@@ -6,7 +6,7 @@ difference at all is "explained by position". There the size of the differences 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -51,11 +51,10 @@ class Sample:
         predicted = self.prediction[:, self.masked[0]]
         return float((predicted - predicted[:1]).abs().max()) <= 1e-5 * float(predicted.abs().max())
 
-    def alone(self) -> Sample:
-        """Without the rows that say the same again."""
-        if not self.single:
-            return self
-        return Sample(self.prediction[:1], self.target[:1], self.masked[:1], self.position, self.stride)
+    def head(self, rows: int) -> Sample:
+        """The first rows."""
+        first = {name: getattr(self, name)[:rows] for name in ("prediction", "target", "masked")}
+        return replace(self, **first)
 
     @property
     def rows(self) -> Tensor:
@@ -66,6 +65,15 @@ class Sample:
     def places(self) -> Tensor:
         """The position of every masked token."""
         return self.position.expand_as(self.masked)[self.masked]
+
+    @property
+    def predicted(self) -> Tensor:
+        """(masked tokens, features)"""
+        return self.prediction[self.masked].double()
+
+    @property
+    def truth(self) -> Tensor:
+        return self.target[self.masked].double()
 
 
 def check_aligned(prediction: Tensor, masked: Tensor) -> None:
@@ -81,9 +89,9 @@ def leakage(sample: Sample) -> Leakage:
     targets = deviation(sample.target)
     if targets == 0:
         raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.")
-    one = sample.alone()
-    predicted = one.prediction[one.masked].double()
-    truth = sample.target[sample.masked].double()
+    single = sample.single
+    one = sample.head(1) if single else sample
+    predicted = one.predicted
     equal = _within(one) <= ROUNDING * targets
     between = between_positions(one)
     return Leakage(
@@ -92,10 +100,10 @@ def leakage(sample: Sample) -> Leakage:
         position_variance_limit=between.limit / targets**2,
         identical=equal,
         correlation=None if equal else correlation(predicted, one.places),
-        correlation_chance=None if equal else chance_correlation(predicted, one.places, one.rows),
-        correlation_target=correlation(truth, sample.places),
-        eta2=None if equal or one.single else eta2(predicted, one.places),
-        eta2_target=eta2(truth, sample.places),
+        correlation_chance=None if equal else correlation(predicted, shuffled(one.places, one.rows, SHUFFLES)),
+        correlation_target=correlation(sample.truth, sample.places),
+        eta2=None if equal or single else eta2(predicted, one.places),
+        eta2_target=eta2(sample.truth, sample.places),
         similarity=similarity(one, centered=False),
         similarity_centered=None if equal else similarity(one, centered=True),
     )
@@ -109,10 +117,8 @@ def deviation(values: Tensor) -> float:
 
 def error(sample: Sample) -> float:
     """Mean squared error over masked tokens, over that of always saying the mean. A dead model has 1."""
-    truth = sample.target[sample.masked].double()
-    return float(
-        (sample.prediction[sample.masked].double() - truth).pow(2).mean() / (truth - truth.mean(0)).pow(2).mean()
-    )
+    truth = sample.truth
+    return float((sample.predicted - truth).pow(2).mean() / (truth - truth.mean(0)).pow(2).mean())
 
 
 @dataclass(frozen=True)
@@ -175,15 +181,14 @@ def beyond_noise(draws: Tensor) -> Excess:
 
 
 def correlation(values: Tensor, places: Tensor) -> float | None:
-    """Mean |Pearson r| with position over dimensions that vary."""
-    r = _correlations(values, places[:, None].double())
-    return None if r is None else float(r.mean())
-
-
-def chance_correlation(values: Tensor, places: Tensor, rows: Tensor) -> float | None:
-    """What the same measure gives when positions are shuffled within rows."""
-    r = _correlations(values, shuffled(places, rows, SHUFFLES))
-    return None if r is None else float(r.mean())
+    """Mean |Pearson r| with position, (tokens,) or (tokens, several orders), over dimensions that vary."""
+    places = places.view(len(places), -1).double()
+    centred, place = values - values.mean(0), places - places.mean(0)
+    norms, sizes = centred.norm(dim=0), place.norm(dim=0)
+    vary = norms > 1e-12 * values.norm(dim=0).clamp(min=1e-300)
+    if not vary.any() or (sizes == 0).any():
+        return None
+    return float(((centred[:, vary].T @ place) / (norms[vary, None] * sizes)).abs().mean())
 
 
 def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
@@ -199,15 +204,6 @@ def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
         return torch.stack([places[order] for order in orders], 1).double()
     turns = torch.randint(length, (int(rows.max()) + 1, times), generator=generator)
     return ((places[:, None] - first + turns[rows]) % length + first).double()
-
-
-def _correlations(values: Tensor, places: Tensor) -> Tensor | None:
-    centred, place = values - values.mean(0), places - places.mean(0)
-    norms, sizes = centred.norm(dim=0), place.norm(dim=0)
-    vary = norms > 1e-12 * values.norm(dim=0).clamp(min=1e-300)
-    if not vary.any() or (sizes == 0).any():
-        return None
-    return ((centred[:, vary].T @ place) / (norms[vary, None] * sizes)).abs()
 
 
 def eta2(values: Tensor, places: Tensor) -> float | None:

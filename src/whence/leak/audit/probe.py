@@ -34,15 +34,13 @@ def shapes(places: Tensor, length: float) -> dict[str, Tensor]:
 
 def probe(sample: Sample, values: Tensor | None = None) -> PositionProbe | None:
     """From the predictions of masked tokens, or from other values there (rows, tokens, features)."""
-    chosen = slice(0, 1 if sample.single else _enough(sample))
-    masked = sample.masked[chosen]
-    features = (sample.prediction if values is None else values)[chosen][masked].double()
-    rows = torch.arange(len(masked))[:, None].expand_as(masked)[masked]
-    return decode(features, sample.position.expand_as(masked)[masked], rows)
+    some = sample.head(1 if sample.single else _enough(sample))
+    features = some.predicted if values is None else values[: len(some.masked)][some.masked].double()
+    return decode(features, some.places, some.rows)
 
 
-def pattern_probe(sample: Sample, inner: slice = slice(None)) -> PositionProbe | None:
-    """From the arrangement of masked and visible tokens alone: what even a model without position may know.
+def pattern_r2(sample: Sample, inner: slice = slice(None)) -> float | None:
+    """R² from the arrangement of masked and visible tokens alone: what even a model without position may know.
 
     `inner`: without the tokens at the ends that are always visible. None where nothing else is.
     """
@@ -54,7 +52,8 @@ def pattern_probe(sample: Sample, inner: slice = slice(None)) -> PositionProbe |
     count = visible.cumsum(1).double()
     features = [before, after, before == 0, after == 0, count, count[:, -1:] - count]
     features += [(1 + before).log(), (1 + after).log()]
-    return probe(sample, torch.stack([feature.double() for feature in features], -1))
+    decoded = probe(sample, torch.stack([feature.double() for feature in features], -1))
+    return decoded and decoded.best
 
 
 def decode(features: Tensor, places: Tensor, rows: Tensor) -> PositionProbe | None:
@@ -71,20 +70,18 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> PositionProbe | No
     folds = torch.searchsorted(group.unique(), group) % FOLDS
     length = float(kinds.max() - kinds.min() + 1)
     start = places - kinds.min()
-    true = torch.stack(list(shapes(start, length).values()), 1)
-    other = shuffled(start, rows, SHUFFLES)
-    null = torch.stack([column for t in other.unbind(1) for column in shapes(t, length).values()], 1)
-    control = torch.stack([_relabelled(start, seed) for seed in range(5)], 1)
-    guessed, wanted = _cross_validated(features, torch.cat([true, null, control], 1), folds, _full_map)
+    true = shapes(start, length)
+    null = [column for t in shuffled(start, rows, SHUFFLES).unbind(1) for column in shapes(t, length).values()]
+    wanted = torch.stack([*true.values(), *null, *(_relabelled(start, seed) for seed in range(5))], 1)
+    guessed = _cross_validated(features, wanted, folds, _full_map)
     r2 = 1 - (guessed - wanted).pow(2).sum(0) / (wanted - wanted.mean(0)).pow(2).sum(0)
-    names = list(shapes(start, length))
-    decoded, chance = r2[: len(names)], r2[len(names) : -5].view(SHUFFLES, len(names)).max(1).values
+    decoded, chance = r2[: len(true)], r2[len(true) : -5].view(SHUFFLES, len(true)).max(1).values
     best = int(decoded.argmax())
     return PositionProbe(
         r2=float(decoded[0]),
         mae=float((guessed[:, 0] - wanted[:, 0]).abs().mean()),
         best=float(decoded[best]),
-        shape=names[best],
+        shape=list(true)[best],
         control=float(r2[-5:].mean()),
         p=(1 + int((chance >= decoded[best]).sum())) / (1 + SHUFFLES),
     )
@@ -95,17 +92,12 @@ def fitted_error(sample: Sample) -> float:
 
     The better of two: one factor for all dimensions, which a few rows suffice to estimate, and a full linear map.
     """
-    chosen = slice(0, _enough(sample))
-    masked = sample.masked[chosen]
-    predicted, truth = (t[chosen][masked].double() for t in (sample.prediction, sample.target))
+    some = sample.head(_enough(sample))
+    predicted, truth = some.predicted, some.truth
     if not (predicted - predicted.mean(0)).abs().max() > 0:
         return 1.0
-    rows = torch.arange(len(masked))[:, None].expand_as(masked)[masked]
-    errors = []
-    for solve in (_one_factor, _full_map):
-        guessed, wanted = _cross_validated(predicted, truth, rows % FOLDS, solve)
-        errors.append(float((guessed - wanted).pow(2).sum() / (wanted - wanted.mean(0)).pow(2).sum()))
-    return min(errors)
+    guesses = [_cross_validated(predicted, truth, some.rows % FOLDS, solve) for solve in (_one_factor, _full_map)]
+    return min(float((guess - truth).pow(2).sum() / (truth - truth.mean(0)).pow(2).sum()) for guess in guesses)
 
 
 def _enough(sample: Sample) -> int:
@@ -121,14 +113,14 @@ def _relabelled(places: Tensor, seed: int) -> Tensor:
 
 def _cross_validated(
     features: Tensor, targets: Tensor, folds: Tensor, solve: Callable[[Tensor, Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     guessed = torch.empty_like(targets)
     for fold in folds.unique():
         test, train = folds == fold, folds != fold
         mean = features[train].mean(0)
         x, y = features - mean, targets[train] - targets[train].mean(0)
         guessed[test] = targets[train].mean(0) + x[test] @ solve(x[train], y)
-    return guessed, targets
+    return guessed
 
 
 def _one_factor(x: Tensor, y: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ uses relative context only predicts the same at both.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ NOISY_PASSES = 16
 """Forward passes per placement of a model that draws random numbers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Placement:
     """A block of content at one offset of a sequence that is masked otherwise."""
 
@@ -52,27 +53,26 @@ def placements(target: AuditTarget, ratio: float, seed: int = 0) -> list[Shifted
     Two far distances, because a model with a period predicts the same at every multiple of it. The near one leaves
     hardly any masked tokens outside the block, as when the model is used.
     """
-    inner = range(*target.inner().indices(target.tokens))
-    steps = len(inner) // target.stride
+    steps = target.maskable // target.stride
     far = max(1, steps // 3)
     here: dict[int, Placement] = {}  # by length of the block: two of the three begin alike
     pairs = []
     for by, room in dict.fromkeys([(far, far), (max(1, far - 1), far), (min(2, far), min(2, far))]):
         block = (steps - room) * target.stride
         masked = draw(torch.Generator().manual_seed(seed), len(target.content), block, ratio, target.pattern)
-        here.setdefault(block, _placed(target, inner, masked, 0))
-        pairs.append(ShiftedPair(by, here[block], _placed(target, inner, masked, by)))
+        here.setdefault(block, _placed(target, masked, 0))
+        pairs.append(ShiftedPair(by, here[block], _placed(target, masked, by)))
     return pairs
 
 
-def _placed(target: AuditTarget, inner: range, masked: Tensor, by: int) -> Placement:
+def _placed(target: AuditTarget, masked: Tensor, by: int) -> Placement:
     """The first tokens, some of them masked, shifted by so many steps; all others are masked."""
-    block = masked.shape[1]
-    here = slice(inner.start + by * target.stride, inner.start + by * target.stride + block)
+    first, block = target.ends[0], masked.shape[1]
+    here = slice(first + by * target.stride, first + by * target.stride + block)
     content, everywhere = target.content.clone(), torch.zeros(len(masked), target.tokens, dtype=torch.bool)
     predicted = everywhere.clone()
-    everywhere[:, inner.start : inner.stop] = True
-    content[:, here] = target.content[:, inner.start : inner.start + block]
+    everywhere[:, target.inner] = True
+    content[:, here] = target.content[:, first : first + block]
     everywhere[:, here], predicted[:, here] = masked, masked
     return Placement(content, everywhere, predicted)
 
@@ -120,32 +120,25 @@ def _outcomes(
     """Run the model at all placements. Passes here and there draw the same random numbers, as far as they can."""
     target = target.with_rows(ROWS)
     passes = NOISY_PASSES if target.is_noisy() else 1
-    outcomes: dict[int, dict[str, Tensor]] = {}
 
+    @functools.cache
     def outcome(place: Placement) -> dict[str, Tensor]:
-        """By name: (passes, rows, masked tokens of the block, width)"""
-        if id(place) not in outcomes:
-            several: dict[str, list[Tensor]] = {}
-            for index in range(passes):
-                with preserve_rng_state():
-                    torch.manual_seed(derive(seed, index))
-                    for name, values in run(target, place).items():
-                        several.setdefault(name, []).append(_by_row(values, place))
-            outcomes[id(place)] = {name: torch.stack(values) for name, values in several.items()}
-        return outcomes[id(place)]
+        """By name: (passes, rows, masked tokens of the block, width). Every row has equally many."""
+        several: dict[str, list[Tensor]] = {}
+        for index in range(passes):
+            with preserve_rng_state():
+                torch.manual_seed(derive(seed, index))
+                for name, values in run(target, place).items():
+                    by_row = values[place.predicted].double().unflatten(0, (len(values), -1))
+                    several.setdefault(name, []).append(by_row)
+        return {name: torch.stack(values) for name, values in several.items()}
 
     pairs: dict[str, Pairs] = {}
-    every = placements(target, ratio, seed)  # kept alive: outcomes are known by identity
-    for shifted in every:
+    for shifted in placements(target, ratio, seed):
         here, there = outcome(shifted.here), outcome(shifted.there)
         for name in here:
             pairs.setdefault(name, []).append((shifted.by, torch.stack([here[name], there[name]], 1)))
     return pairs
-
-
-def _by_row(values: Tensor, place: Placement) -> Tensor:
-    """(rows, masked tokens of the block, width): every row has equally many."""
-    return values[place.predicted].double().unflatten(0, (len(values), -1))
 
 
 def _pooled(pairs: Pairs) -> float:

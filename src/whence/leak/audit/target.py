@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -14,6 +15,16 @@ from whence.leak.masks import Pattern, draw
 from whence.models.capture import capture
 
 BATCH = 32
+
+
+@contextmanager
+def training_mode_restored(model: nn.Module) -> Iterator[None]:
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 @dataclass(frozen=True)
@@ -56,26 +67,31 @@ class AuditTarget:
     def position(self) -> Tensor:
         return torch.arange(self.tokens) // self.stride
 
+    @property
     def inner(self) -> slice:
+        """The tokens that may be masked"""
         return slice(self.ends[0], self.tokens - self.ends[1])
 
-    def draw_mask(self, ratio: float, seed: int = 0, rows: int | None = None) -> Tensor:
-        inner = range(*self.inner().indices(self.tokens))
-        masked = torch.zeros(rows or len(self.content), self.tokens, dtype=torch.bool)
+    @property
+    def maskable(self) -> int:
+        """How many these are"""
+        return max(0, self.tokens - sum(self.ends))
+
+    def draw_mask(self, ratio: float, seed: int = 0) -> Tensor:
+        masked = torch.zeros(len(self.content), self.tokens, dtype=torch.bool)
         generator = torch.Generator().manual_seed(seed)
-        masked[:, inner.start : inner.stop] = draw(generator, len(masked), len(inner), ratio, self.pattern)
+        masked[:, self.inner] = draw(generator, len(masked), self.maskable, ratio, self.pattern)
         return masked
 
     def predictions(self, content: Tensor, masked: Tensor, batch: int = BATCH) -> Tensor:
         """Predictions, a few rows at a time."""
         self.model.eval()
+        parts = []
         with torch.no_grad():
-            parts = []
             for some, gone in zip(content.split(batch), masked.split(batch), strict=True):
                 self.current["masked"] = gone
-                part = self.predict(some, gone)
-                check_aligned(part, gone)
-                parts.append(part)
+                parts.append(self.predict(some, gone))
+                check_aligned(parts[-1], gone)
         return torch.cat(parts).detach().float().cpu()
 
     def activations(self, content: Tensor, masked: Tensor) -> dict[str, Tensor]:
@@ -85,13 +101,13 @@ class AuditTarget:
         activations = {}
         for layer in self.layers:
             parts = cache.hidden[layer]
-            activations[layer] = torch.cat(parts) if isinstance(parts, list) else parts
-            if activations[layer].shape[:2] != masked.shape:
+            states = torch.cat(parts) if isinstance(parts, list) else parts
+            if states.shape[:2] != masked.shape:
                 raise UserError(
-                    f"model: {layer} returns {tuple(activations[layer].shape)}, not one vector per token of "
-                    f"{tuple(masked.shape)}."
+                    f"model: {layer} returns {tuple(states.shape)}, not one vector per token of {tuple(masked.shape)}."
                 )
-        return {layer: states.float().cpu() for layer, states in activations.items()}
+            activations[layer] = states.float().cpu()
+        return activations
 
     def is_noisy(self) -> bool:
         """Whether two forward passes on the same input differ."""

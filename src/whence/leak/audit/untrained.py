@@ -6,13 +6,14 @@ An untrained model already depends on position. What training caused is what the
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from scipy import stats
 from torch import nn
 
+from whence.leak.audit.target import AuditTarget
 from whence.models.init import initialise
 from whence.random import derive, preserve_rng_state
 
@@ -53,6 +54,18 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
     reach = max(NEGLIGIBLE, quantile * deviation * (1 + 1 / len(values)) ** 0.5)
     return mean - reach, mean + reach
+
+
+def untrained_twins(
+    model: nn.Module, target_of: Callable[[nn.Module], AuditTarget]
+) -> Callable[[int], AuditTarget | None]:
+    """`AuditTarget.untrained` of a model: `target_of` its copies with new weights."""
+
+    def twin(seed: int) -> AuditTarget | None:
+        new = reinitialized(model, seed)
+        return None if new is None else target_of(new)
+
+    return twin
 
 
 def reinitialized(model: nn.Module, seed: int) -> nn.Module | None:

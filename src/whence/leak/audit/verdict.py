@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
 
 from whence.formatting import share
-from whence.leak.audit.ablation import ELSEWHERE
+from whence.leak.audit.influence import added_vectors
 from whence.leak.audit.measures import ROUNDING
+from whence.leak.audit.shift import ROWS
+from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.untrained import CLEAR, TwinComparison
 from whence.leak.metrics import (
     LayerProfile,
@@ -14,13 +19,15 @@ from whence.leak.metrics import (
     Outcome,
     PathwayEffect,
     PredictionMeasures,
-    RatioMetrics,
     RatioTable,
     ShiftTest,
     Verdict,
     at_ratio,
 )
+from whence.leak.pathways import CAUSAL_ORDER, mask_tokens
 
+ELSEWHERE = "elsewhere"
+"""In the table of pathways: position that enters where no detector finds a pathway"""
 SHIFT_THRESHOLD = 0.01
 """Shift sensitivity from which a model is called leaky."""
 VARIANCE_THRESHOLD = 1e-4
@@ -57,7 +64,8 @@ def judge(
     elif twins is not None and not twins.different:
         outcome = "no different from untrained"
     depends = leak in ("leaky", "traces")
-    first_layer = first_layer_with_position(profile) if profile and depends else None
+    layers = profile.layers if profile and depends else {}
+    first_layer = next((name for name, layer in layers.items() if layer.trained.shift >= SHIFT_THRESHOLD), None)
     named = named_pathways(pathways) if depends else []
     sentences = [
         HEADLINES[outcome],
@@ -68,8 +76,13 @@ def judge(
     ]
     if any(metrics.without_prior for metrics in ratios.values()):
         sentences.append("An explicit prior adds position; the verdict is about the model without it.")
+    threshold = f"a shift sensitivity of {share(SHIFT_THRESHOLD)}"
+    if first_layer is not None:
+        sentences.append(f"The first layer with {threshold} or more at masked tokens is {first_layer}.")
+    elif layers:
+        sentences.append(f"No layer reaches {threshold} at masked tokens.")
     if depends:
-        sentences += [*_layers(profile, first_layer), *_pathways(named, pathways)]
+        sentences += _pathways(named, pathways)
     return Verdict(
         outcome=outcome,
         leak=leak,
@@ -114,11 +127,6 @@ def named_pathways(effects: Sequence[PathwayEffect]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def first_layer_with_position(profile: LayerProfile) -> str | None:
-    """The first whose activations at masked tokens reach the threshold of shift sensitivity."""
-    return next((name for name, layer in profile.layers.items() if layer.trained.shift >= SHIFT_THRESHOLD), None)
-
-
 def _without_content(ratios: RatioTable) -> bool:
     """Are predictions the same whatever the visible content?"""
     effects = [metrics.content.replaced for metrics in ratios.values() if metrics.content]
@@ -140,30 +148,29 @@ HEADLINES = {
 
 def _evidence(ratios: RatioTable, untrained: RatioTable) -> list[str]:
     shifts, all_masked = _parts(ratios)
+    of_twin, twin_all_masked = _parts(untrained)
     sentences = []
     if shifts:
         most = max(shifts, key=lambda ratio: shifts[ratio].sensitivity)
-        beside = _twin(untrained, most, lambda metrics: metrics.judged.shift.sensitivity)
         limit = max(shift.limit for shift in shifts.values())
-        sentences.append(
-            f"Shift sensitivity: {share(shifts[most].sensitivity)} of the prediction variance {at_ratio(most)} "
-            f"(threshold {share(SHIFT_THRESHOLD)}{_limit(limit)}{beside})."
-        )
+        conditions = _conditions(SHIFT_THRESHOLD, limit, of_twin[most].sensitivity if of_twin else None)
+        sensitivity = f"{share(shifts[most].sensitivity)} of the prediction variance {at_ratio(most)}"
+        sentences.append(f"Shift sensitivity: {sensitivity} ({conditions}).")
     if all_masked:
-        beside = _twin(untrained, 1, lambda metrics: metrics.judged.position_variance)
-        sentences.append(
-            f"Variance between positions at mask ratio 1: {share(all_masked.position_variance)} of the target variance "
-            f"(threshold {share(VARIANCE_THRESHOLD)}{_limit(all_masked.position_variance_limit)}{beside})."
-        )
+        twin = twin_all_masked.position_variance if twin_all_masked else None
+        conditions = _conditions(VARIANCE_THRESHOLD, all_masked.position_variance_limit, twin)
+        variance = f"{share(all_masked.position_variance)} of the target variance"
+        sentences.append(f"Variance between positions at mask ratio 1: {variance} ({conditions}).")
     return sentences
 
 
-def _limit(limit: float) -> str:
-    return f"; detection limit {share(limit)}" if limit else ""
-
-
-def _twin(untrained: RatioTable, ratio: float, measure: Callable[[RatioMetrics], float]) -> str:
-    return f"; untrained twin {share(measure(untrained[ratio]))}" if ratio in untrained else ""
+def _conditions(threshold: float, limit: float, untrained: float | None) -> str:
+    parts = [f"threshold {share(threshold)}"]
+    if limit:
+        parts.append(f"detection limit {share(limit)}")
+    if untrained is not None:
+        parts.append(f"untrained twin {share(untrained)}")
+    return "; ".join(parts)
 
 
 def _reconstruction(errors: Mapping[float, float], untrained: RatioTable, fitted: bool) -> str:
@@ -181,12 +188,11 @@ def _error_by_position(ratios: RatioTable, position_only: bool) -> list[str]:
     if not known:
         return []
     best = min(known, key=lambda ratio: ratios[ratio].error)
-    alone = f"Predicting the mean of each position has a normalized error of {known[best]:.2f} {at_ratio(best)}"
-    replaced = (
-        f" Replacing the visible content changes less than {share(CONTENT_THRESHOLD)} of the prediction variance: the "
-        "model predicts from position only."
-    )
-    return [f"{alone}.{replaced if position_only else ''}"]
+    sentence = f"Predicting the mean of each position has a normalized error of {known[best]:.2f} {at_ratio(best)}."
+    if position_only:
+        effect = f"changes less than {share(CONTENT_THRESHOLD)} of the prediction variance"
+        sentence += f" Replacing the visible content {effect}: the model predicts from position only."
+    return [sentence]
 
 
 def _beside_untrained(twins: TwinComparison | None) -> str:
@@ -197,15 +203,6 @@ def _beside_untrained(twins: TwinComparison | None) -> str:
     ranges = ", ".join(f"{low:.2f} to {high:.2f} {at_ratio(r)}" for r, (low, high) in twins.intervals.items())
     lies = "lies outside, at one mask ratio or more," if twins.different else "lies within"
     return f"The error {lies} the 99 % prediction interval of {twins.count} untrained twins ({ranges}; 1 at most)."
-
-
-def _layers(profile: LayerProfile | None, first: str | None) -> list[str]:
-    if profile is None:
-        return []
-    if first is None:
-        return [f"No layer reaches a shift sensitivity of {share(SHIFT_THRESHOLD)} at masked tokens."]
-    threshold = share(SHIFT_THRESHOLD)
-    return [f"The first layer with a shift sensitivity of {threshold} or more at masked tokens is {first}."]
 
 
 def _pathways(named: Sequence[str], effects: Sequence[PathwayEffect]) -> list[str]:
@@ -223,3 +220,47 @@ def _pathways(named: Sequence[str], effects: Sequence[PathwayEffect]) -> list[st
             f"{what} enters where no pathway was detected ({share(alone[ELSEWHERE])} with all pathways ablated)."
         )
     return sentences
+
+
+def facts(
+    target: AuditTarget, masked: Tensor, ratio: float, pattern: float | None, pathways: Sequence[PathwayEffect]
+) -> list[str]:
+    """Sentences on the mask token, the mask pattern, causal order, and limits that were applied.
+
+    Args:
+        pattern: R² with which the mask pattern alone predicts position, at `ratio`.
+        pathways: what ablating each of them does.
+    """
+    few, gone = target.with_rows(8), masked[:8]
+    sentences = [target.mask_description]
+    tokens = mask_tokens(few, gone)
+    if tokens is not None:
+        equal = "equal" if torch.allclose(tokens, tokens[:1], atol=1e-6) else "not equal"
+        sentences.append(f"Masked tokens are {equal} before encodings are added.")
+    added = added_vectors(few, gone)
+    if added is not None:
+        at_masked, at_visible = (f"{float(added.norm(dim=-1)[where].mean()):.2g}" for where in (gone, ~gone))
+        sentences.append(
+            f"Additive encodings have a norm of {at_masked} at masked tokens, {at_visible} at visible ones."
+        )
+    if pattern is not None:
+        sentences.append(
+            f"The mask pattern alone predicts position with R² {pattern:.2f} {at_ratio(ratio)}: a probe may reach as "
+            "much without a leak."
+        )
+    sentences += [*_causal(pathways), *target.limits]
+    if len(target.content) > ROWS:
+        sentences.append(f"The shift test uses the first {ROWS} of {len(target.content)} examples.")
+    return [sentence for sentence in sentences if sentence]
+
+
+def _causal(pathways: Sequence[PathwayEffect]) -> list[str]:
+    """What causal order explains by construction, and what is left without it."""
+    effect = next((effect for effect in pathways if effect.name == CAUSAL_ORDER), None)
+    if effect is None or effect.without is None:
+        return []
+    return [
+        "Attention is causal: a token's position determines how many tokens it attends to, by construction. Mean shift "
+        f"sensitivity {share(effect.with_all)}; with causal order as the only pathway {share(effect.alone)}; without "
+        f"causal order {share(effect.without)}."
+    ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from whence.errors import UserError
-from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.untrained import reinitialized
+from whence.leak.audit.target import AuditTarget, training_mode_restored
+from whence.leak.audit.untrained import untrained_twins
 from whence.models.capture import capture, first_tensor
 
 
@@ -57,11 +58,9 @@ def audit_target(
         shown = some.masked_fill(gone, mask if ids and mask is not None else 0)
         return (shown, masked) if told else (shown,)
 
-    def predict_with(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-        return lambda some, masked: (prediction or _of)(module(*arguments(some, masked)))
-
-    def build(module: nn.Module, untrained: Callable[[int], AuditTarget | None] | None) -> AuditTarget:
-        predict = predict_with(module)
+    def build(module: nn.Module) -> AuditTarget:
+        def predict(some: Tensor, masked: Tensor) -> Tensor:
+            return (prediction or _of)(module(*arguments(some, masked)))
 
         def itself(some: Tensor) -> Tensor:
             return predict(some, torch.zeros(some.shape[:2], dtype=torch.bool)) if ids else some
@@ -75,15 +74,11 @@ def audit_target(
             layers=layers if layers is not None else _aligned(module, predict, content),
             fitted=ids and target is None,
             ends=ends,
-            untrained=untrained,
+            untrained=untrained_twins(model, build),
             mask_description=_described(mask),
         )
 
-    def before(seed: int) -> AuditTarget | None:
-        twin = reinitialized(model, seed)
-        return None if twin is None else build(twin, None)
-
-    return build(model, before)
+    return build(model)
 
 
 def _described(mask: Callable[[Tensor, Tensor], Any] | int | None) -> str:
@@ -113,14 +108,9 @@ def _of(output: Any) -> Tensor:
 def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], content: Tensor) -> tuple[str, ...]:
     """Of what look like layers, those that ran once and say something of every token."""
     some = content[:1]
-    training = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad(), capture(model, attention=False) as cache:
-            predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
-    finally:
-        for module, flag in training:
-            module.training = flag
+    with training_mode_restored(model), torch.no_grad(), capture(model, attention=False) as cache:
+        model.eval()
+        predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
     shapes = {name: states.shape for name, states in cache.hidden.items() if isinstance(states, Tensor)}
     return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])
 
@@ -136,19 +126,15 @@ def load_file(text: str) -> AuditTarget:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look themselves up there
-    try:
+    with _explained(f"{path} fails when it is read"):
         spec.loader.exec_module(module)
-    except Exception as problem:
-        raise UserError(f"model: {path} fails when it is read: {_describe(problem)}") from problem
     build = getattr(module, function, None)
     if not callable(build):
         known = sorted(name for name, item in vars(module).items() if callable(item) and not name.startswith("_"))
         raise UserError(f"model: {path} has no function {function!r}. Allowed: {', '.join(known)}.")
-    try:
+    with _explained(f"{function}() fails"):
         made = build()
-    except Exception as problem:
-        raise UserError(f"model: {function}() fails: {_describe(problem)}") from problem
-    try:
+    with _explained("it fails when it is called", clear=UserError):
         match made:
             case AuditTarget():
                 target = made
@@ -160,12 +146,16 @@ def load_file(text: str) -> AuditTarget:
                     "whence.leak.audit_target(…)."
                 )
         target.predictions(target.content[:1], target.draw_mask(0.5)[:1])
-    except UserError:
-        raise
-    except Exception as problem:
-        raise UserError(f"model: it fails when it is called: {_describe(problem)}") from problem
     return target
 
 
-def _describe(problem: Exception) -> str:
-    return " ".join(f"{type(problem).__name__}: {problem}".split())
+@contextmanager
+def _explained(what: str, *, clear: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Any error as one line of a `UserError`, except for those that are clear by themselves."""
+    try:
+        yield
+    except clear:
+        raise
+    except Exception as problem:
+        reason = " ".join(f"{type(problem).__name__}: {problem}".split())
+        raise UserError(f"model: {what}: {reason}") from problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.leak.audit.checks import check_token_ids
 from whence.leak.audit.target import AuditTarget
-from whence.leak.audit.untrained import reinitialized
-from whence.leak.pathways.base import hooked
+from whence.leak.audit.untrained import untrained_twins
+from whence.leak.pathways import hooked
 from whence.models.capture import blocks
 from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
 
@@ -40,95 +41,77 @@ def load(name: str, text: str | None = None, rows: int | None = None, length: in
     """
     tokenizer = tokenizer_of(name, also=OTHERWISE, instead=" or pass --token-ids FILE.npy")
     model = model_of(name, also=OTHERWISE)
-    limits = []
-    most = longest(model)
-    if most is not None and length is not None and length > most:
+    rows, most, limits = rows or ROWS, longest(model) or sys.maxsize, []
+    if length is not None and length > most:
         raise UserError(
             f"--length {length}: expected at most {most} tokens, as many as {name} has positions. Pass --length {most} "
             "or less.",
             field="length",
         )
-    if most is not None and length is None and most < LENGTH:
+    if length is None and most < LENGTH:
         limits.append(f"Examples have {most} tokens instead of {LENGTH}: the model has no more positions.")
-    ids, ends = _rows_of(
-        tokenizer, default_text() if text is None else text, rows or ROWS, length or min(LENGTH, most or LENGTH)
-    )
+    ids, ends = _rows_of(tokenizer, default_text() if text is None else text, rows, length or min(LENGTH, most))
     check_token_ids(ids[:, ends[0] : ids.shape[1] - ends[1]], tokenizer)
-    if len(ids) < (rows or ROWS):
-        limits.append(f"{len(ids)} of {rows or ROWS} examples: the text has no more tokens.")
+    if len(ids) < rows:
+        limits.append(f"{len(ids)} of {rows} examples: the text has no more tokens.")
     mask_id = tokenizer.mask_token_id
-    masking = None if mask_id is None else f"Masked tokens are replaced by {tokenizer.mask_token} (id {mask_id})."
+    masking = "" if mask_id is None else f"Masked tokens are replaced by {tokenizer.mask_token} (id {mask_id})."
     return replace(_target(name, model, ids, ends, mask_id, masking), limits=tuple(limits))
 
 
 def load_ids(name: str, file: str, mask_id: int | None = None) -> AuditTarget:
     """A model that reads token ids from a .npy file of integers (rows, tokens), without a tokenizer."""
+
+    def wrong(problem: str) -> UserError:
+        return UserError(f"--token-ids {file}: expected {problem}", field="token_ids")
+
     model = model_of(name, also=OTHERWISE)
     try:
         ids = np.load(Path(file), allow_pickle=False)
     except (OSError, ValueError):
-        raise UserError(
-            f"--token-ids {file}: expected a .npy file, got one that cannot be read.", field="token_ids"
-        ) from None
+        raise wrong("a .npy file, got one that cannot be read.") from None
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
-        raise UserError(
-            f"--token-ids {file}: expected integers of shape (rows, tokens), got {ids.dtype} of shape {ids.shape}.",
-            field="token_ids",
-        )
+        raise wrong(f"integers of shape (rows, tokens), got {ids.dtype} of shape {ids.shape}.")
     size = model.get_input_embeddings().num_embeddings
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < size:
-        raise UserError(
-            f"--token-ids {file}: expected ids from 0 to {size - 1}, got {ids.min()} to {ids.max()}.", field="token_ids"
-        )
+        raise wrong(f"ids from 0 to {size - 1}, got {ids.min()} to {ids.max()}.")
     if mask_id is not None and mask_id >= size:
         raise UserError(f"--mask-token-id {mask_id}: expected an id from 0 to {size - 1}.", field="mask_token_id")
-    most = longest(model)
-    if most is not None and ids.shape[1] > most:
-        raise UserError(
-            f"--token-ids {file}: expected rows of at most {most} tokens, as many as {name} has positions, got "
-            f"{ids.shape[1]}. Cut them.",
-            field="token_ids",
-        )
-    masking = None if mask_id is None else f"Masked tokens are replaced by the token id {mask_id}."
+    most = longest(model) or sys.maxsize
+    if ids.shape[1] > most:
+        given = f"got {ids.shape[1]}. Cut them."
+        raise wrong(f"rows of at most {most} tokens, as many as {name} has positions, {given}")
+    masking = "" if mask_id is None else f"Masked tokens are replaced by the token id {mask_id}."
     return _target(name, model, torch.from_numpy(ids.astype(np.int64)), (0, 0), mask_id, masking)
 
 
 def _target(
-    name: str, model: Any, ids: Tensor, ends: tuple[int, int], mask_id: int | None, masking: str | None = None
+    name: str, model: Any, ids: Tensor, ends: tuple[int, int], mask_id: int | None, masking: str = ""
 ) -> AuditTarget:
     """The prediction is the last hidden state; the target is the same with nothing masked."""
 
     def call(some: Tensor) -> Tensor:
         return model(input_ids=some).last_hidden_state
 
-    def untrained(seed: int) -> AuditTarget | None:
-        twin = reinitialized(model, seed)
-        return None if twin is None else replace(_target(name, twin, ids, ends, mask_id, masking), untrained=None)
-
     embedding: Any = model.get_input_embeddings()
     mask_module = next(key for key, module in model.named_modules() if module is embedding)
     layers = [key for key, _ in model.named_children() if key == "embeddings" and key != mask_module]
-    layers += blocks(model)[: _depth(model)]
+    layers += blocks(model)[: getattr(model.config, "num_hidden_layers", None)]  # what follows blocks is none
     return AuditTarget(
         name,
         model,
         ids,
-        predict=with_mean_token(embedding, call)
+        with_mean_token(embedding, call)
         if mask_id is None
         else lambda some, masked: call(some.masked_fill(masked, mask_id)),
-        target=call,
+        call,
         layers=tuple(layers),
         mask_module=mask_module if mask_id is not None else None,
         fitted=True,
         ends=ends,
-        untrained=untrained,
+        untrained=untrained_twins(model, lambda twin: _target(name, twin, ids, ends, mask_id, masking)),
         mask_description=masking or MEAN_TOKEN,
     )
-
-
-def _depth(model: Any) -> int | None:
-    """Blocks come first among the stacks of a model; what follows them is not one."""
-    return getattr(model.config, "num_hidden_layers", None)
 
 
 def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor, tuple[int, int]]:
