@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+
+class Shape(NamedTuple):
+    """Of a dictionary."""
+
+    d_in: int
+    """Numbers per state"""
+    d_sae: int
+    """Features"""
+    context_size: int
+    """Positions that are trained on"""
 
 
 class Dictionary(Protocol):
     """Positions are where a state stands in its sequence, counted from 0, special tokens included."""
 
     d_in: int
-    """Numbers per state."""
     d_sae: int
-    """Features."""
     context_size: int
-    """Positions that were trained on."""
 
     def encode(self, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
         """(n, d_sae), not negative, of (n, d_in) states at (n,) positions; mask_off: without masks over positions."""
