@@ -55,7 +55,15 @@ def found() -> FeatureProfiles:
     active = torch.rand(700, generator=drawn)
     active[9] = 0
     return FeatureProfiles(
-        torch.arange(1, 13), mask_off * mask_values, mask_off, active, degree, mask_values, (0.3, 0.9), {3: [bad]}
+        positions=tuple(range(1, 13)),
+        used=mask_off * mask_values,
+        mask_off=mask_off,
+        active=active,
+        position_selectivity=degree,
+        mask_values=mask_values,
+        fvu=0.3,
+        fvu_mask_off=0.9,
+        contexts={3: (bad,)},
     )
 
 
@@ -83,7 +91,8 @@ def test_a_browser_draws_the_maps_and_the_first_feature(found: FeatureProfiles, 
     assert shown.count('<details class="contexts" open="">') == 1
     assert shown.count("<svg") >= 6, "three maps, profile, histogram, learning curve"
     assert shown.count('class="heatmaplayer') == 3, "mask off, as trained, the mask"
-    bare = replace(found, mask_values=None, used=found.mask_off, contexts={}, note="There is no <text>.")
+    without = {"mask_values": None, "used": None, "contexts": {}, "note": "There is no <text>."}
+    bare = found.model_copy(update=without)
     shown = browse(run_page(FeaturesRun(), bare, RECORDS, "again").replace(b"<head>", watch, 1))
     assert "<title>whence features: " in shown
     assert shown.count('class="heatmaplayer') == 1

@@ -18,7 +18,6 @@ from whence.store.runs import Store
 
 if TYPE_CHECKING:
     from whence.features.actions import (
-        CollectionRecord,
         CollectRequest,
         EvaluateRequest,
         EvaluateResult,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         SplicedRun,
         SpliceReport,
     )
+    from whence.features.activations.store import CollectionRecord
     from whence.features.config import ProbeConfig, SpliceConfig
     from whence.features.evals.probing import ProbeResult
     from whence.features.metrics import DictionaryMetrics, RecoveryMetrics
@@ -255,7 +255,7 @@ def _show(invocation: Invocation) -> int:
 
     with progress_line("loading") as on_progress:
         _, run = load_autoencoder(store, options.run)
-        profiles = run_show(ShowConfig(run=run.id), store, on_progress).result.profiles()
+        profiles = run_show(ShowConfig(run=run.id), store, on_progress).result
         report = instrument.write_page((run, profiles), store, invocation, page, on_progress, options.out)
     if options.json_:
         named = {"report": str(report), "command": invocation.command}

@@ -15,7 +15,7 @@ from whence.errors import from_validation
 from whence.experiments.instrument import Instrument, Measurement
 from whence.experiments.results import final_metrics, read_results
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
-from whence.features.actions import ACTIONS, STABILITY, match_seeds, pair_of
+from whence.features.actions import ACTIONS, STABILITY, PairOfRuns, match_seeds
 from whence.features.config import ALL, OWN, AutoencoderConfig, FeaturesConfig
 from whence.features.data import ActivationData, build_data
 from whence.features.figures import score_figures, strictness_section, style
@@ -179,7 +179,7 @@ class Features(Instrument[FeaturesConfig, FeaturesRun]):
             pair = _first_two([result.run for result in read_results(runs, store) if result.state == "finished"])
             if pair:
                 label = f"Matching features of two seeds: {name}"
-                measurements.append(Measurement(STABILITY, pair_of(pair), label, partial(match_seeds, store, pair)))
+                measurements.append(Measurement(STABILITY, pair, label, partial(match_seeds, store, pair)))
         return measurements
 
     def style(self, table: Table[FeaturesRun], name: str) -> Mapping[str, str]:
@@ -215,12 +215,12 @@ def _cells(row: Row[FeaturesRun], store: Store) -> dict[str, Cell]:
         scale, unit = (100.0, " %") if column.percent else (1.0, "")
         cells[key] = over_seeds(known, column.digits, scale=scale, unit=unit)
     pair = _first_two([result.run for result in row.finished])
-    artifact = STABILITY.find(pair_of(pair), store) if pair else None
+    artifact = STABILITY.find(pair, store) if pair else None
     cells["stability"] = Cell(f"{artifact.result.cosine:.2f}" if artifact else "–")
     return cells
 
 
-def _first_two(runs: Sequence[FeaturesRun]) -> tuple[FeaturesRun, FeaturesRun] | None:
+def _first_two(runs: Sequence[FeaturesRun]) -> PairOfRuns | None:
     if len(runs) < 2 or runs[0].model.d_sae > LARGEST_MATCHED:
         return None
-    return runs[0], runs[1]
+    return PairOfRuns(runs=(runs[0].id, runs[1].id))

@@ -62,19 +62,20 @@ def profile_findings(profiles: FeatureProfiles) -> list[str]:
         named = ", ".join(f"{f} at {peaks[f]} ({selectivity[f]:.2f})" for f in specific[:8])
         more = ", …" if len(specific) > 8 else ""
         lines.append(f"Most position-specific, with the position of their peak: {named}{more}.")
-    used, mask_off = profiles.fvu
-    lines.append(f"FVU {used:.4f}" + (f"; with mask off {mask_off:.4f}." if masked else "; there are no masks."))
+    mask_off = f"with mask off {profiles.fvu_mask_off:.4f}" if masked else "there are no masks"
+    lines.append(f"FVU {profiles.fvu:.4f}; {mask_off}.")
     return lines
 
 
 def tables(profiles: FeatureProfiles) -> dict[str, tuple[str, Tensor]]:
     """By name, in words and as (positions, d_sae): mask off; as trained, and the mask itself, where there is one."""
-    masked = profiles.mask_values is not None
-    tables = {"mask_off": ("mean activation" + ", mask off" * masked, profiles.mask_off)}
-    if profiles.mask_values is not None:
-        tables |= {"used": ("mean activation, as trained", profiles.used)}
-        tables |= {"mask_values": ("mask value", profiles.mask_values)}
-    return tables
+    if profiles.mask_values is None or profiles.used is None:
+        return {"mask_off": ("mean activation", profiles.mask_off)}
+    return {
+        "mask_off": ("mean activation, mask off", profiles.mask_off),
+        "used": ("mean activation, as trained", profiles.used),
+        "mask_values": ("mask value", profiles.mask_values),
+    }
 
 
 def orders(profiles: FeatureProfiles) -> dict[Order, str]:
@@ -94,9 +95,9 @@ def profile_map(profiles: FeatureProfiles, table: str, features: Sequence[int]) 
     values = tables(profiles)[table][1]
     names, shares = _lines(values, features)
     figure = _map_figure(profiles, len(names))
-    figure.add_heatmap(x=profiles.positions.numpy(), y=names, z=shares.numpy(), **HEATMAP)
+    figure.add_heatmap(x=profiles.positions, y=names, z=shares.numpy(), **HEATMAP)
     if len(names) <= NAMED:
-        _mark_peaks(figure, profiles.positions[values.argmax(0)], features)
+        _mark_peaks(figure, torch.tensor(profiles.positions)[values.argmax(0)], features)
     return figure
 
 
@@ -109,7 +110,7 @@ def sortable_map(profiles: FeatureProfiles, table: str) -> go.Figure:
     buttons = []
     for place, ((features, shares), label) in enumerate(zip(sorted_lines, names.values(), strict=True)):
         figure.add_heatmap(
-            x=profiles.positions.numpy(),
+            x=profiles.positions,
             y=list(range(count)),
             z=shares.numpy(),
             customdata=[[feature] * len(profiles.positions) for feature in features],
@@ -147,7 +148,7 @@ def _name(line: Sequence[int]) -> str:
 
 def _map_figure(profiles: FeatureProfiles, count: int) -> go.Figure:
     figure = figure_of("position", "feature")
-    first, last = int(profiles.positions[0]), int(profiles.positions[-1])
+    first, last = profiles.positions[0], profiles.positions[-1]
     figure.update_layout(height=min(800, 180 + 13 * count), margin={"l": 50, "r": 10})
     figure.update_xaxes(range=[first - 0.5, last + 0.5])
     figure.update_yaxes(range=[count - 0.5, -0.5], type="category", showgrid=False)
@@ -185,7 +186,7 @@ def feature_profile(profiles: FeatureProfiles, features: Sequence[int]) -> go.Fi
         for table, (_, values) in drawn.items():
             name, colour, dash, axis = styles[table]
             figure.add_scatter(
-                x=profiles.positions.tolist(),
+                x=profiles.positions,
                 y=values[:, feature].tolist(),
                 name=name,
                 mode="lines",

@@ -88,7 +88,7 @@ def _open(store: Store, run_id: str) -> Opened:
 def _opened(run_id: str, root: Path, stamp: Any) -> Opened:
     """stamp: a run that was trained again is opened again."""
     store = Store(root)
-    profiles = run_show(ShowConfig(run=run_id), store, lambda text: None).result.profiles()
+    profiles = run_show(ShowConfig(run=run_id), store, lambda text: None).result
     return Opened(load_autoencoder(store, run_id)[1], profiles)
 
 

@@ -76,10 +76,11 @@ class CollectionConfig(Config):
         return digest(canonical(self.model_dump(mode="json")))[:16]
 
 
-@dataclass(frozen=True)
-class CollectionSize:
-    """How much there is."""
+class CollectionRecord(Config):
+    """How much there is in <store>/activations/<name>."""
 
+    name: str
+    checksum: str
     d_in: int
     context_size: int
     activations: int
@@ -120,10 +121,16 @@ class Collection:
         except (OSError, ValueError, CorruptFileError) as damage:
             raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).") from None
 
-    def size(self) -> CollectionSize:
-        special = int((self.flags != CONTENT).sum()) * len(self.tokens)
-        train, held_out = len(self.places("train")), len(self.places("held out"))
-        return CollectionSize(self.d_in, self.context_size, train, held_out, special)
+    def record(self) -> CollectionRecord:
+        return CollectionRecord(
+            name=self.path.name,
+            checksum=self.config.checksum,
+            d_in=self.d_in,
+            context_size=self.context_size,
+            activations=len(self.places("train")),
+            held_out=len(self.places("held out")),
+            special=int((self.flags != CONTENT).sum()) * len(self.tokens),
+        )
 
     @property
     def shards(self) -> int:
