@@ -71,7 +71,7 @@ def test_text_of_documents_is_never_taken_for_the_page(found: FeatureProfiles) -
     page = run_page(FeaturesRun(), found, RECORDS, "whence features show 1").decode()
     assert "<script>document.title" not in page
     assert "<b>token" not in page
-    assert "&lt;script&gt;document.title=&#x27;taken&#x27;&lt;/script&gt; &amp; so" in page
+    assert "&lt;script&gt;document.title=&#39;taken&#39;&lt;/script&gt; &amp; so" in page
     assert "<mark>&lt;b&gt;token&lt;/b&gt;</mark>" in page
 
 
@@ -182,8 +182,8 @@ def test_curves_are_means_over_runs_and_final_losses_over_the_last_tenth() -> No
 
     def drawn(*runs: dict[int, float]) -> dict[int, float]:
         row = Row("plain_topk", tuple(result(seed, 0.2, losses(values)) for seed, values in enumerate(runs)))
-        (line,) = traces(score_figures(table_of(row))["Training loss"])
-        return dict(zip(line.x, line.y, strict=True))
+        *_, mean = traces(score_figures(table_of(row))["Training loss"])
+        return dict(zip(mean.x, mean.y, strict=True))
 
     assert drawn({1: 2.0, 2: 4.0}, {1: 4.0, 3: 1.0}) == {1: 3.0}
     assert drawn({}) == {}

@@ -202,7 +202,7 @@ def _text(opened: Opened, store: Store, feature: int) -> None:
     stamp = tuple(store.folder(opened.run.id).stamp())
     those = opened.profiles.contexts.get(feature) or _contexts(opened.run.id, store.root, stamp, feature)
     if those:
-        markup(f'<div class=scroll tabindex=0 role=region aria-label="contexts">{context_table(those)}</div>')
+        markup(context_table(those))
     else:
         empty(f"Feature {feature} is never active in held-out text.")
 
