@@ -214,7 +214,7 @@ def test_ranges_that_are_too_many() -> None:
 
 
 def test_a_dictionary_of_other_states() -> None:
-    with pytest.raises(UserError, match="numbers per state"):
+    with pytest.raises(UserError, match="'other' is of states of 61 numbers"):
         probe({"other": Reader(WIDTH + 1)}, texts())
     with pytest.raises(UserError, match="positions"):
         probe({"other": Reader(WIDTH, context_size=4)}, texts())
@@ -322,14 +322,12 @@ def test_a_real_label_is_read_from_real_states(movies: SequenceActivations) -> N
 
 def test_small_and_wrong_sets(store: Store) -> None:
     known = {kind: [((number, index), index < 5) for index in range(25)] for number, kind in enumerate("ab")}
-    halves = split(known, "mine", 4000, 1000, 0)
+    halves = split(known, "mine", 4000, 1000)
     assert (halves.notes.train, halves.notes.test, halves.notes.unseen) == (40, 10, 10)
     with pytest.raises(UserError, match="has 1 labels"):
-        split({"a": known["a"]}, "mine", 40, 10, 0)
+        split({"a": known["a"]}, "mine", 40, 10)
     with pytest.raises(UserError, match="has 3 texts"):
-        split({**known, "c": known["a"][:3]}, "mine", 40, 10, 0)
+        split({**known, "c": known["a"][:3]}, "mine", 40, 10)
     with pytest.raises(UserError, match="set"):
-        labelled_activations("no_such_set", PLACE, store)
-    with pytest.raises(UserError, match="1 or more"):
-        labelled_activations(SET, PLACE, store, test=0)
+        labelled_activations("no_such_set", PLACE, store, **SMALL)
     assert set(DEFAULT_SETS) <= set(sets())

@@ -25,7 +25,6 @@ from whence.features.config import (
     ProbeConfig,
     ShowConfig,
     SpliceConfig,
-    UnlearningConfig,
 )
 from whence.features.data import StoredActivations
 from whence.features.evals.measures import dictionary_metrics, seed_stability
@@ -33,10 +32,11 @@ from whence.features.evals.order_probing import OrderProbe, order_activations, p
 from whence.features.evals.probing import PositionProbe, SetProbe, probe, probe_by_position
 from whence.features.evals.profiles import FeatureProfiles, feature_profiles
 from whence.features.evals.splice import Recovered, SplitModel, held_out_text, recovered
-from whence.features.evals.unlearning import Corpora, UnlearningResult, unlearning
+from whence.features.evals.unlearning import Corpora, UnlearningResult, UnlearningSettings, unlearning
 from whence.features.metrics import DictionaryMetrics
 from whence.features.run import load_autoencoder
 from whence.features.sae.autoencoder import Autoencoder
+from whence.features.sae.dictionary import check_fits
 from whence.features.sae.saelens import imported, imported_checksum
 from whence.store.artifacts import Artifact, ArtifactKind
 from whence.store.runs import Store
@@ -120,15 +120,10 @@ def run_evaluate(
         else:
             dictionary, run = load_autoencoder(store, config.target)
             mask_values, data = dictionary.mask_values(), stored or run.data.build()
-        d_in = data.shape.d_in
-        if dictionary.d_in != d_in:
-            raise UserError(
-                f"activations: they have {d_in} numbers each, and {config.target!r} is of activations of "
-                f"{dictionary.d_in}. Allowed: activations of the model and the layer that it was trained on."
-            )
+        check_fits(dictionary, data.shape.d_in)
         on_progress("Evaluating")
         metrics = dictionary_metrics(dictionary, data.held_out(), mask_values)
-        return EvaluateResult(d_in=d_in, d_sae=dictionary.d_sae, metrics=metrics)
+        return EvaluateResult(d_in=dictionary.d_in, d_sae=dictionary.d_sae, metrics=metrics)
 
     return EVALUATIONS.measure(request, store, evaluate)
 
@@ -210,7 +205,7 @@ def _splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> Spli
         entropies = recovered(split_model, text, dictionaries, config.mask_off)
         runs = {name: SplicedRun(recovered=entropies[name]) for name in dictionaries}
     if config.what != "recovered":
-        settings = UnlearningConfig(length=min(UnlearningConfig().length, collection.context_size))
+        settings = UnlearningSettings(length=min(UnlearningSettings.length, collection.context_size))
         on_progress("Reading the texts to forget and to retain")
         corpora = Corpora.read(split_model, settings)
         for name, dictionary in dictionaries.items():

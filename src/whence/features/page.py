@@ -115,26 +115,22 @@ def sortable_map(profiles: FeatureProfiles, table: str) -> go.Figure:
     values, names = tables(profiles)[table][1], orders(profiles)
     figure = _map_figure(profiles, min(TALL, values.shape[1]))
     hover = {**HEATMAP, "hovertemplate": HEATMAP["hovertemplate"].replace("%{y}", "%{customdata}")}
-    for order in names:
+    for place, order in enumerate(names):
         lines, shares = _lines(values, profiles.order(order))
         data = [[_name(line)] * len(profiles.positions) for line in lines]
-        figure.add_heatmap(x=profiles.positions, y=list(range(len(lines))), z=shares.numpy(), customdata=data, **hover)
+        rows = {"y": list(range(len(lines))), "z": shares.numpy(), "customdata": data, "visible": place == 0}
+        figure.add_heatmap(x=profiles.positions, **rows, **hover)
     figure.update_yaxes(type="linear", showticklabels=False)
-    _add_menu(figure, [f"sorted by {label}" for label in names.values()], x=0, xanchor="left", y=1.02, yanchor="bottom")
-    return figure.update_layout(margin={"t": 70})
+    menu = _menu([f"sorted by {label}" for label in names.values()], y=1.02, yanchor="bottom")
+    return figure.update_layout(updatemenus=menu, margin={"t": 70})
 
 
-def _add_menu(figure: go.Figure, labels: Sequence[str], **place: float | str) -> None:
-    """To choose from equal shares of the traces, in their order; the first is shown."""
-    traces = range(len(figure.data))
-    shown = [[trace * len(labels) // len(traces) == chosen for trace in traces] for chosen in range(len(labels))]
-    buttons = [
-        {"label": label, "method": "restyle", "args": [{"visible": visible}]}
-        for label, visible in zip(labels, shown, strict=True)
-    ]
-    for trace, visible in zip(figure.data, shown[0], strict=True):
-        trace.visible = visible
-    figure.update_layout(updatemenus=[{"buttons": buttons, **place}])
+def _menu(labels: Sequence[str], each: int = 1, **place: float | str) -> list[dict[str, Any]]:
+    """To choose from groups of so many traces each."""
+    count = range(len(labels))
+    shown = [{"visible": [group == chosen for group in count for _ in range(each)]} for chosen in count]
+    buttons = [{"label": label, "method": "restyle", "args": [args]} for label, args in zip(labels, shown, strict=True)]
+    return [{"buttons": buttons, "x": 0, "xanchor": "left", **place}]
 
 
 HEATMAP: dict[str, Any] = {
@@ -205,10 +201,12 @@ def feature_profile(profiles: FeatureProfiles, features: Sequence[int]) -> go.Fi
                 mode="lines",
                 line={"color": colour, "dash": dash},
                 yaxis=axis,
+                visible=feature == features[0],
                 hovertemplate="position %{x}: %{y:.3g}<extra>" + name + "</extra>",
             )
     if len(features) > 1:
-        _add_menu(figure, [f"feature {feature}" for feature in features], x=0, xanchor="left", y=1.25)
+        menu = _menu([f"feature {feature}" for feature in features], len(drawn), y=1.25)
+        figure.update_layout(updatemenus=menu)
     right = {"overlaying": "y", "side": "right", "range": [0, 1.05], "tickvals": [0, 0.5, 1], "showgrid": False}
     figure.update_layout(height=320, showlegend=True, yaxis_rangemode="tozero")
     return figure.update_layout(yaxis2=right) if masked else figure

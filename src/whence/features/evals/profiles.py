@@ -208,7 +208,7 @@ def top_places(
     model: Autoencoder, data: StoredActivations, features: list[int], top: int = TOP
 ) -> tuple[Tensor, Tensor]:
     """(top, features) highest activations in held-out text, and (top, features, 2) sequences and positions."""
-    everywhere = data.places("held out")
+    everywhere = data.places["held out"]
     values, numbers = torch.zeros(0, len(features)), torch.zeros(0, len(features), dtype=torch.long)
     for part, (activations, positions) in enumerate(data.held_out()):
         codes = model.encode(activations, positions, mask_off=True)[:, features]
