@@ -13,7 +13,7 @@ from whence.app.jobs import ALIVE, ActionRequest, Document, jobs, submit
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
 from whence.features.activations.sources import RUN
-from whence.features.activations.store import Collection, CollectionRecord, collections, folder
+from whence.features.activations.store import TOKENS, Collection, CollectionRecord, collections, folder
 from whence.features.config import CollectConfig
 from whence.features.data import DATA
 from whence.models.pretrained import PACKAGED
@@ -97,7 +97,7 @@ def _line(path: Path) -> list[str]:
     try:
         collection = Collection.begun(path)
         missing = len(collection.missing())
-        size = _record(path, (path / "tokens.safetensors").stat().st_mtime_ns)
+        size = _record(path, (path / TOKENS).stat().st_mtime_ns)
     except (UserError, OSError) as problem:
         return [html.escape(path.name), *[""] * 6, f"{badge('corrupt')} {html.escape(str(problem))}"]
     site = collection.config.site

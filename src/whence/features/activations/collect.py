@@ -16,6 +16,7 @@ from whence.features.activations.sources import RUN, ActivationSource, of_run, o
 from whence.features.activations.store import (
     CONFIG,
     SHARD,
+    TOKENS,
     ActivationSite,
     Collection,
     CollectionConfig,
@@ -55,7 +56,7 @@ def collect_from(
         ids, held, flags = source.sequences()
         store.prepare(2 * ids.numel() * source.d_in)
         path.mkdir(parents=True, exist_ok=True)
-        write_atomically(path / "tokens.safetensors", save({"ids": ids.int(), "held": held, "flags": flags}))
+        write_atomically(path / TOKENS, save({"ids": ids.int(), "held": held, "flags": flags}))
         config = CollectionConfig(
             site=source.site,
             text=source.text,
@@ -67,7 +68,7 @@ def collect_from(
         )
         write_sealed(path / CONFIG, config.model_dump(mode="json"))
     else:
-        ids = load_file(path / "tokens.safetensors")["ids"]
+        ids = load_file(path / TOKENS)["ids"]
 
     def activations(part: Tensor) -> Tensor:
         return torch.cat([source.activations(some) for some in part.split(batch_size)])

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.features.config import AutoencoderConfig
 from whence.features.data import ActivationBatch, by_position, sum_of_squares
-from whence.features.sae.code import Code
 from whence.features.sae.dictionary import Shape
 from whence.features.sae.encoders import toward
 from whence.features.sae.losses import EncodedBatch, Loss
+from whence.features.sae.sparsity import Code
 from whence.kernels.sparse_code import ByFeature
 
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.features.sae.code import Code
 from whence.features.sae.dictionary import Shape
+from whence.features.sae.sparsity import Code
 from whence.registry import Registry, Variant
 
 
