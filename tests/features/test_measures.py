@@ -15,7 +15,9 @@ from whence.features.evals.measures import (
     retention,
     seed_stability,
 )
+from whence.features.sae.dictionary import Shape
 from whence.features.sae.masks import MASKS
+from whence.models.init import initialise
 
 
 class Known:
@@ -101,7 +103,10 @@ def test_retention_is_agreement_with_ones_own_mask() -> None:
 def test_chance_is_about_nothing_for_masks_that_are_laid_out_in_order() -> None:
     activations, positions = numbered(6000)
     for mask in ("gaussian", "hard:together=true", "static_slice"):
-        mask_values = MASKS.choose(mask).build(context_size=16, d_sae=64).table(0)
+        module = MASKS.choose(mask).build(shape=Shape(4, 64, 16))
+        initialise(module, 0)
+        mask_values = module.table(0)
+        assert mask_values is not None
         found = retention(
             feature_statistics(Known(mask_values[positions], torch.zeros(64, 4)), [(activations, positions)]),
             mask_values,

@@ -55,7 +55,15 @@ def found() -> FeatureProfiles:
     active = torch.rand(700, generator=drawn)
     active[9] = 0
     return FeatureProfiles(
-        torch.arange(1, 13), mask_off * mask_values, mask_off, active, degree, mask_values, (0.3, 0.9), {3: [bad]}
+        positions=tuple(range(1, 13)),
+        used=mask_off * mask_values,
+        mask_off=mask_off,
+        active=active,
+        position_selectivity=degree,
+        mask_values=mask_values,
+        fvu=0.3,
+        fvu_mask_off=0.9,
+        contexts={3: (bad,)},
     )
 
 
@@ -63,7 +71,7 @@ def test_text_of_documents_is_never_taken_for_the_page(found: FeatureProfiles) -
     page = run_page(FeaturesRun(), found, RECORDS, "whence features show 1").decode()
     assert "<script>document.title" not in page
     assert "<b>token" not in page
-    assert "&lt;script&gt;document.title=&#x27;taken&#x27;&lt;/script&gt; &amp; so" in page
+    assert "&lt;script&gt;document.title=&#39;taken&#39;&lt;/script&gt; &amp; so" in page
     assert "<mark>&lt;b&gt;token&lt;/b&gt;</mark>" in page
 
 
@@ -83,7 +91,8 @@ def test_a_browser_draws_the_maps_and_the_first_feature(found: FeatureProfiles, 
     assert shown.count('<details class="contexts" open="">') == 1
     assert shown.count("<svg") >= 6, "three maps, profile, histogram, learning curve"
     assert shown.count('class="heatmaplayer') == 3, "mask off, as trained, the mask"
-    bare = replace(found, mask_values=None, used=found.mask_off, contexts={}, note="There is no <text>.")
+    without = {"mask_values": None, "used": None, "contexts": {}, "note": "There is no <text>."}
+    bare = found.model_copy(update=without)
     shown = browse(run_page(FeaturesRun(), bare, RECORDS, "again").replace(b"<head>", watch, 1))
     assert "<title>whence features: " in shown
     assert shown.count('class="heatmaplayer') == 1
@@ -173,8 +182,8 @@ def test_curves_are_means_over_runs_and_final_losses_over_the_last_tenth() -> No
 
     def drawn(*runs: dict[int, float]) -> dict[int, float]:
         row = Row("plain_topk", tuple(result(seed, 0.2, losses(values)) for seed, values in enumerate(runs)))
-        (line,) = traces(score_figures(table_of(row))["Training loss"])
-        return dict(zip(line.x, line.y, strict=True))
+        *_, mean = traces(score_figures(table_of(row))["Training loss"])
+        return dict(zip(mean.x, mean.y, strict=True))
 
     assert drawn({1: 2.0, 2: 4.0}, {1: 4.0, 3: 1.0}) == {1: 3.0}
     assert drawn({}) == {}

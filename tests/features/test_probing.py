@@ -22,8 +22,18 @@ from whence.features.activations.sources import of_text
 from whence.features.activations.store import CONTENT, ActivationSite
 from whence.features.activations.text import held_out, labelled, sets
 from whence.features.config import CollectConfig
-from whence.features.evals.logistic import fit, predict
-from whence.features.evals.probing import ProbeTask, Units, accuracy, chosen, pool, probe, probe_by_position, sparse
+from whence.features.evals.probing import (
+    ProbeTask,
+    Units,
+    accuracy,
+    chosen,
+    fit_logistic,
+    pool,
+    predict,
+    probe,
+    probe_by_position,
+    sparse,
+)
 from whence.models.pretrained import pretrained
 from whence.store.runs import Store
 
@@ -64,7 +74,7 @@ def test_logistic_regression_is_the_optimum(rows: int, d_in: int, scale: float, 
         return float(w[:-1] @ w[:-1] / 2 + strength * p.sum())
 
     best = scipy.optimize.minimize(objective, np.zeros(d_in + 1), method="L-BFGS-B", options={"ftol": 1e-15}, tol=1e-9)
-    weights = fit(torch.from_numpy(x), torch.from_numpy(y), strength)
+    weights = fit_logistic(torch.from_numpy(x), torch.from_numpy(y), strength)
     assert objective(weights.numpy()) <= best.fun + 1e-9
     np.testing.assert_allclose(weights.numpy(), best.x, atol=2e-3, rtol=2e-3)
     assert np.array_equal(
@@ -76,7 +86,7 @@ def test_the_slope_vanishes_where_classes_lie_far_apart() -> None:
     """Autograd's slope of the objective is the oracle."""
     x = torch.cat([torch.full((50, 1), -1e4), torch.full((50, 1), 1e4)]).double()
     y = torch.arange(100) >= 50
-    weights = fit(x, y).requires_grad_()
+    weights = fit_logistic(x, y).requires_grad_()
     logits = x[:, 0] * weights[0] + weights[1]
     loss = weights[0] ** 2 / 2 + torch.nn.functional.binary_cross_entropy_with_logits(
         logits, y.double(), reduction="sum"
@@ -214,7 +224,7 @@ def test_ranges_that_are_too_many() -> None:
 
 
 def test_a_dictionary_of_other_states() -> None:
-    with pytest.raises(UserError, match="numbers per state"):
+    with pytest.raises(UserError, match="'other' is of states of 61 numbers"):
         probe({"other": Reader(WIDTH + 1)}, texts())
     with pytest.raises(UserError, match="positions"):
         probe({"other": Reader(WIDTH, context_size=4)}, texts())
@@ -322,14 +332,12 @@ def test_a_real_label_is_read_from_real_states(movies: SequenceActivations) -> N
 
 def test_small_and_wrong_sets(store: Store) -> None:
     known = {kind: [((number, index), index < 5) for index in range(25)] for number, kind in enumerate("ab")}
-    halves = split(known, "mine", 4000, 1000, 0)
+    halves = split(known, "mine", 4000, 1000)
     assert (halves.notes.train, halves.notes.test, halves.notes.unseen) == (40, 10, 10)
     with pytest.raises(UserError, match="has 1 labels"):
-        split({"a": known["a"]}, "mine", 40, 10, 0)
+        split({"a": known["a"]}, "mine", 40, 10)
     with pytest.raises(UserError, match="has 3 texts"):
-        split({**known, "c": known["a"][:3]}, "mine", 40, 10, 0)
+        split({**known, "c": known["a"][:3]}, "mine", 40, 10)
     with pytest.raises(UserError, match="set"):
-        labelled_activations("no_such_set", PLACE, store)
-    with pytest.raises(UserError, match="1 or more"):
-        labelled_activations(SET, PLACE, store, test=0)
+        labelled_activations("no_such_set", PLACE, store, **SMALL)
     assert set(DEFAULT_SETS) <= set(sets())

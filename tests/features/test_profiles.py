@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,16 @@ from whence.features.activations.store import ActivationSite, Collection, Collec
 from whence.features.config import AutoencoderConfig
 from whence.features.data import StoredActivations, Synthetic
 from whence.features.evals.measures import FEW
-from whence.features.evals.profiles import AROUND, SHOWN, TOP, chosen, contexts, feature_profiles, top_places
+from whence.features.evals.profiles import (
+    AROUND,
+    SHOWN,
+    TOP,
+    FeatureProfiles,
+    chosen,
+    contexts,
+    feature_profiles,
+    top_places,
+)
 from whence.features.sae.autoencoder import Autoencoder
 from whence.models.init import initialise
 from whence.models.pretrained import tokenizer_of
@@ -67,12 +75,13 @@ def test_profiles_are_mean_activations_by_position(collected: StoredActivations)
     model = autoencoder(WIDTH, CONTEXT, "static_slice", collected)
     found = feature_profiles(model, collected)
     places, activations = held_out(collected.collection)
-    assert found.positions.tolist() == list(range(1, CONTEXT)), "the first token is left out"
+    assert found.positions == tuple(range(1, CONTEXT)), "the first token is left out"
+    assert found.used is not None
     for mask_off, profile in ((True, found.mask_off), (False, found.used)):
         with torch.no_grad():
             codes = model.encode(activations, places[:, 1], mask_off)
-        for row, position in enumerate(found.positions.tolist()):
-            mean = codes[places[:, 1] == position].double().mean(0)
+        for row, position in enumerate(found.positions):
+            mean = codes[places[:, 1] == position].mean(0)
             torch.testing.assert_close(profile[row], mean, rtol=1e-4, atol=1e-6)
     with torch.no_grad():
         active = (model.encode(activations, places[:, 1], mask_off=True) > 0).double()
@@ -95,6 +104,9 @@ def test_contexts_are_the_highest_activations(collected: StoredActivations) -> N
         assert there[0, column].tolist() == places[best.indices[0]].tolist()
 
     found = feature_profiles(model, collected)
+    again = FeatureProfiles.model_validate(found.model_dump(mode="json"))
+    assert again.mask_off.equal(found.mask_off)
+    assert again.active.equal(found.active)
     assert not found.note
     feature, those = next(iter(found.contexts.items()))
     ids = collected.collection.tokens
@@ -138,7 +150,7 @@ def test_features_are_sorted_in_every_way(collected: StoredActivations) -> None:
     profile_findings = feature_profiles(model, collected)
     active = profile_findings.active.clone()
     active[[0, 30]] = 0
-    found = replace(profile_findings, active=active)
+    found = profile_findings.model_copy(update={"active": active})
     everything = list(range(48))
     for by in ("peak", "position_selectivity", "frequency", "number", "mask_values"):
         assert sorted(found.order(by)) == everything
@@ -180,7 +192,7 @@ def test_planted_states_have_no_text() -> None:
     assert not found.contexts
     assert "no text" in found.note
     assert found.mask_values is None
-    assert found.fvu[0] == found.fvu[1]
+    assert found.fvu == found.fvu_mask_off
     document = found.summary()
     assert document["frequent"] == len(found.position_selectivity)
     assert all(one["position_selectivity"] >= 0.5 for one in document["position_specific"])

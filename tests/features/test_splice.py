@@ -11,7 +11,8 @@ from torch import Tensor
 
 from tests.features.causal import WIDTH, Basis, llama, save
 from whence.errors import UserError
-from whence.features.evals.splice import SplitModel, check_fits, reconstruction
+from whence.features.evals.splice import SplitModel, reconstruction
+from whence.features.sae.dictionary import check_fits
 
 
 def gpt2() -> Any:
@@ -56,16 +57,14 @@ def test_halves_say_what_the_whole_says(folder: str, layer: int) -> None:
     assert right.float().mean() == (whole.logits[:, :-1].argmax(-1) == ids[:, 1:]).float().mean()
 
 
-@pytest.mark.parametrize("everywhere", [False, True])
-def test_an_edit_is_what_a_hook_in_the_whole_model_does(folder: str, everywhere: bool) -> None:
+def test_an_edit_is_what_a_hook_in_the_whole_model_does(folder: str) -> None:
     split_model, ids = SplitModel.of(folder, 2), some_ids()
     positions = torch.arange(12).expand(20, -1)
 
     def hook(module: Any, inputs: Any, output: Tensor) -> Tensor:
-        new = turned(output, positions)
-        return new if everywhere else torch.cat([output[:, :1], new[:, 1:]], 1)
+        return torch.cat([output[:, :1], turned(output, positions)[:, 1:]], 1)
 
-    text = split_model.read(ids, everywhere=everywhere).edited(turned)
+    text = split_model.read(ids).edited(turned)
     handle = split_model.blocks[1].register_forward_hook(hook)
     with torch.no_grad():
         hooked = split_model.model(input_ids=ids).logits
@@ -107,11 +106,11 @@ def test_what_cannot_be_spliced(folder: str) -> None:
     with pytest.raises(UserError, match="up to 64 tokens"):
         SplitModel.of(folder, 2).read(torch.zeros(1, 65))
     with pytest.raises(UserError, match="8 numbers"):
-        check_fits(Basis(torch.eye(8)), text)
+        check_fits(Basis(torch.eye(8)), *text.shape)
     short = Basis(torch.eye(WIDTH))
     short.context_size = 8
     with pytest.raises(UserError, match="8 positions"):
-        check_fits(short, text)
+        check_fits(short, *text.shape)
 
 
 def test_a_head_that_is_more_than_a_matrix_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,8 @@ from torch import Tensor
 from tests.features.causal import FORGET, GROUP, RETAIN, WIDTH, Basis, ring, save
 from whence.errors import UserError
 from whence.features.activations.text import documents, held_out, passages
-from whence.features.config import UnlearningConfig
 from whence.features.evals.splice import SplitModel
-from whence.features.evals.unlearning import Clamp, Corpora, eligible, frequencies, unlearning
+from whence.features.evals.unlearning import Clamp, Corpora, UnlearningSettings, eligible, frequencies, unlearning
 
 LENGTH = 12
 
@@ -44,10 +44,10 @@ def write(folder: Path, kind: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[SplitModel, Corpora, UnlearningConfig]:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[SplitModel, Corpora, UnlearningSettings]:
     folder = tmp_path_factory.mktemp("synthetic")
     split_model = SplitModel.of(save(folder / "model", ring()), 2)
-    spec = UnlearningConfig(
+    spec = UnlearningSettings(
         forget=(write(folder, "f"),),
         retain=(write(folder, "r"),),
         sequences=8,
@@ -59,7 +59,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[SplitModel, Corpo
     return split_model, Corpora.read(split_model, spec), spec
 
 
-def test_one_feature_carries_what_is_to_be_forgotten(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_one_feature_carries_what_is_to_be_forgotten(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     """Every prediction is lost but that from the first token, which is never edited; nothing retained is."""
     split_model, corpora, spec = planted
     assert corpora.forget.test.right.all(), "the clean model knows its rings"
@@ -78,7 +78,7 @@ def test_one_feature_carries_what_is_to_be_forgotten(planted: tuple[SplitModel, 
     assert (score.forget_tokens, score.retain_tokens) == (8 * 11, 8 * 11)
 
 
-def test_the_scale_of_codes_does_not_matter(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_the_scale_of_codes_does_not_matter(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     split_model, corpora, spec = planted
     one, other = (unlearning(split_model, corpora, Basis(torch.eye(WIDTH), scale), spec) for scale in (0.01, 50.0))
     assert one.score is not None
@@ -87,7 +87,7 @@ def test_the_scale_of_codes_does_not_matter(planted: tuple[SplitModel, Corpora, 
     assert one.settings[0].model_dump() == pytest.approx(other.settings[0].model_dump())
 
 
-def test_features_are_those_that_retained_text_lacks(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_features_are_those_that_retained_text_lacks(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     _, corpora, _ = planted
     basis = Basis(torch.eye(WIDTH))
     forget, retain = (frequencies(basis, side.select) for side in (corpora.forget, corpora.retain))
@@ -101,7 +101,7 @@ def test_features_are_those_that_retained_text_lacks(planted: tuple[SplitModel, 
     assert eligible(shares, torch.tensor([0.0, 0.009, 0.01, 0.0]), 0.01).tolist() == [0, 1]
 
 
-def test_clamping_nothing_changes_nothing(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_clamping_nothing_changes_nothing(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     """Also where the dictionary leaves most of a state out."""
     split_model, corpora, _ = planted
     lossy = Basis(torch.eye(WIDTH)[FORGET:])
@@ -114,7 +114,7 @@ def test_clamping_nothing_changes_nothing(planted: tuple[SplitModel, Corpora, Un
     assert clamp.still_right(corpora.retain.test, torch.tensor([0]), 2.0) == 1
 
 
-def test_what_a_clamp_does_to_a_state(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_what_a_clamp_does_to_a_state(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     """The axis is set to minus the length of a typical state, √2 here, and the others stay."""
     split_model, corpora, _ = planted
     text = corpora.forget.test.text
@@ -125,7 +125,7 @@ def test_what_a_clamp_does_to_a_state(planted: tuple[SplitModel, Corpora, Unlear
     torch.testing.assert_close(new, expected)
 
 
-def test_no_eligible_feature_is_no_score(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_no_eligible_feature_is_no_score(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     split_model, corpora, spec = planted
     found = unlearning(split_model, corpora, Everywhere(but=False), spec)
     assert (found.outcome, found.score, found.settings) == ("no eligible feature", None, ())
@@ -133,9 +133,9 @@ def test_no_eligible_feature_is_no_score(planted: tuple[SplitModel, Corpora, Unl
     assert "0.01" in found.reason
 
 
-def test_no_setting_that_retains_is_no_score(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_no_setting_that_retains_is_no_score(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     split_model, corpora, spec = planted
-    loose = spec.model_copy(update={"thresholds": (0.99,)})
+    loose = replace(spec, thresholds=(0.99,))
     found = unlearning(split_model, corpora, Everywhere(but=True), loose)
     assert (found.outcome, found.score) == ("no setting retains", None)
     assert found.settings[0].forgotten is None
@@ -143,9 +143,9 @@ def test_no_setting_that_retains_is_no_score(planted: tuple[SplitModel, Corpora,
     assert "0.99 must stay" in found.reason
 
 
-def test_the_setting_is_the_best_that_retains(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_the_setting_is_the_best_that_retains(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     split_model, corpora, spec = planted
-    wide = spec.model_copy(update={"counts": (1, 2, 99), "multipliers": (0.0, 2.0)})
+    wide = replace(spec, counts=(1, 2, 99), multipliers=(0.0, 2.0))
     found = unlearning(split_model, corpora, Basis(torch.eye(WIDTH)), wide)
     lost = [setting.forgotten for setting in found.settings if setting.forgotten is not None]
     assert [setting.count for setting in found.settings] == [1, 1, 2, 2, 11, 11], "no more than are eligible"
@@ -155,7 +155,7 @@ def test_the_setting_is_the_best_that_retains(planted: tuple[SplitModel, Corpora
 
 
 def test_passages_are_the_beginnings_of_held_out_documents(
-    planted: tuple[SplitModel, Corpora, UnlearningConfig], tmp_path: Path
+    planted: tuple[SplitModel, Corpora, UnlearningSettings], tmp_path: Path
 ) -> None:
     tokenizer, draw = planted[0].tokenizer, random.Random(0)
     books = []
@@ -174,13 +174,7 @@ def test_passages_are_the_beginnings_of_held_out_documents(
     assert all(known[row] for row in found)
 
 
-def test_settings_that_make_no_sense() -> None:
-    for field, value in (("counts", [0]), ("multipliers", [-1]), ("thresholds", []), ("keep", 2), ("forget", [])):
-        with pytest.raises(UserError, match=field):
-            UnlearningConfig.read({field: value})
-
-
-def test_passages_that_there_are_not(planted: tuple[SplitModel, Corpora, UnlearningConfig]) -> None:
+def test_passages_that_there_are_not(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     tokenizer, book = planted[0].tokenizer, planted[2].forget[0]
     with pytest.raises(UserError, match="has 0 held-out"):
         passages(tokenizer, (book,), 10, LENGTH, without=(book,))

@@ -18,16 +18,17 @@ from whence.store.runs import Store
 
 if TYPE_CHECKING:
     from whence.features.actions import (
-        CollectionRecord,
         CollectRequest,
         EvaluateRequest,
         EvaluateResult,
         ProbeReport,
-        SplicedRun,
         SpliceReport,
     )
+    from whence.features.activations.store import CollectionRecord
     from whence.features.config import ProbeConfig, SpliceConfig
     from whence.features.evals.probing import ProbeResult
+    from whence.features.evals.splice import Recovered
+    from whence.features.evals.unlearning import UnlearningResult
     from whence.features.metrics import DictionaryMetrics, RecoveryMetrics
     from whence.features.run import FeaturesRun
     from whence.store.artifacts import Artifact
@@ -210,56 +211,49 @@ def _print_probe(name: str, result: ProbeResult, more: str = "") -> None:
 
 def _print_splices(artifact: Artifact[SpliceConfig, SpliceReport]) -> None:
     runs = artifact.result.runs
-    entropies = [_recovered_row(name, run) for name, run in runs.items() if run.recovered]
+    entropies = [[name, *_recovered_cells(run.recovered)] for name, run in runs.items() if run.recovered]
     if entropies:
         columns = ["run", "clean", "spliced", "mean activation", "zeros", "recovered", "against the mean"]
         print_table("Cross-entropy (nats per token) on held-out text", columns, entropies)
-    forgotten = [_unlearning_row(name, run) for name, run in runs.items() if run.unlearning]
+    forgotten = [[name, *_unlearning_cells(run.unlearning)] for name, run in runs.items() if run.unlearning]
     if forgotten:
         columns = ["run", "forgotten", "retained", "on validation", "as many random features", "clamped"]
         print_table("Unlearning: share of right next tokens that become wrong", columns, forgotten)
 
 
-def _recovered_row(name: str, run: SplicedRun) -> list[str]:
-    r = run.recovered
-    assert r is not None
+def _recovered_cells(r: Recovered) -> list[str]:
     shares = [f"{100 * share:.1f} %" if share is not None else "–" for share in (r.recovered, r.recovered_from_mean)]
-    return [name, *(f"{entropy:.3f}" for entropy in (r.clean, r.spliced, r.mean, r.zero)), *shares]
+    return [*(f"{entropy:.3f}" for entropy in (r.clean, r.spliced, r.mean, r.zero)), *shares]
 
 
-def _unlearning_row(name: str, run: SplicedRun) -> list[str]:
-    u = run.unlearning
-    assert u is not None
+def _unlearning_cells(u: UnlearningResult) -> list[str]:
     score = u.score
     if score is None:
-        return [name, u.outcome, "–", "–", "–", u.reason]
+        return [u.outcome, "–", "–", "–", u.reason]
     retained = f"{score.test.retained:.3f}" + ("" if score.retains_enough else " (too little)")
     random = f"{score.random.forgotten:.3f} · {score.random.retained:.3f}"
     clamped = f"{len(score.features)} features × {score.setting.multiplier:g}"
-    return [name, f"{score.test.forgotten:.3f}", retained, f"{score.setting.forgotten:.3f}", random, clamped]
+    return [f"{score.test.forgotten:.3f}", retained, f"{score.setting.forgotten:.3f}", random, clamped]
 
 
 def _show(invocation: Invocation) -> int:
     from whence.features.actions import run_show
     from whence.features.config import ShowConfig
-    from whence.features.evals.profiles import FeatureProfiles
     from whence.features.page import profile_findings, run_page
     from whence.features.run import load_autoencoder
 
     options = invocation.options(instrument.ShowOptions)
     store = options.open_store()
 
-    def page(shown: tuple[FeaturesRun, FeatureProfiles], store: Store, command: str, on_progress: Any) -> bytes:
-        run, profiles = shown
+    def page(run: FeaturesRun, store: Store, command: str, on_progress: Any) -> bytes:
         return run_page(run, profiles, store.folder(run.id).metrics(), command)
 
     with progress_line("loading") as on_progress:
         _, run = load_autoencoder(store, options.run)
-        profiles = run_show(ShowConfig(run=run.id), store, on_progress).result.profiles()
-        report = instrument.write_page((run, profiles), store, invocation, page, on_progress, options.out)
+        profiles = run_show(ShowConfig(run=run.id), store, on_progress).result
+        report = instrument.write_page(run, store, invocation, page, on_progress, options.out)
     if options.json_:
-        named = {"report": str(report), "command": invocation.command}
-        print_json({"run": run.id, **profiles.summary(), **named})
+        print_json({"run": run.id, **profiles.summary(), "report": str(report), "command": invocation.command})
         return 0
     for line in profile_findings(profiles):
         print(f"  {line}")

@@ -6,10 +6,10 @@ The command line and the app's jobs both call the actions. What the store has al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from whence.config import Config
 from whence.errors import UserError
@@ -17,7 +17,7 @@ from whence.experiments.instrument import Action, OnProgress
 from whence.features.activations.collect import collect
 from whence.features.activations.labelled import DEFAULT_SETS, labelled_activations
 from whence.features.activations.sources import RUN, weights_checksum
-from whence.features.activations.store import Collection
+from whence.features.activations.store import ActivationSite, Collection, CollectionRecord
 from whence.features.activations.text import checksum
 from whence.features.config import (
     CollectConfig,
@@ -25,19 +25,18 @@ from whence.features.config import (
     ProbeConfig,
     ShowConfig,
     SpliceConfig,
-    UnlearningConfig,
 )
-from whence.features.data import ActivationData, StoredActivations
+from whence.features.data import StoredActivations
 from whence.features.evals.measures import dictionary_metrics, seed_stability
 from whence.features.evals.order_probing import OrderProbe, order_activations, probe_order
 from whence.features.evals.probing import PositionProbe, SetProbe, probe, probe_by_position
-from whence.features.evals.profiles import StoredProfiles, feature_profiles
+from whence.features.evals.profiles import FeatureProfiles, feature_profiles
 from whence.features.evals.splice import Recovered, SplitModel, held_out_text, recovered
-from whence.features.evals.unlearning import Corpora, UnlearningResult, unlearning
+from whence.features.evals.unlearning import Corpora, UnlearningResult, UnlearningSettings, unlearning
 from whence.features.metrics import DictionaryMetrics
-from whence.features.run import FeaturesRun, load_autoencoder
+from whence.features.run import load_autoencoder
 from whence.features.sae.autoencoder import Autoencoder
-from whence.features.sae.dictionary import Dictionary
+from whence.features.sae.dictionary import check_fits
 from whence.features.sae.saelens import imported, imported_checksum
 from whence.store.artifacts import Artifact, ArtifactKind
 from whence.store.runs import Store
@@ -50,18 +49,6 @@ class CollectRequest(CollectConfig):
 
     text_checksum: str
     weights: str
-
-
-class CollectionRecord(Config):
-    """A collection in the store: its folder is <store>/activations/<name>."""
-
-    name: str
-    checksum: str
-    d_in: int
-    context_size: int
-    activations: int
-    held_out: int
-    special: int
 
 
 COLLECTED = ArtifactKind("collection", CollectRequest, CollectionRecord)
@@ -79,21 +66,13 @@ def run_collect(
         text, weights = checksum(config.text), str(weights_checksum(config.model).get("weights", ""))
     request = CollectRequest(**config.model_dump(), text_checksum=text, weights=weights)
     artifact = COLLECTED.find(request, store)
-    if artifact is not None and _is_complete(artifact.result, store):
-        return artifact
+    with suppress(UserError):
+        if artifact and Collection.open(store, artifact.result.name).config.checksum == artifact.result.checksum:
+            return artifact
     store.prepare()
     on_progress("Loading the model and the text")
     collection = collect(config, store, lambda done, parts: on_progress(f"Collected {done} of {parts} parts"))
-    size = collection.size()
-    record = CollectionRecord(name=collection.path.name, checksum=collection.config.checksum, **vars(size))
-    return COLLECTED.save(request, record, store)
-
-
-def _is_complete(record: CollectionRecord, store: Store) -> bool:
-    try:
-        return Collection.open(store, record.name).config.checksum == record.checksum
-    except UserError:
-        return False
+    return COLLECTED.save(request, collection.record(), store)
 
 
 # --- evaluate
@@ -126,39 +105,27 @@ def run_evaluate(
         raise UserError("target: name one run, or one directory of SAELens.")
     collection = Collection.open(store, config.activations) if config.activations else None
     stored = StoredActivations(path=str(collection.path)) if collection else None
-    folder = Path(config.target)
-    is_folder = folder.is_dir()
-    if is_folder and stored is None:
+    folder = Path(config.target) if Path(config.target).is_dir() else None
+    if folder and stored is None:
         raise UserError("activations: a directory needs them. Allowed: --activations NAME.")
     request = EvaluateRequest(
-        run="" if is_folder else store.find(config.target).id,
-        dictionary=imported_checksum(folder) if is_folder else "",
+        run="" if folder else store.find(config.target).id,
+        dictionary=imported_checksum(folder) if folder else "",
         activations=collection.config.checksum if collection else "",
     )
 
     def evaluate() -> EvaluateResult:
-        dictionary, mask_values, data = _dictionary(config.target, store, stored)
-        d_in = data.shape.d_in
-        if dictionary.d_in != d_in:
-            raise UserError(
-                f"activations: they have {d_in} numbers each, and {config.target!r} is of activations of "
-                f"{dictionary.d_in}. Allowed: activations of the model and the layer that it was trained on."
-            )
+        if folder and stored:
+            dictionary, mask_values, data = imported(folder), None, stored
+        else:
+            dictionary, run = load_autoencoder(store, config.target)
+            mask_values, data = dictionary.mask_values(), stored or run.data.build()
+        check_fits(dictionary, data.shape.d_in)
         on_progress("Evaluating")
         metrics = dictionary_metrics(dictionary, data.held_out(), mask_values)
-        return EvaluateResult(d_in=d_in, d_sae=dictionary.d_sae, metrics=metrics)
+        return EvaluateResult(d_in=dictionary.d_in, d_sae=dictionary.d_sae, metrics=metrics)
 
     return EVALUATIONS.measure(request, store, evaluate)
-
-
-def _dictionary(
-    target: str, store: Store, data: StoredActivations | None
-) -> tuple[Dictionary, Tensor | None, ActivationData]:
-    """The dictionary, its mask if it has one, and the activations."""
-    if data is not None and Path(target).is_dir():
-        return imported(Path(target)), None, data
-    model, run = load_autoencoder(store, target)
-    return model, model.mask_values(), data or run.data.build()
 
 
 # --- probe
@@ -181,30 +148,26 @@ def run_probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> Art
 
 
 def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeReport:
-    dictionaries, collection = _on_text(store, config.runs)
-    site = collection.config.site
-    assert site is not None  # of a model that reads text
+    dictionaries, _, site = _on_text(store, config.runs)
     report = ProbeReport(sets={}, by_position={}, order={})
     for name in config.sets:
-
-        def labelled(done: int, parts: int, name: str = name) -> None:
-            on_progress(f"{name}: activations of texts, {done} of {parts}")
-
-        texts = labelled_activations(name, site, store, train=config.train, test=config.test, on_progress=labelled)
+        told = partial(_tell_shards, on_progress, f"{name}: activations of texts")
+        texts = labelled_activations(name, site, store, train=config.train, test=config.test, on_progress=told)
         on_progress(f"{name}: probing")
         report.sets[name] = probe(dictionaries, texts, mask_off=config.mask_off)
         if config.by_position:
             report.by_position[name] = probe_by_position(dictionaries, texts, mask_off=config.mask_off)
     for kind in config.order:
         texts = order_activations(
-            kind,
-            site,
-            store,
-            on_progress=lambda done, parts, kind=kind: on_progress(f"{kind}: activations, {done} of {parts}"),
+            kind, site, store, on_progress=partial(_tell_shards, on_progress, f"{kind}: activations")
         )
         on_progress(f"{kind}: probing")
         report.order[kind] = probe_order(dictionaries, texts, mask_off=config.mask_off)
     return report
+
+
+def _tell_shards(on_progress: OnProgress, what: str, done: int, parts: int) -> None:
+    on_progress(f"{what}, {done} of {parts}")
 
 
 # --- splice
@@ -213,8 +176,8 @@ def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeR
 class SplicedRun(Config):
     """What was requested of one dictionary."""
 
-    recovered: Recovered | None
-    unlearning: UnlearningResult | None
+    recovered: Recovered | None = None
+    unlearning: UnlearningResult | None = None
 
 
 class SpliceReport(Config):
@@ -232,27 +195,24 @@ def run_splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> A
 
 
 def _splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> SpliceReport:
-    dictionaries, collection = _on_text(store, config.runs)
-    site = collection.config.site
-    assert site is not None  # of a model that reads text
+    dictionaries, collection, site = _on_text(store, config.runs)
     on_progress("Loading the model")
     split_model = SplitModel.of(site.model, site.layer)
-    entropies: dict[str, Recovered] = {}
-    forgotten: dict[str, UnlearningResult] = {}
+    runs = {name: SplicedRun() for name in dictionaries}
     if config.what != "unlearning":
         on_progress("Computing cross-entropies")
         text = held_out_text(split_model, collection, config.sequences)
         entropies = recovered(split_model, text, dictionaries, config.mask_off)
+        runs = {name: SplicedRun(recovered=entropies[name]) for name in dictionaries}
     if config.what != "recovered":
-        settings = UnlearningConfig(length=min(UnlearningConfig().length, collection.context_size))
+        settings = UnlearningSettings(length=min(UnlearningSettings.length, collection.context_size))
         on_progress("Reading the texts to forget and to retain")
         corpora = Corpora.read(split_model, settings)
         for name, dictionary in dictionaries.items():
             on_progress(f"Unlearning: {name}")
-            forgotten[name] = unlearning(split_model, corpora, dictionary, settings)
-    return SpliceReport(
-        runs={name: SplicedRun(recovered=entropies.get(name), unlearning=forgotten.get(name)) for name in dictionaries}
-    )
+            score = unlearning(split_model, corpora, dictionary, settings)
+            runs[name] = runs[name].model_copy(update={"unlearning": score})
+    return SpliceReport(runs=runs)
 
 
 def run_ids(names: Sequence[str], store: Store) -> tuple[str, ...]:
@@ -261,8 +221,8 @@ def run_ids(names: Sequence[str], store: Store) -> tuple[str, ...]:
     return tuple(store.find(name).id for name in names)
 
 
-def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder], Collection]:
-    """By id and architecture, and the collection that all of them were trained on: of a model that reads text."""
+def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder], Collection, ActivationSite]:
+    """By id and architecture, and the activations that all of them were trained on: of a model that reads text."""
     dictionaries, collections = {}, {}
     for name in runs:
         model, run = load_autoencoder(store, name)
@@ -277,23 +237,23 @@ def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder],
     site = collection.config.site
     if site is None or site.model.startswith(RUN):
         raise UserError("run: its activations are of no model that reads text. Allowed: runs on such activations.")
-    return dictionaries, collection
+    return dictionaries, collection, site
 
 
 # --- show
 
 
-PROFILES = ArtifactKind("feature_profiles", ShowConfig, StoredProfiles)
+PROFILES = ArtifactKind("feature_profiles", ShowConfig, FeatureProfiles)
 
 
-def run_show(config: ShowConfig, store: Store, on_progress: OnProgress) -> Artifact[ShowConfig, StoredProfiles]:
+def run_show(config: ShowConfig, store: Store, on_progress: OnProgress) -> Artifact[ShowConfig, FeatureProfiles]:
     if not config.run:
         raise UserError("run: name one run. See 'whence runs list'.")
     request = ShowConfig(run=store.find(config.run).id)
 
-    def profiles() -> StoredProfiles:
+    def profiles() -> FeatureProfiles:
         model, run = load_autoencoder(store, request.run)
-        return StoredProfiles.of(feature_profiles(model, run.data.build(), on_progress))
+        return feature_profiles(model, run.data.build(), on_progress)
 
     return PROFILES.measure(request, store, profiles)
 
@@ -317,12 +277,8 @@ class SeedStability(Config):
 STABILITY = ArtifactKind("seed_stability", PairOfRuns, SeedStability)
 
 
-def pair_of(runs: tuple[FeaturesRun, FeaturesRun]) -> PairOfRuns:
-    return PairOfRuns(runs=(runs[0].id, runs[1].id))
-
-
-def match_seeds(store: Store, runs: tuple[FeaturesRun, FeaturesRun]) -> SeedStability:
-    one, other = (load_autoencoder(store, run.id)[0].directions.detach() for run in runs)
+def match_seeds(store: Store, pair: PairOfRuns) -> SeedStability:
+    one, other = (load_autoencoder(store, run)[0].directions.detach() for run in pair.runs)
     return SeedStability(cosine=seed_stability(one, other))
 
 

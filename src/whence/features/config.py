@@ -171,31 +171,3 @@ class ShowConfig(Config):
     """Whose features."""
 
     run: str = Field(default="", description="a finished run")
-
-
-class UnlearningConfig(Config):
-    """What is to be forgotten, what retained, and which settings are tried."""
-
-    forget: tuple[str, ...] = Field(
-        default=("158_code_C=1", "159_code_Python=1", "160_code_HTML=1"),
-        min_length=1,
-        description="packaged sets, a label of one (set=label), or text files",
-    )
-    retain: tuple[str, ...] = Field(
-        default=("100_news_fake", "101_disease_class", "111_yelp_data"),
-        min_length=1,
-        description="likewise; documents of both are forgotten",
-    )
-    sequences: int = Field(default=32, ge=1, description="a quarter: features are selected on two, the rest is scored")
-    length: int = Field(default=64, ge=4, le=8192, description="tokens per sequence, special ones included")
-    thresholds: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
-        default=(0.001, 0.01), min_length=1, description="a feature fires on less than this share of retained tokens"
-    )
-    counts: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(5, 20), min_length=1, description="features to clamp, at most"
-    )
-    multipliers: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        default=(0.0, 0.25, 0.5, 1.0), min_length=1, description="clamped to minus this, in typical lengths"
-    )
-    keep: float = Field(default=0.99, gt=0, le=1, description="share of retained tokens that must stay right")
-    seed: int = Field(default=0, ge=0, description="of the random features")

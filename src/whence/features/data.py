@@ -199,28 +199,25 @@ class StoredActivations(ActivationData):
         return DataShape(d_in, context_size, (int(content[0]), int(content[-1])), 16 * context_size, 16)
 
     @functools.cached_property
-    def _places(self) -> dict[Split, Tensor]:
-        splits: tuple[Split, ...] = ("train", "held out")
-        places: dict[Split, Tensor] = {split: self.collection.places(split) for split in splits}
-        lengths = {
-            split: torch.cat([self.collection.activations(some).norm(dim=1) for some in those.split(PART)])
-            for split, those in places.items()
-        }
-        return {split: those[~sinks(lengths[split], lengths["train"])] for split, those in places.items()}
-
-    def places(self, split: Split) -> Tensor:
+    def places(self) -> dict[Split, Tensor]:
         """(n, 2): sequence and position of every state of a split, in the order that they are given in."""
-        return self._places[split]
+        train, held_out = self.collection.places("train"), self.collection.places("held out")
+        lengths = self._lengths(train)
+        kept = held_out[~sinks(self._lengths(held_out), lengths)]
+        return {"train": train[~sinks(lengths)], "held out": kept}
+
+    def _lengths(self, places: Tensor) -> Tensor:
+        return torch.cat([self.collection.activations(some).norm(dim=1) for some in places.split(PART)])
 
     def draw(self, generator: torch.Generator, count: int) -> ActivationBatch:
-        places = self.places("train")
+        places = self.places["train"]
         return self._at(places[torch.randint(len(places), (count,), generator=generator)])
 
     def everything(self) -> Iterator[ActivationBatch]:
-        return map(self._at, self.places("train").split(PART))
+        return map(self._at, self.places["train"].split(PART))
 
     def held_out(self, stream: int = 0) -> Iterator[ActivationBatch]:
-        return map(self._at, self.places("held out").split(PART))
+        return map(self._at, self.places["held out"].split(PART))
 
     def _at(self, places: Tensor) -> ActivationBatch:
         return self.collection.activations(places), places[:, 1]

@@ -13,9 +13,9 @@ import pydantic
 from whence import stats
 from whence.errors import from_validation
 from whence.experiments.instrument import Instrument, Measurement
-from whence.experiments.results import final_metrics, read_results
+from whence.experiments.results import RunResult, final_metrics, read_results
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table, over_seeds
-from whence.features.actions import ACTIONS, STABILITY, match_seeds, pair_of
+from whence.features.actions import ACTIONS, STABILITY, PairOfRuns, match_seeds
 from whence.features.config import ALL, OWN, AutoencoderConfig, FeaturesConfig
 from whence.features.data import ActivationData, build_data
 from whence.features.figures import score_figures, strictness_section, style
@@ -174,13 +174,13 @@ class Features(Instrument[FeaturesConfig, FeaturesRun]):
 
     def measurements(self, planned: PlannedTable[FeaturesRun], store: Store) -> list[Measurement[Any, Any]]:
         """Whether two seeds learn the same directions."""
-        measurements = []
-        for name, runs in planned.variants.items():
-            pair = _first_two([result.run for result in read_results(runs, store) if result.state == "finished"])
-            if pair:
-                label = f"Matching features of two seeds: {name}"
-                measurements.append(Measurement(STABILITY, pair_of(pair), label, partial(match_seeds, store, pair)))
-        return measurements
+        pairs = {name: _first_two(read_results(runs, store)) for name, runs in planned.variants.items()}
+        label = "Matching features of two seeds: "
+        return [
+            Measurement(STABILITY, pair, label + name, partial(match_seeds, store, pair))
+            for name, pair in pairs.items()
+            if pair
+        ]
 
     def style(self, table: Table[FeaturesRun], name: str) -> Mapping[str, str]:
         return style(name)
@@ -214,13 +214,14 @@ def _cells(row: Row[FeaturesRun], store: Store) -> dict[str, Cell]:
         known = {seed: float(value) for seed, value in values.items() if value is not None}
         scale, unit = (100.0, " %") if column.percent else (1.0, "")
         cells[key] = over_seeds(known, column.digits, scale=scale, unit=unit)
-    pair = _first_two([result.run for result in row.finished])
-    artifact = STABILITY.find(pair_of(pair), store) if pair else None
+    pair = _first_two(row.results)
+    artifact = STABILITY.find(pair, store) if pair else None
     cells["stability"] = Cell(f"{artifact.result.cosine:.2f}" if artifact else "–")
     return cells
 
 
-def _first_two(runs: Sequence[FeaturesRun]) -> tuple[FeaturesRun, FeaturesRun] | None:
+def _first_two(results: Sequence[RunResult[FeaturesRun]]) -> PairOfRuns | None:
+    runs = [result.run for result in results if result.state == "finished"]
     if len(runs) < 2 or runs[0].model.d_sae > LARGEST_MATCHED:
         return None
-    return runs[0], runs[1]
+    return PairOfRuns(runs=(runs[0].id, runs[1].id))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +12,8 @@ from torch import Tensor
 from whence.features.evals.measures import POSITION_SPECIFIC
 from whence.features.evals.profiles import ActivatingContext, FeatureProfiles, Order
 from whence.features.run import FeaturesRun
-from whence.report.figures import COLOURS, DASHES, figure_of
-from whence.report.html import bullets
+from whence.report.figures import COLOURS, figure_of, learning_curves
+from whence.report.html import bullets, heading, render
 from whence.report.shell import plot, regenerate, shell
 from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
 
@@ -26,6 +25,18 @@ STYLE = """
 .contexts td:first-child, .contexts td:nth-child(2) { white-space: nowrap }
 mark { background: #ffe08a; color: inherit; padding: 0 .15em }
 """
+SECTIONS = """\
+{% if note %}<p class=note>{{ note }}</p>{% endif %}
+{% for summary, table in described %}
+<details class=contexts{% if loop.first %} open{% endif %}><summary>{{ summary }}</summary>{{ table }}</details>
+{% endfor %}"""
+CONTEXTS = """\
+{% if contexts %}<div class=scroll tabindex=0 role=region aria-label="contexts">
+<table><tr><th>activation<th>position<th>held-out text</tr>
+{% for c in contexts %}
+<tr><td class=n>{{ "%.3g" % c.value }}<td class=n>{{ c.position }}
+<td>{{ c.before }} <mark>{{ c.token }}</mark> {{ c.after }}</tr>
+{% endfor %}</table></div>{% endif %}"""
 MAP_NOTE = (
     "A line is a feature; each is scaled to its own maximum, and features that are never active come last. Sorted by "
     "the position of the peak, noise makes a diagonal, too: position selectivity tells how much of it is position."
@@ -35,15 +46,13 @@ MAP_NOTE = (
 def run_page(run: FeaturesRun, profiles: FeatureProfiles, records: Sequence[MetricsRecord], command: str) -> bytes:
     """records: losses and evaluations of the run, by step."""
     title = f"whence features: {run.id}"
-    labels = html.escape(" · ".join(run.labels().values()))
-    parts = [f"<style>{STYLE}</style><h1>{html.escape(title)}</h1>", f"<p class=note>{labels}</p>"]
-    parts += [bullets(profile_findings(profiles)), "<h2>Mean activation by position</h2>"]
-    parts += [f"<p class=note>{MAP_NOTE}</p>"]
+    parts = [f"<style>{STYLE}</style>", heading(title, " · ".join(run.labels().values()), level=1)]
+    parts += [bullets(profile_findings(profiles)), heading("Mean activation by position", MAP_NOTE)]
     for place, (name, (caption, _)) in enumerate(tables(profiles).items()):
-        parts += [f"<h3>{caption}</h3>", plot(sortable_map(profiles, name), f"map-{name}", place == 0)]
-    parts += ["<h2>Single features</h2>", *_feature_sections(profiles)]
-    parts += ["<h2>Position selectivity</h2>", plot(selectivity_histogram(profiles), "selectivity", False)]
-    parts += ["<h2>Training</h2>", plot(learning_curve(records), "learning", False)]
+        parts += [heading(caption, level=3), plot(sortable_map(profiles, name), f"map-{name}", place == 0)]
+    parts += [heading("Single features"), *_feature_sections(profiles)]
+    parts += [heading("Position selectivity"), plot(selectivity_histogram(profiles), "selectivity", False)]
+    parts += [heading("Training"), plot(learning_curve(records), "learning", False)]
     parts += [f"<p class=note>Run <code>{run.id}</code>, on activations of held-out documents.</p>"]
     return shell(title, [*parts, *regenerate(command, run.document())])
 
@@ -62,19 +71,20 @@ def profile_findings(profiles: FeatureProfiles) -> list[str]:
         named = ", ".join(f"{f} at {peaks[f]} ({selectivity[f]:.2f})" for f in specific[:8])
         more = ", …" if len(specific) > 8 else ""
         lines.append(f"Most position-specific, with the position of their peak: {named}{more}.")
-    used, mask_off = profiles.fvu
-    lines.append(f"FVU {used:.4f}" + (f"; with mask off {mask_off:.4f}." if masked else "; there are no masks."))
+    mask_off = f"with mask off {profiles.fvu_mask_off:.4f}" if masked else "there are no masks"
+    lines.append(f"FVU {profiles.fvu:.4f}; {mask_off}.")
     return lines
 
 
 def tables(profiles: FeatureProfiles) -> dict[str, tuple[str, Tensor]]:
     """By name, in words and as (positions, d_sae): mask off; as trained, and the mask itself, where there is one."""
-    masked = profiles.mask_values is not None
-    tables = {"mask_off": ("mean activation" + ", mask off" * masked, profiles.mask_off)}
-    if profiles.mask_values is not None:
-        tables |= {"used": ("mean activation, as trained", profiles.used)}
-        tables |= {"mask_values": ("mask value", profiles.mask_values)}
-    return tables
+    if profiles.mask_values is None or profiles.used is None:
+        return {"mask_off": ("mean activation", profiles.mask_off)}
+    return {
+        "mask_off": ("mean activation, mask off", profiles.mask_off),
+        "used": ("mean activation, as trained", profiles.used),
+        "mask_values": ("mask value", profiles.mask_values),
+    }
 
 
 def orders(profiles: FeatureProfiles) -> dict[Order, str]:
@@ -92,35 +102,35 @@ def profile_map(profiles: FeatureProfiles, table: str, features: Sequence[int]) 
     table: one of `tables`.
     """
     values = tables(profiles)[table][1]
-    names, shares = _lines(values, features)
-    figure = _map_figure(profiles, len(names))
-    figure.add_heatmap(x=profiles.positions.numpy(), y=names, z=shares.numpy(), **HEATMAP)
+    lines, shares = _lines(values, features)
+    figure, names = _map_figure(profiles, len(lines)), [_name(line) for line in lines]
+    figure.add_heatmap(x=profiles.positions, y=names, z=shares.numpy(), **HEATMAP)
     if len(names) <= NAMED:
-        _mark_peaks(figure, profiles.positions[values.argmax(0)], features)
+        _mark_peaks(figure, torch.tensor(profiles.positions)[values.argmax(0)], features)
     return figure
 
 
 def sortable_map(profiles: FeatureProfiles, table: str) -> go.Figure:
     """All features, with a menu of orders."""
     values, names = tables(profiles)[table][1], orders(profiles)
-    sorted_lines = [_lines(values, profiles.order(order)) for order in names]
-    count = len(sorted_lines[0][0])
-    figure = _map_figure(profiles, count)
-    buttons = []
-    for place, ((features, shares), label) in enumerate(zip(sorted_lines, names.values(), strict=True)):
-        figure.add_heatmap(
-            x=profiles.positions.numpy(),
-            y=list(range(count)),
-            z=shares.numpy(),
-            customdata=[[feature] * len(profiles.positions) for feature in features],
-            visible=place == 0,
-            **{**HEATMAP, "hovertemplate": HEATMAP["hovertemplate"].replace("%{y}", "%{customdata}")},
-        )
-        shown = [other == place for other in range(len(names))]
-        buttons.append({"label": f"sorted by {label}", "method": "restyle", "args": [{"visible": shown}]})
+    figure = _map_figure(profiles, min(TALL, values.shape[1]))
+    hover = {**HEATMAP, "hovertemplate": HEATMAP["hovertemplate"].replace("%{y}", "%{customdata}")}
+    for place, order in enumerate(names):
+        lines, shares = _lines(values, profiles.order(order))
+        data = [[_name(line)] * len(profiles.positions) for line in lines]
+        rows = {"y": list(range(len(lines))), "z": shares.numpy(), "customdata": data, "visible": place == 0}
+        figure.add_heatmap(x=profiles.positions, **rows, **hover)
     figure.update_yaxes(type="linear", showticklabels=False)
-    menu = {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "showactive": True}
-    return figure.update_layout(updatemenus=[menu], margin={"t": 70})
+    menu = _menu([f"sorted by {label}" for label in names.values()], y=1.02, yanchor="bottom")
+    return figure.update_layout(updatemenus=menu, margin={"t": 70})
+
+
+def _menu(labels: Sequence[str], each: int = 1, **place: float | str) -> list[dict[str, Any]]:
+    """To choose from groups of so many traces each."""
+    count = range(len(labels))
+    shown = [{"visible": [group == chosen for group in count for _ in range(each)]} for chosen in count]
+    buttons = [{"label": label, "method": "restyle", "args": [args]} for label, args in zip(labels, shown, strict=True)]
+    return [{"buttons": buttons, "x": 0, "xanchor": "left", **place}]
 
 
 HEATMAP: dict[str, Any] = {
@@ -132,13 +142,13 @@ HEATMAP: dict[str, Any] = {
 }
 
 
-def _lines(values: Tensor, features: Sequence[int]) -> tuple[list[str], Tensor]:
-    """Names of lines, and (lines, positions) in % of each feature's maximum."""
+def _lines(values: Tensor, features: Sequence[int]) -> tuple[list[Sequence[int]], Tensor]:
+    """The features of each line, and (lines, positions) in % of each feature's maximum."""
     count = min(len(features), TALL)
     lines = [features[place * len(features) // count : (place + 1) * len(features) // count] for place in range(count)]
     shares = (values / values.amax(0).clamp(min=1e-30)).clamp(0, 1)
     means = torch.stack([shares[:, list(line)].mean(1) for line in lines])
-    return [_name(line) for line in lines], (100 * means).round().to(torch.uint8)
+    return lines, (100 * means).round().to(torch.uint8)
 
 
 def _name(line: Sequence[int]) -> str:
@@ -147,7 +157,7 @@ def _name(line: Sequence[int]) -> str:
 
 def _map_figure(profiles: FeatureProfiles, count: int) -> go.Figure:
     figure = figure_of("position", "feature")
-    first, last = int(profiles.positions[0]), int(profiles.positions[-1])
+    first, last = profiles.positions[0], profiles.positions[-1]
     figure.update_layout(height=min(800, 180 + 13 * count), margin={"l": 50, "r": 10})
     figure.update_xaxes(range=[first - 0.5, last + 0.5])
     figure.update_yaxes(range=[count - 0.5, -0.5], type="category", showgrid=False)
@@ -185,7 +195,7 @@ def feature_profile(profiles: FeatureProfiles, features: Sequence[int]) -> go.Fi
         for table, (_, values) in drawn.items():
             name, colour, dash, axis = styles[table]
             figure.add_scatter(
-                x=profiles.positions.tolist(),
+                x=profiles.positions,
                 y=values[:, feature].tolist(),
                 name=name,
                 mode="lines",
@@ -195,15 +205,8 @@ def feature_profile(profiles: FeatureProfiles, features: Sequence[int]) -> go.Fi
                 hovertemplate="position %{x}: %{y:.3g}<extra>" + name + "</extra>",
             )
     if len(features) > 1:
-        buttons = [
-            {
-                "label": f"feature {feature}",
-                "method": "restyle",
-                "args": [{"visible": [other == feature for other in features for _ in drawn]}],
-            }
-            for feature in features
-        ]
-        figure.update_layout(updatemenus=[{"buttons": buttons, "x": 0, "xanchor": "left", "y": 1.25}])
+        menu = _menu([f"feature {feature}" for feature in features], len(drawn), y=1.25)
+        figure.update_layout(updatemenus=menu)
     right = {"overlaying": "y", "side": "right", "range": [0, 1.05], "tickvals": [0, 0.5, 1], "showgrid": False}
     figure.update_layout(height=320, showlegend=True, yaxis_rangemode="tozero")
     return figure.update_layout(yaxis2=right) if masked else figure
@@ -222,25 +225,16 @@ def describe_feature(profiles: FeatureProfiles, feature: int) -> str:
 def _feature_sections(profiles: FeatureProfiles) -> list[str]:
     """The profiles of features with text, or of the most position-specific, and the text."""
     shown = list(profiles.contexts) or profiles.position_specific[:8] or [0]
-    parts: list[str] = [plot(feature_profile(profiles, shown), "profile", False)]
-    if profiles.note:
-        parts.append(f"<p class=note>{html.escape(profiles.note)}</p>")
-    for feature in shown:
-        text = context_table(profiles.contexts[feature]) if feature in profiles.contexts else ""
-        opened = " open" * (feature == shown[0])
-        summary = html.escape(describe_feature(profiles, feature))
-        parts.append(f"<details class=contexts{opened}><summary>{summary}</summary>{text}</details>")
-    return parts
+    described = [
+        (describe_feature(profiles, feature), context_table(profiles.contexts.get(feature, ()))) for feature in shown
+    ]
+    text = render(SECTIONS, note=profiles.note, described=described)
+    return [plot(feature_profile(profiles, shown), "profile", False), text]
 
 
 def context_table(contexts: Sequence[ActivatingContext]) -> str:
-    """The text of one feature, where it is most active."""
-    rows = "".join(
-        f"<tr><td class=n>{c.value:.3g}<td class=n>{c.position}<td>{html.escape(c.before)} "
-        f"<mark>{html.escape(c.token)}</mark> {html.escape(c.after)}</tr>"
-        for c in contexts
-    )
-    return f"<table><tr><th>activation<th>position<th>held-out text</tr>{rows}</table>"
+    """The text of one feature, where it is most active; empty where it never is."""
+    return render(CONTEXTS, contexts=contexts)
 
 
 def selectivity_histogram(profiles: FeatureProfiles) -> go.Figure:
@@ -262,21 +256,7 @@ def selectivity_histogram(profiles: FeatureProfiles) -> go.Figure:
 
 
 def learning_curve(records: Sequence[MetricsRecord]) -> go.Figure:
-    figure = figure_of("step", "fraction of variance")
     losses = {record.step: record.loss for record in records if isinstance(record, LossRecord)}
     fvu = {record.step: record.metrics["curve"] for record in records if isinstance(record, EvaluationRecord)}
-    figure.add_scatter(
-        x=list(losses),
-        y=list(losses.values()),
-        name="training loss",
-        mode="lines",
-        line={"color": COLOURS[1], "dash": DASHES[0], "width": 1},
-    )
-    figure.add_scatter(
-        x=list(fvu),
-        y=list(fvu.values()),
-        name="FVU on held-out activations",
-        mode="lines+markers",
-        line={"color": COLOURS[0]},
-    )
-    return figure
+    curves = {"training loss": [losses], "FVU on held-out activations": [fvu]}
+    return learning_curves(curves, "fraction of variance")

@@ -13,7 +13,7 @@ from whence.app.jobs import ALIVE, ActionRequest, Document, jobs, submit
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
 from whence.features.activations.sources import RUN
-from whence.features.activations.store import Collection, CollectionSize, collections, folder
+from whence.features.activations.store import TOKENS, Collection, CollectionRecord, collections, folder
 from whence.features.config import CollectConfig
 from whence.features.data import DATA
 from whence.models.pretrained import PACKAGED
@@ -96,7 +96,7 @@ def _line(path: Path) -> list[str]:
     try:
         collection = Collection.begun(path)
         missing = len(collection.missing())
-        size = _size(path, (path / "tokens.safetensors").stat().st_mtime_ns)
+        size = _record(path, (path / TOKENS).stat().st_mtime_ns)
     except (UserError, OSError) as problem:
         return [path.name, *[""] * 6, badge("corrupt") + f" {problem}"]
     site = collection.config.site
@@ -107,5 +107,5 @@ def _line(path: Path) -> list[str]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _size(path: Path, stamp: int) -> CollectionSize:
-    return Collection.begun(path).size()
+def _record(path: Path, stamp: int) -> CollectionRecord:
+    return Collection.begun(path).record()

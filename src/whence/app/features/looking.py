@@ -51,11 +51,11 @@ class Opened:
 
 
 def look(store: Store) -> None:
-    runs = {run.id: run for run in reversed(store.summaries()) if _can_be_shown(run)}
+    runs = [run for run in reversed(store.summaries()) if run.kind == FeaturesRun.kind and run.state == "finished"]
     if not runs:
         empty("No autoencoder has been trained in this store yet.", "Start a comparison under “Compare”.")
         return
-    labels = {name: _label(run) for name, run in runs.items()}
+    labels = {run.id: _label(run) for run in runs}
     one, other = st.columns(2)
     with one:
         chosen = choice("features", "run", "Run", labels)
@@ -71,10 +71,6 @@ def look(store: Store) -> None:
     guarded(_training)(opened, store)
 
 
-def _can_be_shown(run: RunSummary) -> bool:
-    return run.kind == FeaturesRun.kind and run.state == "finished"
-
-
 def _label(run: RunSummary) -> str:
     when = datetime.fromtimestamp(run.created).strftime("%d %b %H:%M")
     return f"{run.title} · seed {run.seed} · {run.id[:4]} · {when}"
@@ -88,7 +84,7 @@ def _open(store: Store, run_id: str) -> Opened:
 def _opened(run_id: str, root: Path, stamp: Any) -> Opened:
     """stamp: a run that was trained again is opened again."""
     store = Store(root)
-    profiles = run_show(ShowConfig(run=run_id), store, lambda text: None).result.profiles()
+    profiles = run_show(ShowConfig(run=run_id), store, lambda text: None).result
     return Opened(load_autoencoder(store, run_id)[1], profiles)
 
 
@@ -110,20 +106,20 @@ def _features(opened: Opened, store: Store, beside: str) -> None:
     _text(opened, store, feature)
 
 
+def _groups(profiles: FeatureProfiles) -> dict[str, list[int]]:
+    return {
+        "position-specific": profiles.position_specific,
+        "not too rare": list(profiles.position_selectivity),
+        "all": list(range(len(profiles.active))),
+    }
+
+
 def _map_controls(profiles: FeatureProfiles, key: str) -> tuple[str, Order, str]:
     names = {name: text for name, (text, _) in tables(profiles).items()}
-    sorted_by = orders(profiles)
-    columns = st.columns(3)
-    counts = {
-        "position-specific": len(profiles.position_specific),
-        "not too rare": len(profiles.position_selectivity),
-        "all": len(profiles.active),
-    }
+    sorted_by, columns = orders(profiles), st.columns(3)
+    counts = {name: len(group) for name, group in _groups(profiles).items() if group}
     those = columns[0].selectbox(
-        "Features",
-        [name for name, count in counts.items() if count],
-        format_func=lambda name: f"{name} ({counts[name]:,})",
-        key=f"those:{key}",
+        "Features", list(counts), format_func=lambda name: f"{name} ({counts[name]:,})", key=f"those:{key}"
     )
     by = columns[1].selectbox("Sorted by", list(sorted_by), format_func=sorted_by.__getitem__, key=f"by:{key}")
     table = columns[2].selectbox("Shown", list(names), format_func=names.__getitem__, key=f"table:{key}")
@@ -134,13 +130,8 @@ def _map(opened: Opened, table: str, by: Order, those: str, picked: Callable[[],
     """Of another run, too, which may have no masks."""
     profiles = opened.profiles
     known = tables(profiles)
-    groups = {
-        "all": range(len(profiles.active)),
-        "position-specific": profiles.position_specific,
-        "not too rare": profiles.position_selectivity,
-    }
     table, by = table if table in known else "mask_off", by if by in orders(profiles) else "peak"
-    wanted = set(groups[those])
+    wanted = set(_groups(profiles)[those])
     features = [feature for feature in profiles.order(by) if feature in wanted]
     caption = f"{' · '.join(opened.run.labels().values())}: {known[table][0]}, {len(features)} features"
     st.caption(plain(caption))
@@ -202,7 +193,7 @@ def _text(opened: Opened, store: Store, feature: int) -> None:
     stamp = tuple(store.folder(opened.run.id).stamp())
     those = opened.profiles.contexts.get(feature) or _contexts(opened.run.id, store.root, stamp, feature)
     if those:
-        markup(f'<div class=scroll tabindex=0 role=region aria-label="contexts">{context_table(those)}</div>')
+        markup(context_table(those))
     else:
         empty(f"Feature {feature} is never active in held-out text.")
 
@@ -217,11 +208,8 @@ def _training(opened: Opened, store: Store) -> None:
     run, records = opened.run, store.folder(opened.run.id).metrics()
     explained, trained = st.tabs(["Position selectivity", "Training"])
     with explained:
-        draw(
-            selectivity_histogram(opened.profiles),
-            "Histogram of features by the share of variance that position explains",
-            "selectivity",
-        )
+        title = "Histogram of features by the share of variance that position explains"
+        draw(selectivity_histogram(opened.profiles), title, "selectivity")
     with trained:
         draw(learning_curve(records), "Training loss and variance unexplained over steps", "learning")
     command = terminal("features", "show", run.id)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from pydantic import JsonValue
 from safetensors.torch import load_file, save
+from torch import Tensor
 
 from whence.errors import UserError
 from whence.features.activations.sources import RUN, ActivationSource, of_run, of_text
 from whence.features.activations.store import (
     CONFIG,
     SHARD,
+    TOKENS,
     ActivationSite,
     Collection,
     CollectionConfig,
@@ -25,6 +27,7 @@ from whence.features.config import CollectConfig
 from whence.store.files import CorruptFileError, read_sealed, write_atomically, write_sealed
 from whence.store.runs import Store
 
+P = TypeVar("P")
 ShardProgress = Callable[[int, int], None]
 """Parts that are done, and how many there are"""
 
@@ -53,7 +56,7 @@ def collect_from(
         ids, held, flags = source.sequences()
         store.prepare(2 * ids.numel() * source.d_in)
         path.mkdir(parents=True, exist_ok=True)
-        write_atomically(path / "tokens.safetensors", save({"ids": ids.int(), "held": held, "flags": flags}))
+        write_atomically(path / TOKENS, save({"ids": ids.int(), "held": held, "flags": flags}))
         config = CollectionConfig(
             site=source.site,
             text=source.text,
@@ -65,16 +68,30 @@ def collect_from(
         )
         write_sealed(path / CONFIG, config.model_dump(mode="json"))
     else:
-        ids = load_file(path / "tokens.safetensors")["ids"]
-    parts = list(enumerate(ids.long().split(SHARD)))
-    with torch.no_grad(), thread_count(config.threads):
-        for index, part in parts:
+        ids = load_file(path / TOKENS)["ids"]
+
+    def activations(part: Tensor) -> Tensor:
+        return torch.cat([source.activations(some) for some in part.split(batch_size)])
+
+    write_shards(path, ids.long().split(SHARD), activations, config.threads, on_progress)
+    return Collection(path, config)
+
+
+def write_shards(
+    path: Path, parts: Sequence[P], activations: Callable[[P], Tensor], threads: int, on_progress: ShardProgress
+) -> None:
+    """One per part; those that are there are kept. threads: another number would change the last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for index, part in enumerate(parts):
             on_progress(index, len(parts))
             if not shard_path(path, index).exists():
-                activations = torch.cat([source.activations(some) for some in part.split(batch_size)])
-                write_atomically(shard_path(path, index), save({"activations": activations}))
+                with torch.no_grad():
+                    write_atomically(shard_path(path, index), save({"activations": activations(part)}))
+    finally:
+        torch.set_num_threads(before)
     on_progress(len(parts), len(parts))
-    return Collection(path, config)
 
 
 def _begun(path: Path, source: ActivationSource, about: dict[str, JsonValue]) -> CollectionConfig | None:
@@ -85,8 +102,7 @@ def _begun(path: Path, source: ActivationSource, about: dict[str, JsonValue]) ->
         return None
     except (CorruptFileError, ValueError) as damage:
         raise UserError(f"name: {path.name!r} is damaged ({damage}). Remove {str(path)!r}.") from None
-    before = {**_site(begun.site), "text": begun.text, **begun.about}
-    requested = {**_site(source.site), "text": source.text, **about}
+    before, requested = _identity(begun.site, begun.text, begun.about), _identity(source.site, source.text, about)
     other = [key for key in requested if before.get(key) != requested[key]]
     if other:
         was = ", ".join(f"{key} {before.get(key)!r}" for key in other)
@@ -94,16 +110,5 @@ def _begun(path: Path, source: ActivationSource, about: dict[str, JsonValue]) ->
     return begun
 
 
-def _site(site: ActivationSite | None) -> dict[str, JsonValue]:
-    return {} if site is None else site.model_dump()
-
-
-@contextmanager
-def thread_count(count: int) -> Iterator[None]:
-    """As many as it was begun with: another number would change the last bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _identity(site: ActivationSite | None, text: str, about: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {**(site.model_dump() if site else {}), "text": text, **about}

@@ -32,6 +32,8 @@ DEFAULT_SETS = (
 """Topics, languages of code, sentiment, occupations and stars. At a context of 128 they are 1.2 million tokens: 0.9 GB
 of minilm's states, and about four minutes on one core, once."""
 MOST_CLASSES = 20
+SEED = 0
+"""Of which texts are taken"""
 FEWEST = 10
 """Texts of a class, below which there is nothing to learn."""
 
@@ -41,22 +43,19 @@ def labelled_activations(
     site: ActivationSite,
     store: Store,
     *,
-    train: int = 4000,
-    test: int = 1000,
-    seed: int = 0,
+    train: int,
+    test: int,
     on_progress: ShardProgress = lambda done, of: None,
 ) -> SequenceActivations:
     """About every text: `label` and `test`. Fewer than asked for, in the same proportion, where a set is smaller."""
     if name not in sets():
         raise not_allowed("set", name, sets())
-    if min(train, test) < 1:
-        raise UserError(f"train, test: {train} and {test} texts. Allowed: 1 or more of both.", field="train")
-    request: dict[str, JsonValue] = {"set": name, "train": train, "test": test, "seed": seed}
+    request: dict[str, JsonValue] = {"set": name, "train": train, "test": test, "seed": SEED}
 
     def make(tokenizer: Any) -> Sequences:
         left, right = ends_of(tokenizer)
         longest = site.context_size - len(left) - len(right)
-        return split(once(labelled(name), tokenizer, longest), name, train, test, seed)
+        return split(once(labelled(name), tokenizer, longest), name, train, test)
 
     return activations_at(site, request, make, store, on_progress)
 
@@ -80,7 +79,7 @@ def once(rows: list[tuple[str, str]], tokenizer: Any, longest: int) -> Known:
     return known
 
 
-def split(known: Known, name: str, train: int, test: int, seed: int) -> Sequences:
+def split(known: Known, name: str, train: int, test: int) -> Sequences:
     """As many texts of every class, in both halves."""
     classes = sorted(known)
     if not 2 <= len(classes) <= MOST_CLASSES:
@@ -92,18 +91,13 @@ def split(known: Known, name: str, train: int, test: int, seed: int) -> Sequence
     trained = max(1, min(train // len(classes), fewest - tested))
     ids, labels, tests, unseen = [], [], [], 0
     for label, kind in enumerate(classes):
-        order = torch.randperm(len(known[kind]), generator=generator(seed, "texts", kind)).tolist()
+        order = torch.randperm(len(known[kind]), generator=generator(SEED, "texts", kind)).tolist()
         texts = sorted((known[kind][row] for row in order), key=lambda text: not text[1])[: tested + trained]
         ids += [list(text) for text, _ in texts]
         labels += [label] * len(texts)
         tests += [True] * tested + [False] * trained
         unseen += sum(held for _, held in texts[:tested])
     about = {"label": torch.tensor(labels), "test": torch.tensor(tests)}
-    notes = SequenceNotes(
-        set=name,
-        classes=tuple(classes),
-        train=trained * len(classes),
-        test=tested * len(classes),
-        unseen=unseen,
-    )
+    train, test = trained * len(classes), tested * len(classes)
+    notes = SequenceNotes(set=name, classes=tuple(classes), train=train, test=test, unseen=unseen)
     return Sequences(ids, about, notes)

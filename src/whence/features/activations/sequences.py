@@ -11,8 +11,9 @@ the states are there. Sequences are kept in the order of their lengths: a batch 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.features.activations.collect import ShardProgress, thread_count
+from whence.features.activations.collect import ShardProgress, write_shards
 from whence.features.activations.sources import activations_of, check_context, module_of
-from whence.features.activations.store import CONFIG, CONTENT, ActivationSite, Precision, flags_of, shard_path
+from whence.features.activations.store import CONFIG, CONTENT, ActivationSite, flags_of, shard_path
 from whence.models.pretrained import ends_of, pretrained
 from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_atomically, write_sealed
 from whence.store.runs import Store
@@ -119,7 +120,10 @@ def activations_at(
     if config is None or any(not shard_path(path, index).exists() for index in range(config.shards)):
         model, tokenizer = pretrained(site.model)
         config = config or _begin(path, site, request, make(tokenizer), model, tokenizer, store)
-        _compute(path, config, model, tokenizer, on_progress)
+        known = load_file(path / "rows.safetensors")
+        rows = known["ids"].long().split(known["lengths"].tolist())
+        parts = [rows[start : start + SHARD] for start in range(0, len(rows), SHARD)]
+        write_shards(path, parts, partial(_without_padding, model, tokenizer, site), config.threads, on_progress)
     known = load_file(path / "rows.safetensors")
     activations = torch.cat([load_file(shard_path(path, index))["activations"] for index in range(config.shards)])
     about = {name: known[name] for name in known if name not in OWN}
@@ -173,24 +177,13 @@ def _begin(
     return config
 
 
-def _compute(path: Path, config: SequencesConfig, model: nn.Module, tokenizer: Any, on_progress: ShardProgress) -> None:
-    known = load_file(path / "rows.safetensors")
-    rows = known["ids"].long().split(known["lengths"].tolist())
-    layer, padding = module_of(model, config.site.layer), tokenizer.pad_token_id or 0
-    with torch.no_grad(), thread_count(config.threads):
-        for index in range(config.shards):
-            on_progress(index, config.shards)
-            if not shard_path(path, index).exists():
-                part = rows[index * SHARD : (index + 1) * SHARD]
-                step = max(1, AT_ONCE // len(part[-1]))
-                batches = [part[start : start + step] for start in range(0, len(part), step)]
-                flat = [_flat(model, layer, some, config.site.precision, padding) for some in batches]
-                write_atomically(shard_path(path, index), save({"activations": torch.cat(flat)}))
-    on_progress(config.shards, config.shards)
-
-
-def _flat(model: nn.Module, layer: str | None, rows: tuple[Tensor, ...], precision: Precision, padding: int) -> Tensor:
-    """(tokens, d_in) without padding, which stands behind a text and is hidden from it."""
-    ids = pad_sequence(list(rows), batch_first=True, padding_value=padding)
-    real = torch.arange(ids.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
-    return activations_of(model, layer, ids, precision, real.long())[real]
+def _without_padding(model: nn.Module, tokenizer: Any, site: ActivationSite, rows: Sequence[Tensor]) -> Tensor:
+    """(tokens, d_in). Padding stands behind a text and is hidden from it."""
+    layer, padding = module_of(model, site.layer), tokenizer.pad_token_id or 0
+    parts, step = [], max(1, AT_ONCE // len(rows[-1]))
+    for start in range(0, len(rows), step):
+        some = list(rows[start : start + step])
+        ids = pad_sequence(some, batch_first=True, padding_value=padding)
+        real = torch.arange(ids.shape[1]) < torch.tensor([len(row) for row in some])[:, None]
+        parts.append(activations_of(model, layer, ids, site.precision, real.long())[real])
+    return torch.cat(parts)

@@ -8,13 +8,11 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field, JsonValue
 from safetensors import SafetensorError
@@ -27,7 +25,7 @@ from whence.store.files import CorruptFileError, canonical, digest, read_sealed
 from whence.store.runs import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-CONFIG = "config.json"
+CONFIG, TOKENS = "config.json", "tokens.safetensors"
 SHARD = 64
 """Sequences per file."""
 Precision = Literal["fp32", "bf16"]
@@ -76,10 +74,11 @@ class CollectionConfig(Config):
         return digest(canonical(self.model_dump(mode="json")))[:16]
 
 
-@dataclass(frozen=True)
-class CollectionSize:
-    """How much there is."""
+class CollectionRecord(Config):
+    """How much there is in <store>/activations/<name>."""
 
+    name: str
+    checksum: str
     d_in: int
     context_size: int
     activations: int
@@ -120,10 +119,16 @@ class Collection:
         except (OSError, ValueError, CorruptFileError) as damage:
             raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).") from None
 
-    def size(self) -> CollectionSize:
-        special = int((self.flags != CONTENT).sum()) * len(self.tokens)
-        train, held_out = len(self.places("train")), len(self.places("held out"))
-        return CollectionSize(self.d_in, self.context_size, train, held_out, special)
+    def record(self) -> CollectionRecord:
+        return CollectionRecord(
+            name=self.path.name,
+            checksum=self.config.checksum,
+            d_in=self.d_in,
+            context_size=self.context_size,
+            activations=len(self.places("train")),
+            held_out=len(self.places("held out")),
+            special=int((self.flags != CONTENT).sum()) * len(self.tokens),
+        )
 
     @property
     def shards(self) -> int:
@@ -141,29 +146,33 @@ class Collection:
         return self.config.context_size
 
     @functools.cached_property
-    def _about(self) -> dict[str, Tensor]:
-        try:
-            return load_file(self.path / "tokens.safetensors")
-        except (OSError, SafetensorError) as damage:
-            raise self._damaged("tokens.safetensors", damage) from None
+    def _tensors(self) -> dict[tuple[str, str], Tensor]:
+        return {}
 
-    def _damaged(self, file: str, damage: Exception) -> UserError:
-        return UserError(
-            f"activations: {str(self.path / file)!r} cannot be read ({damage}). Remove it, and collect again."
-        )
+    def _tensor(self, file: str, name: str) -> Tensor:
+        """Memory-mapped: read from disk only where it is looked at."""
+        if (file, name) not in self._tensors:
+            try:
+                self._tensors[file, name] = load_file(self.path / file)[name]
+            except (OSError, KeyError, SafetensorError) as damage:
+                place = str(self.path / file)
+                raise UserError(
+                    f"activations: {place!r} cannot be read ({damage}). Remove it, and collect again."
+                ) from None
+        return self._tensors[file, name]
 
     @property
     def tokens(self) -> Tensor:
         """(sequences, context_size) ids"""
-        return self._about["ids"]
+        return self._tensor(TOKENS, "ids")
 
     @property
     def flags(self) -> Tensor:
         """(context_size,): CONTENT, SPECIAL or FIRST; the same for all sequences"""
-        return self._about["flags"]
+        return self._tensor(TOKENS, "flags")
 
     def sequences(self, split: Split) -> Tensor:
-        held = self._about["held"].bool()
+        held = self._tensor(TOKENS, "held").bool()
         return (held if split == "held out" else ~held).nonzero().flatten()
 
     def places(self, split: Split, flags: tuple[int, ...] = (CONTENT,)) -> Tensor:
@@ -173,33 +182,14 @@ class Collection:
 
     def activations(self, places: Tensor) -> Tensor:
         """(n, d_in) float32 at (n, 2) sequences and positions."""
-        shard = (places[:, 0] // SHARD).numpy()
-        inside = ((places[:, 0] % SHARD) * self.context_size + places[:, 1]).numpy()
-        rows = np.empty((len(places), self.d_in), np.int16)
-        order = np.argsort(shard, kind="stable")
-        begins = np.flatnonzero(np.diff(shard[order], prepend=-1))
-        for here in np.split(order, begins[1:]) if len(order) else []:
-            rows[here] = self._mapped(int(shard[here[0]]))[inside[here]]
-        return torch.from_numpy(rows).view(torch.bfloat16).float()
-
-    @functools.cached_property
-    def _maps(self) -> dict[int, np.ndarray]:
-        return {}
-
-    def _mapped(self, index: int) -> np.ndarray:
-        """A shard as int16 (activations, d_in), read from disk only where it is looked at."""
-        if index not in self._maps:
-            path = shard_path(self.path, index)
-            try:
-                with path.open("rb") as file:
-                    length = int.from_bytes(file.read(8), "little")
-                    about = json.loads(file.read(length))["activations"]
-                begin = 8 + length + about["data_offsets"][0]
-                count = about["shape"][0] * about["shape"][1]
-                self._maps[index] = np.memmap(path, np.int16, "r", begin, (count, self.d_in))
-            except (OSError, ValueError, KeyError, MemoryError, OverflowError) as damage:
-                raise self._damaged(path.name, damage) from None
-        return self._maps[index]
+        shard, inside = places[:, 0] // SHARD, (places[:, 0] % SHARD) * self.context_size + places[:, 1]
+        rows = torch.empty(len(places), self.d_in, dtype=torch.bfloat16)
+        order = shard.argsort(stable=True)
+        shards, counts = shard[order].unique_consecutive(return_counts=True)
+        for index, here in zip(shards.tolist(), order.split(counts.tolist()), strict=True):
+            activations = self._tensor(shard_path(self.path, index).name, "activations")
+            rows.index_copy_(0, here, activations.view(-1, self.d_in).index_select(0, inside[here]))
+        return rows.float()
 
 
 def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError, not_allowed
+from whence.features.activations.store import SPECIAL, flags_of
 from whence.models.pretrained import between_ends, ends_of
 from whence.random import derive
 from whence.store.files import file_digest
@@ -101,7 +102,7 @@ def _address(document: str) -> str:
 def passages(
     tokenizer: Any, corpus: Sequence[str], count: int, length: int, without: Sequence[str] = ()
 ) -> tuple[Tensor, Tensor]:
-    """ids (count, length), special tokens included, and bool (length,): which are special.
+    """ids (count, length), special tokens included, and bool (length,): which are special, the first aside.
 
     corpus: packaged sets (`100_news_fake`), one label of a set (`159_code_Python=1`), or text files, in turn. Only
     documents that no collection trains on are read, each once, and none that belongs to `without` as well.
@@ -116,10 +117,7 @@ def passages(
         taken |= set(fresh)
         kinds.append(_long_enough(tokenizer, fresh, inner, -(-count // len(corpus)), name))
     in_turn = [ids for several in itertools.zip_longest(*kinds) for ids in several if ids is not None][:count]
-    special = torch.zeros(length, dtype=torch.bool)
-    special[: len(ends[0])] = True
-    special[length - len(ends[1]) :] = True
-    return between_ends(torch.tensor(in_turn), ends), special
+    return between_ends(torch.tensor(in_turn), ends), flags_of(length, ends) == SPECIAL
 
 
 def _documents(name: str) -> list[str]:

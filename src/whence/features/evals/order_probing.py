@@ -16,21 +16,22 @@ Documents are split into train and test, and with them all texts that are made o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from pydantic import JsonValue
 from torch import Tensor
 
-from whence.errors import UserError, not_allowed
+from whence.errors import UserError
 from whence.features.activations.collect import ShardProgress
 from whence.features.activations.sequences import SequenceActivations, SequenceNotes, Sequences, activations_at
 from whence.features.activations.store import ActivationSite
 from whence.features.activations.text import PROBES, checksum, documents, held_out
 from whence.features.config import OrderTask
-from whence.features.evals.probing import KS, ProbeResult, ProbeTask, Units, compare_dictionaries, dense
+from whence.features.evals.probing import KS, SEED, ProbeResult, ProbeTask, Units, compare_dictionaries, dense
 from whence.features.sae.dictionary import Dictionary
 from whence.models.pretrained import ends_of
 from whence.random import generator
@@ -70,19 +71,11 @@ def order_activations(
     *,
     text: str = PROBES,
     size: int = 5000,
-    seed: int = 0,
     on_progress: ShardProgress = lambda done, of: None,
 ) -> SequenceActivations:
     """About every text: `label`, `task` and `test`. size: texts, or tokens for `thirds`; fewer where text is short."""
-    if kind not in get_args(OrderTask):
-        raise not_allowed("kind", kind, get_args(OrderTask))
-    request: dict[str, JsonValue] = {
-        "order": kind,
-        "text": text,
-        "checksum": checksum(text),
-        "size": size,
-        "seed": seed,
-    }
+    request: dict[str, JsonValue] = {"order": kind, "text": text, "checksum": checksum(text), "size": size}
+    request["seed"] = SEED
 
     def make(tokenizer: Any) -> Sequences:
         left, right = ends_of(tokenizer)
@@ -90,12 +83,11 @@ def order_activations(
         length = min(inner, LENGTHS.get(kind, inner))
         whole = [document for document in documents(text) if held_out(document)]
         tokens = tokenizer(whole, add_special_tokens=False, verbose=False)["input_ids"] if whole else []
+        cut = windows([ids[:length] for ids in tokens] if kind == "halves" else tokens, length)
         if kind == "first":
-            texts = words_exchanged(windows(tokens, length, seed), word_of(tokenizer), size)
-        elif kind == "halves":
-            texts = halves_exchanged(windows([ids[:length] for ids in tokens], length, seed), size)
+            texts = words_exchanged(cut, word_of(tokenizer), size)
         else:
-            texts = contexts(windows(tokens, length, seed), size)
+            texts = halves_exchanged(cut, size) if kind == "halves" else contexts(cut, size)
         if not (texts.about["test"].any() and (~texts.about["test"]).any()):
             raise UserError(f"text: {text!r} is too short for {kind!r}. Allowed: more text.")
         return texts
@@ -103,9 +95,9 @@ def order_activations(
     return activations_at(site, request, make, store, on_progress)
 
 
-def windows(tokens: list[list[int]], length: int, seed: int) -> Windows:
+def windows(tokens: list[list[int]], length: int) -> Windows:
     """Documents cut into pieces from a random start, shuffled; what several documents have is there once."""
-    random = generator(seed, "windows")
+    random = generator(SEED, "windows")
     test = (torch.randperm(len(tokens), generator=random) % TESTED == 0).tolist()
     spare = torch.rand(len(tokens), generator=random).tolist()
     pieces: dict[tuple[int, ...], bool] = {}
@@ -231,40 +223,32 @@ VOCABULARY = 256
 def probe_order(
     dictionaries: Mapping[str, Dictionary],
     sequences: SequenceActivations,
-    ks: Sequence[int] = KS,
     *,
     mask_off: bool = False,
-    seed: int = 0,
 ) -> OrderProbe:
     """On what `order_activations` returns."""
-    units, tasks = single_tokens(sequences, seed) if sequences.notes.order == "thirds" else whole_texts(sequences)
-    compared = compare_dictionaries(dictionaries, sequences, units, tasks, ks, mask_off=mask_off, seed=seed)
+    units, tasks = single_tokens(sequences) if sequences.notes.order == "thirds" else whole_texts(sequences)
+    compared = compare_dictionaries(dictionaries, sequences, units, tasks, KS, mask_off)
     bag = dense(_bag(sequences, units), tasks)
     return OrderProbe(order=sequences.notes.order, bag=bag, **dict(compared))
 
 
 def whole_texts(sequences: SequenceActivations) -> tuple[Units, list[ProbeTask]]:
-    task, test = sequences.about["task"], sequences.about["test"].bool()
-    tasks = [
-        ProbeTask(
-            name,
-            ((task == index) & ~test).nonzero().flatten(),
-            ((task == index) & test).nonzero().flatten(),
-            sequences.about["label"].bool(),
-        )
-        for index, name in enumerate(sequences.notes.tasks)
-    ]
-    return Units(sequences.content, sequences.rows[sequences.content], len(sequences.lengths)), tasks
+    label, test = sequences.about["label"].bool(), sequences.about["test"].bool()
+    tasks = []
+    for index, name in enumerate(sequences.notes.tasks):
+        own = sequences.about["task"] == index
+        train, tested = ((own & half).nonzero().flatten() for half in (~test, test))
+        tasks.append(ProbeTask(name, train, tested, label))
+    return Units.of_texts(sequences, sequences.content), tasks
 
 
-def single_tokens(sequences: SequenceActivations, seed: int) -> tuple[Units, list[ProbeTask]]:
+def single_tokens(sequences: SequenceActivations) -> tuple[Units, list[ProbeTask]]:
     """Single tokens. In either half, a token is taken from the last third as often as from the first."""
-    length = int(sequences.lengths.max())
-    third = torch.where(
-        sequences.positions < length // 3, 0, torch.where(sequences.positions >= length - length // 3, 1, -1)
-    )
+    length, positions = int(sequences.lengths.max()), sequences.positions
+    third = torch.where(positions < length // 3, 0, torch.where(positions >= length - length // 3, 1, -1))
     tested = sequences.about["test"].bool()[sequences.rows]
-    size, order = sequences.notes.size, torch.randperm(len(sequences.content), generator=generator(seed, "thirds"))
+    size, order = sequences.notes.size, torch.randperm(len(sequences.content), generator=generator(SEED, "thirds"))
     shuffled = sequences.content[order]
     halves = []
     for half, share in ((~tested, 4 * size // 5), (tested, size // 5)):
@@ -278,13 +262,13 @@ def single_tokens(sequences: SequenceActivations, seed: int) -> tuple[Units, lis
 
 def _matched(ids: Tensor, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """As many of both as possible such that the i-th of the one and the i-th of the other are the same token."""
-    waiting: dict[int, list[int]] = {}
+    waiting: defaultdict[int, list[int]] = defaultdict(list)
     for place, token in zip(other.tolist(), ids[other].tolist(), strict=True):
-        waiting.setdefault(token, []).append(place)
+        waiting[token].append(place)
     pairs = [
         (place, waiting[token].pop())
         for place, token in zip(one.tolist(), ids[one].tolist(), strict=True)
-        if waiting.get(token)
+        if waiting[token]
     ]
     here, there = torch.tensor(pairs, dtype=torch.long).view(-1, 2).unbind(1)
     return here, there

@@ -14,17 +14,21 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from whence.config import Config
 from whence.errors import UserError
 from whence.features.activations.sequences import SequenceActivations
-from whence.features.evals.logistic import fit, predict
-from whence.features.sae.dictionary import Dictionary
+from whence.features.sae.dictionary import Dictionary, check_fits
 from whence.random import generator
 
 KS = (1, 2, 5, 10, 20, 50)
 AT_ONCE = 2048
 """Tokens that are encoded at a time."""
+PRECISE = 1e-8
+STEPS = 100
+SEED = 0
+"""Of random directions, and of texts that are left out for balance"""
 Encode = Callable[[Tensor, Tensor], Tensor]
 """(n, features) of (n, d_in) states at (n,) positions."""
 
@@ -106,6 +110,10 @@ class Units:
     """(n,): what each belongs to"""
     count: int
 
+    @classmethod
+    def of_texts(cls, sequences: SequenceActivations, tokens: Tensor) -> Units:
+        return cls(tokens, sequences.rows[tokens], len(sequences.lengths))
+
 
 @dataclass(frozen=True)
 class ProbeTask:
@@ -129,42 +137,28 @@ def compare_dictionaries(
     sequences: SequenceActivations,
     units: Units,
     tasks: Sequence[ProbeTask],
-    ks: Sequence[int] = KS,
-    *,
-    mask_off: bool = False,
-    seed: int = 0,
+    ks: Sequence[int],
+    mask_off: bool,
 ) -> ProbeResult:
     for name, dictionary in dictionaries.items():
-        _check(name, dictionary, sequences)
+        check_fits(dictionary, sequences.activations.shape[1], sequences.context_size, repr(name))
     raw, _ = pool(lambda activations, _: activations, sequences, units)
-    on_raw = sparse(raw, tasks, ks)
     controls: dict[tuple[int, int], ProbeAccuracy] = {}
     scores: dict[str, DictionaryProbe] = {}
     for name, dictionary in dictionaries.items():
         codes, l0 = pool(lambda some, at, d=dictionary: d.encode(some, at, mask_off), sequences, units)
         kind = (dictionary.d_sae, max(1, round(l0)))
         if kind not in controls:
-            encode = _random(*kind, sequences, units, tasks, seed)
+            encode = _random(*kind, sequences, units, tasks)
             controls[kind] = sparse(pool(encode, sequences, units)[0], tasks, ks)
-        own = sparse(codes, tasks, ks)
-        scores[name] = DictionaryProbe(k=own.k, tasks=own.tasks, l0=l0, control=controls[kind])
+        scores[name] = DictionaryProbe(**dict(sparse(codes, tasks, ks)), l0=l0, control=controls[kind])
     return ProbeResult(
         train={task.name: len(task.train) for task in tasks},
         test={task.name: len(task.test) for task in tasks},
         majority=_mean([_majority(task) for task in tasks]),
-        raw=RawProbe(k=on_raw.k, tasks=on_raw.tasks, all=dense(raw, tasks)),
+        raw=RawProbe(**dict(sparse(raw, tasks, ks)), all=dense(raw, tasks)),
         dictionaries=scores,
     )
-
-
-def _check(name: str, dictionary: Dictionary, sequences: SequenceActivations) -> None:
-    d_in = sequences.activations.shape[1]
-    if dictionary.d_in != d_in:
-        raise UserError(f"dictionary: {name!r} is of {dictionary.d_in} numbers per state. These states have {d_in}.")
-    if dictionary.context_size < sequences.context_size:
-        raise UserError(
-            f"dictionary: {name!r} has {dictionary.context_size} positions. These texts have {sequences.context_size}."
-        )
 
 
 @torch.no_grad()
@@ -182,13 +176,13 @@ def pool(encode: Encode, sequences: SequenceActivations, units: Units) -> tuple[
 
 
 def _random(
-    d_sae: int, active: int, sequences: SequenceActivations, units: Units, tasks: Sequence[ProbeTask], seed: int
+    d_sae: int, active: int, sequences: SequenceActivations, units: Units, tasks: Sequence[ProbeTask]
 ) -> Encode:
     """The largest projections on random directions, from the mean of what is trained on."""
     used = torch.zeros(units.count, dtype=torch.bool)
     used[torch.cat([task.train for task in tasks])] = True
     middle = sequences.activations[units.tokens[used[units.unit]]].mean(0, dtype=torch.float32)
-    directions = torch.randn(d_sae, len(middle), generator=generator(seed, "control", d_sae))
+    directions = torch.randn(d_sae, len(middle), generator=generator(SEED, "control", d_sae))
     directions /= directions.norm(dim=1, keepdim=True)
 
     def encode(activations: Tensor, positions: Tensor) -> Tensor:
@@ -206,7 +200,7 @@ def chosen(features: Tensor, task: ProbeTask, most: int) -> Tensor:
     return difference.abs().argsort(descending=True, stable=True)[:most]
 
 
-def sparse(features: Tensor, tasks: Sequence[ProbeTask], ks: Sequence[int] = KS) -> ProbeAccuracy:
+def sparse(features: Tensor, tasks: Sequence[ProbeTask], ks: Sequence[int]) -> ProbeAccuracy:
     """From the best k features, or from all there are, where k is more."""
     accuracies = {}
     for task in tasks:
@@ -221,7 +215,7 @@ def dense(features: Tensor, tasks: Sequence[ProbeTask]) -> float:
 
 
 def accuracy(features: Tensor, task: ProbeTask) -> float:
-    weights = fit(features[task.train], task.positive[task.train])
+    weights = fit_logistic(features[task.train], task.positive[task.train])
     right = predict(weights, features[task.test]) == task.positive[task.test]
     return float(right.double().mean())
 
@@ -238,21 +232,16 @@ def _mean(values: Sequence[float]) -> float:
 def probe(
     dictionaries: Mapping[str, Dictionary],
     sequences: SequenceActivations,
-    ks: Sequence[int] = KS,
     *,
     mask_off: bool = False,
-    seed: int = 0,
 ) -> SetProbe:
     """On what `labelled_activations` returns.
 
     Where there are more than two classes, each is told from the others, and accuracies are averaged over them.
     """
-    units = Units(sequences.content, sequences.rows[sequences.content], len(sequences.lengths))
-    everything = torch.ones(units.count, dtype=torch.bool)
-    compared = compare_dictionaries(
-        dictionaries, sequences, units, _tasks(sequences, everything, seed), ks, mask_off=mask_off, seed=seed
-    )
-    notes = sequences.notes
+    units, notes = Units.of_texts(sequences, sequences.content), sequences.notes
+    tasks = _tasks(sequences, torch.ones(units.count, dtype=torch.bool))
+    compared = compare_dictionaries(dictionaries, sequences, units, tasks, KS, mask_off)
     return SetProbe(set=notes.set, unseen=notes.unseen, **dict(compared))
 
 
@@ -263,7 +252,6 @@ def probe_by_position(
     ranges: int = 4,
     *,
     mask_off: bool = False,
-    seed: int = 0,
 ) -> PositionProbe:
     """The same from the tokens of one range of positions at a time.
 
@@ -277,37 +265,79 @@ def probe_by_position(
     if reach - first < ranges:
         raise UserError(f"ranges: half of the texts end before position {reach}. Allowed: fewer ranges.")
     long = ends >= reach
-    tasks = _tasks(sequences, long, seed)
+    tasks = _tasks(sequences, long)
     content = content[long[rows[content]]]
     edges = [first + (reach - first) * index // ranges for index in range(ranges + 1)]
     results = []
     for low, high in itertools.pairwise(edges):
         tokens = content[(positions[content] >= low) & (positions[content] < high)]
-        units = Units(tokens, rows[tokens], len(sequences.lengths))
-        compared = compare_dictionaries(dictionaries, sequences, units, tasks, ks, mask_off=mask_off, seed=seed)
+        units = Units.of_texts(sequences, tokens)
+        compared = compare_dictionaries(dictionaries, sequences, units, tasks, ks, mask_off)
         results.append(RangeProbe(first=low, last=high - 1, **dict(compared)))
     return PositionProbe(set=sequences.notes.set, texts=int(long.sum()), ranges=tuple(results))
 
 
-def _tasks(sequences: SequenceActivations, usable: Tensor, seed: int) -> list[ProbeTask]:
+def _tasks(sequences: SequenceActivations, usable: Tensor) -> list[ProbeTask]:
     labels, test, classes = sequences.about["label"], sequences.about["test"].bool(), sequences.notes.classes
-    chosen = range(len(classes)) if len(classes) > 2 else [1]
-    halves = [[_balanced(labels, label, half, seed) for half in (usable & ~test, usable & test)] for label in chosen]
-    return [
-        ProbeTask(str(classes[label]), train, test, labels == label)
-        for label, (train, test) in zip(chosen, halves, strict=True)
-    ]
+    tasks = []
+    for label in range(len(classes)) if len(classes) > 2 else [1]:
+        train, tested = (_balanced(labels, label, half) for half in (usable & ~test, usable & test))
+        tasks.append(ProbeTask(classes[label], train, tested, labels == label))
+    return tasks
 
 
-def _balanced(labels: Tensor, label: int, usable: Tensor, seed: int) -> Tensor:
+def _balanced(labels: Tensor, label: int, usable: Tensor) -> Tensor:
     """Texts of one class, and as many of the others, which take turns."""
     by_class = []
     for other in labels.unique().tolist():
         rows = ((labels == other) & usable).nonzero().flatten()
-        order = torch.randperm(len(rows), generator=generator(seed, "balance", label, other))
+        order = torch.randperm(len(rows), generator=generator(SEED, "balance", label, other))
         by_class.append(rows[order].tolist())
     own = by_class.pop(label)
     turns = itertools.chain.from_iterable(itertools.zip_longest(*by_class))
     others = [row for row in turns if row is not None]
     count = min(len(own), len(others))
     return torch.tensor(own[:count] + others[:count], dtype=torch.long)
+
+
+def fit_logistic(features: Tensor, positive: Tensor, strength: float = 1.0) -> Tensor:
+    """(features + 1,) float64: weights, and the intercept behind them, by Newton's method with halved steps.
+
+    The objective is scikit-learn's default: ½‖w‖² + C Σ log-loss, the intercept free. strength: C. The optimum is
+    unique, so that the way there leaves no trace in it.
+    """
+    x = _with_one(features)
+    sign = positive.double() * 2 - 1
+    penalty = torch.ones(x.shape[1], dtype=torch.float64)
+    penalty[-1] = 0
+
+    def objective(weights: Tensor) -> Tensor:
+        return 0.5 * (penalty * weights**2).sum() + strength * softplus(-sign * (x @ weights)).sum()
+
+    weights = torch.zeros(x.shape[1], dtype=torch.float64)
+    value = objective(weights)
+    for _ in range(STEPS):
+        wrong = torch.sigmoid(-sign * (x @ weights))
+        slope = penalty * weights - strength * (x.T @ (sign * wrong))
+        if slope.abs().max() <= PRECISE:
+            break
+        curvature = strength * (x.T * (wrong * (1 - wrong))) @ x + torch.diag(penalty)
+        curvature[-1, -1] += PRECISE  # the intercept's may vanish where classes lie far apart
+        step = torch.linalg.solve(curvature, slope)
+        size, promised = 1.0, slope @ step
+        while (after := objective(weights - size * step)) > value - 1e-4 * size * promised and size > 1e-10:
+            size /= 2
+        if after >= value:
+            break  # as low as float64 can tell
+        weights, value = weights - size * step, after
+    return weights
+
+
+def predict(weights: Tensor, features: Tensor) -> Tensor:
+    """bool (n,)"""
+    return _with_one(features) @ weights > 0
+
+
+def _with_one(features: Tensor) -> Tensor:
+    ones = torch.ones(len(features), 1, dtype=torch.float64)
+    return torch.cat([features.double(), ones], 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import torch
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer
 from torch import Tensor
 
 from whence.config import Config
@@ -25,8 +25,6 @@ TOP = 6
 """Contexts per feature."""
 AROUND = 10
 """Tokens on each side."""
-
-
 RARE = -9.0
 """Below every degree: of features that are too rarely active to have one."""
 Order = Literal["peak", "position_selectivity", "frequency", "number", "mask_values"]
@@ -44,25 +42,53 @@ class ActivatingContext(Config):
     after: str
 
 
-@dataclass(frozen=True)
-class FeatureProfiles:
-    """On states never trained on."""
+class TableDocument(TypedDict):
+    """(positions, d_sae) numbers in a document."""
 
-    positions: Tensor
-    """(positions,): those that occur"""
-    used: Tensor
-    """(positions, d_sae): mean activation, as trained"""
-    mask_off: Tensor
-    """The same, with mask off"""
-    active: Tensor
-    """(d_sae,): share of states at which each feature is active, mask off"""
-    position_selectivity: Mapping[int, float]
+    shape: tuple[int, int]
+    float32: str
+    """Base64 of the bytes, row by row"""
+
+
+def _read_table(value: Tensor | TableDocument) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.float()  # as it is stored
+    return torch.frombuffer(bytearray(base64.b64decode(value["float32"])), dtype=torch.float32).view(value["shape"])
+
+
+def _write_table(table: Tensor) -> TableDocument:
+    data = table.contiguous().numpy().tobytes()
+    return {"shape": (table.shape[0], table.shape[1]), "float32": base64.b64encode(data).decode()}
+
+
+def _numbers(value: Tensor | Sequence[float]) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+
+
+ProfileTable = Annotated[Tensor, BeforeValidator(_read_table), PlainSerializer(_write_table, return_type=dict)]
+Numbers = Annotated[Tensor, BeforeValidator(_numbers), PlainSerializer(Tensor.tolist)]
+
+
+class FeatureProfiles(Config):
+    """On activations never trained on."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    positions: tuple[int, ...]
+    """Those that occur"""
+    used: ProfileTable | None
+    """(positions, d_sae): mean activation, as trained; None: the same as with the mask off"""
+    mask_off: ProfileTable
+    """The same, with the mask off"""
+    active: Numbers
+    """(d_sae,): share of activations at which each feature is active, mask off"""
+    position_selectivity: dict[int, float]
     """By feature, mask off; of the frequent ones only"""
-    mask_values: Tensor | None
+    mask_values: ProfileTable | None
     """(positions, d_sae); None: there is no mask"""
-    fvu: tuple[float, float]
-    """As trained, and with mask off"""
-    contexts: Mapping[int, Sequence[ActivatingContext]]
+    fvu: float
+    fvu_mask_off: float
+    contexts: dict[int, tuple[ActivatingContext, ...]]
     """By feature, of highest activation first, mask off"""
     note: str = ""
     """Why there are no contexts"""
@@ -70,7 +96,7 @@ class FeatureProfiles:
     @property
     def peaks(self) -> Tensor:
         """(d_sae,): the position of the highest mean activation, mask off"""
-        return self.positions[self.mask_off.argmax(0)]
+        return torch.tensor(self.positions)[self.mask_off.argmax(0)]
 
     def order(self, by: Order) -> list[int]:
         """All features; those that are never active stand last, unless what they are sorted by does not ask for it."""
@@ -104,8 +130,8 @@ class FeatureProfiles:
         return {
             "features": len(self.active),
             "frequent": len(self.position_selectivity),
-            "fvu": self.fvu[0],
-            "fvu_mask_off": self.fvu[1],
+            "fvu": self.fvu,
+            "fvu_mask_off": self.fvu_mask_off,
             "position_specific": [
                 {"feature": f, "peak": peaks[f], "position_selectivity": self.position_selectivity[f]}
                 for f in self.position_specific
@@ -114,68 +140,6 @@ class FeatureProfiles:
             "contexts": {str(f): [one.model_dump() for one in those] for f, those in self.contexts.items()},
             "note": self.note,
         }
-
-
-class ProfileTable(Config):
-    """(positions, d_sae) numbers."""
-
-    shape: tuple[int, int]
-    float32: str
-    """Base64 of the bytes, row by row"""
-
-    @classmethod
-    def of(cls, table: Tensor) -> ProfileTable:
-        data = table.float().contiguous().numpy().tobytes()
-        return cls(shape=(table.shape[0], table.shape[1]), float32=base64.b64encode(data).decode())
-
-    def tensor(self) -> Tensor:
-        return torch.frombuffer(bytearray(base64.b64decode(self.float32)), dtype=torch.float32).view(self.shape)
-
-
-class StoredProfiles(Config):
-    """Feature profiles as a document."""
-
-    positions: tuple[int, ...]
-    used: ProfileTable | None
-    """None: the same as with the mask off"""
-    mask_off: ProfileTable
-    active: tuple[float, ...]
-    position_selectivity: dict[int, float]
-    mask_values: ProfileTable | None
-    fvu: float
-    fvu_mask_off: float
-    contexts: dict[int, tuple[ActivatingContext, ...]]
-    note: str
-
-    @classmethod
-    def of(cls, profiles: FeatureProfiles) -> StoredProfiles:
-        masked = profiles.mask_values is not None
-        return cls(
-            positions=tuple(profiles.positions.tolist()),
-            used=ProfileTable.of(profiles.used) if masked else None,
-            mask_off=ProfileTable.of(profiles.mask_off),
-            active=tuple(profiles.active.tolist()),
-            position_selectivity=dict(profiles.position_selectivity),
-            mask_values=ProfileTable.of(profiles.mask_values) if profiles.mask_values is not None else None,
-            fvu=profiles.fvu[0],
-            fvu_mask_off=profiles.fvu[1],
-            contexts={feature: tuple(those) for feature, those in profiles.contexts.items()},
-            note=profiles.note,
-        )
-
-    def profiles(self) -> FeatureProfiles:
-        mask_off = self.mask_off.tensor()
-        return FeatureProfiles(
-            torch.tensor(self.positions),
-            mask_off if self.used is None else self.used.tensor(),
-            mask_off,
-            torch.tensor(self.active, dtype=torch.float64),
-            self.position_selectivity,
-            None if self.mask_values is None else self.mask_values.tensor(),
-            (self.fvu, self.fvu_mask_off),
-            self.contexts,
-            self.note,
-        )
 
 
 def feature_profiles(
@@ -192,15 +156,16 @@ def feature_profiles(
     on_progress("Finding activating text")
     examples, note = contexts(model, data, chosen(degree, mask_off.active))
     return FeatureProfiles(
-        positions,
-        used.profile,
-        mask_off.profile,
-        mask_off.active / mask_off.counts.sum(),
-        degree,
-        None if table is None else table.detach()[positions.clamp(max=len(table) - 1)],
-        (used.fvu, mask_off.fvu),
-        examples,
-        note,
+        positions=tuple(positions.tolist()),
+        used=None if table is None else used.profile,
+        mask_off=mask_off.profile,
+        active=mask_off.active / mask_off.counts.sum(),
+        position_selectivity=degree,
+        mask_values=None if table is None else table.detach()[positions.clamp(max=len(table) - 1)],
+        fvu=used.fvu,
+        fvu_mask_off=mask_off.fvu,
+        contexts=examples,
+        note=note,
     )
 
 
@@ -218,7 +183,7 @@ def chosen(degree: Mapping[int, float], active: Tensor, count: int = SHOWN) -> l
 
 def contexts(
     model: Autoencoder, data: ActivationData, features: list[int]
-) -> tuple[dict[int, list[ActivatingContext]], str]:
+) -> tuple[dict[int, tuple[ActivatingContext, ...]], str]:
     """Of any features, and why there are none, where that is so."""
     if not isinstance(data, StoredActivations):
         return {}, "These activations are synthetic, not collected: there is no text that they belong to."
@@ -229,11 +194,11 @@ def contexts(
         return {}, f"The text cannot be shown: {problem}"
     values, places = top_places(model, data, features)
     return {
-        feature: [
+        feature: tuple(
             _context(data.collection, decode, value, sequence, position)
             for value, (sequence, position) in zip(values[:, row].tolist(), places[:, row].tolist(), strict=True)
             if value > 0
-        ]
+        )
         for row, feature in enumerate(features)
     }, ""
 
@@ -243,7 +208,7 @@ def top_places(
     model: Autoencoder, data: StoredActivations, features: list[int], top: int = TOP
 ) -> tuple[Tensor, Tensor]:
     """(top, features) highest activations in held-out text, and (top, features, 2) sequences and positions."""
-    everywhere = data.places("held out")
+    everywhere = data.places["held out"]
     values, numbers = torch.zeros(0, len(features)), torch.zeros(0, len(features), dtype=torch.long)
     for part, (activations, positions) in enumerate(data.held_out()):
         codes = model.encode(activations, positions, mask_off=True)[:, features]

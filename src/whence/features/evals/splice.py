@@ -22,7 +22,7 @@ from whence.config import Config
 from whence.errors import UserError
 from whence.features.activations.sources import activations_after, module_of
 from whence.features.activations.store import SPECIAL, Collection, sinks
-from whence.features.sae.dictionary import Dictionary
+from whence.features.sae.dictionary import Dictionary, check_fits
 from whence.models.capture import blocks
 from whence.models.pretrained import longest, pretrained
 
@@ -36,8 +36,8 @@ BATCH = 16
 class SplitText:
     """Sequences, and their states at the cut.
 
-    The first position, special tokens and whatever else attention rests on (`sinks`) are never edited, unless
-    `everywhere`: no autoencoder is trained on them, and exchanging them measures that.
+    The first position, special tokens and whatever else attention rests on (`sinks`) are never edited: no autoencoder
+    is trained on them, and exchanging them measures that.
     """
 
     ids: Tensor
@@ -48,13 +48,15 @@ class SplitText:
     """bool (length,)"""
     sinks: Tensor
     """bool (sequences, length)"""
-    everywhere: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers per state, and positions"""
+        return self.activations.shape[2], self.activations.shape[1]
 
     @property
     def editable(self) -> Tensor:
         """bool (sequences, length)"""
-        if self.everywhere:
-            return torch.ones_like(self.sinks)
         return ~self.special & ~self.sinks & (torch.arange(len(self.special)) > 0)
 
     @property
@@ -110,20 +112,17 @@ class SplitModel:
         return [base.get_submodule(name) for name in blocks(base)[: self.model.config.num_hidden_layers]]
 
     @torch.no_grad()
-    def read(self, ids: Tensor, special: Tensor | None = None, everywhere: bool = False) -> SplitText:
+    def read(self, ids: Tensor, special: Tensor | None = None) -> SplitText:
         """The lower half. ids: (sequences, length); special: bool (length,), none by default."""
         most = longest(self.model)
         if ids.shape[1] > (most or ids.shape[1]):
             raise UserError(f"length: the model takes up to {most} tokens.")
         base, ids = self.model.base_model, ids.long()
         name = module_of(base, self.layer)
-        activations = torch.cat(
-            [activations_after(base, name, lambda some=some: base(input_ids=some)) for some in ids.split(BATCH)]
-        )
-        none = torch.zeros(ids.shape[1], dtype=torch.bool)
-        return SplitText(
-            ids, activations, none if special is None else special, sinks(activations.norm(dim=-1)), everywhere
-        )
+        parts = [activations_after(base, name, lambda some=some: base(input_ids=some)) for some in ids.split(BATCH)]
+        activations = torch.cat(parts)
+        special = torch.zeros(ids.shape[1], dtype=torch.bool) if special is None else special
+        return SplitText(ids, activations, special, sinks(activations.norm(dim=-1)))
 
     @torch.no_grad()
     def predict(self, text: SplitText, places: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -195,24 +194,10 @@ def reconstruction(dictionary: Dictionary, mask_off: bool = False) -> Edit:
 
     def edit(activations: Tensor, positions: Tensor) -> Tensor:
         where = positions.flatten()
-        return dictionary.decode(dictionary.encode(activations.flatten(0, 1), where, mask_off), where).view_as(
-            activations
-        )
+        codes = dictionary.encode(activations.flatten(0, 1), where, mask_off)
+        return dictionary.decode(codes, where).view_as(activations)
 
     return edit
-
-
-def check_fits(dictionary: Dictionary, text: SplitText) -> None:
-    length, d_in = text.activations.shape[1:]
-    if dictionary.d_in != d_in:
-        raise UserError(
-            f"dictionary: it is of states of {dictionary.d_in} numbers, and those at the cut have {d_in}. "
-            "Allowed: the model and the layer that it was trained on."
-        )
-    if dictionary.context_size < length:
-        raise UserError(
-            f"dictionary: it was trained on {dictionary.context_size} positions, and the text has {length}."
-        )
 
 
 class Recovered(Config):
@@ -233,12 +218,10 @@ class Recovered(Config):
     tokens: int
 
 
-def held_out_text(
-    split_model: SplitModel, collection: Collection, sequences: int = 32, everywhere: bool = False
-) -> SplitText:
+def held_out_text(split_model: SplitModel, collection: Collection, sequences: int = 32) -> SplitText:
     """The first of the sequences that a collection held out, read again in full precision."""
     rows = collection.sequences("held out")[:sequences]
-    return split_model.read(collection.tokens[rows], collection.flags == SPECIAL, everywhere)
+    return split_model.read(collection.tokens[rows], collection.flags == SPECIAL)
 
 
 @torch.no_grad()
@@ -246,14 +229,19 @@ def recovered(
     split_model: SplitModel, text: SplitText, dictionaries: Mapping[str, Dictionary], mask_off: bool = False
 ) -> dict[str, Recovered]:
     """By name of the dictionary. mask_off: without masks over positions."""
-    for dictionary in dictionaries.values():
-        check_fits(dictionary, text)
-    clean = _entropy(split_model, text)
-    zero = _entropy(split_model, text.edited(lambda activations, positions: torch.zeros_like(activations)))
-    mean = _entropy(split_model, text.edited(_mean_of(text)))
+    for name, dictionary in dictionaries.items():
+        check_fits(dictionary, *text.shape, name)
+
+    def entropy(edited: SplitText) -> float:
+        return float(split_model.predict(edited)[1].double().mean())
+
+    typical = text.flat()[0].mean(0)
+    clean = entropy(text)
+    zero = entropy(text.edited(lambda activations, positions: torch.zeros_like(activations)))
+    mean = entropy(text.edited(lambda activations, positions: typical.expand_as(activations)))
     results = {}
     for name, dictionary in dictionaries.items():
-        spliced = _entropy(split_model, text.edited(reconstruction(dictionary, mask_off)))
+        spliced = entropy(text.edited(reconstruction(dictionary, mask_off)))
         results[name] = Recovered(
             clean=clean,
             zero=zero,
@@ -265,19 +253,6 @@ def recovered(
             tokens=int(text.targets.sum()),
         )
     return results
-
-
-def _entropy(split_model: SplitModel, text: SplitText) -> float:
-    return float(split_model.predict(text)[1].double().mean())
-
-
-def _mean_of(text: SplitText) -> Edit:
-    mean = text.flat()[0].mean(0)
-
-    def edit(activations: Tensor, positions: Tensor) -> Tensor:
-        return mean.expand_as(activations)
-
-    return edit
 
 
 def _share(clean: float, spliced: float, ablated: float) -> float | None:

@@ -22,13 +22,36 @@ from torch import Tensor
 from whence.config import Config
 from whence.errors import UserError
 from whence.features.activations.text import passages
-from whence.features.config import UnlearningConfig
-from whence.features.evals.splice import SplitModel, SplitText, check_fits
-from whence.features.sae.dictionary import Dictionary
+from whence.features.evals.splice import SplitModel, SplitText
+from whence.features.sae.dictionary import Dictionary, check_fits
 from whence.random import generator
 
 CHUNK = 1024
 """States that are encoded at once."""
+
+
+@dataclass(frozen=True)
+class UnlearningSettings:
+    """What is to be forgotten, what retained, and which settings are tried."""
+
+    forget: tuple[str, ...] = ("158_code_C=1", "159_code_Python=1", "160_code_HTML=1")
+    """Packaged sets, a label of one (set=label), or text files"""
+    retain: tuple[str, ...] = ("100_news_fake", "101_disease_class", "111_yelp_data")
+    """Likewise; documents of both are forgotten"""
+    sequences: int = 32
+    """A quarter: features are selected on two, the rest is scored"""
+    length: int = 64
+    """Tokens per sequence, special ones included"""
+    thresholds: tuple[float, ...] = (0.001, 0.01)
+    """A feature fires on less than this share of retained tokens"""
+    counts: tuple[int, ...] = (5, 20)
+    """Features to clamp, at most"""
+    multipliers: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)
+    """Clamped to minus this, in typical lengths"""
+    keep: float = 0.99
+    """Share of retained tokens that must stay right"""
+    seed: int = 0
+    """Of the random features"""
 
 
 class ClampSetting(Config):
@@ -119,27 +142,24 @@ class Corpora:
     retain: Side
 
     @classmethod
-    def read(cls, split_model: SplitModel, config: UnlearningConfig) -> Corpora:
-        return cls(
-            _side(split_model, config, config.forget, ()), _side(split_model, config, config.retain, config.forget)
-        )
+    def read(cls, split_model: SplitModel, config: UnlearningSettings) -> Corpora:
+        def side(corpus: tuple[str, ...], without: tuple[str, ...]) -> Side:
+            quarter = config.sequences
+            ids, special = passages(split_model.tokenizer, corpus, 4 * quarter, config.length, without)
+            text = split_model.read(ids, special)
+            validate, test = text[2 * quarter : 3 * quarter], text[3 * quarter :]
+            return Side(text[: 2 * quarter], Scored.of(split_model, validate), Scored.of(split_model, test))
 
-
-def _side(split_model: SplitModel, config: UnlearningConfig, corpus: tuple[str, ...], without: tuple[str, ...]) -> Side:
-    quarter = config.sequences
-    ids, special = passages(split_model.tokenizer, corpus, 4 * quarter, config.length, without)
-    text = split_model.read(ids, special)
-    validate, test = text[2 * quarter : 3 * quarter], text[3 * quarter :]
-    return Side(text[: 2 * quarter], Scored.of(split_model, validate), Scored.of(split_model, test))
+        return cls(side(config.forget, ()), side(config.retain, config.forget))
 
 
 @torch.no_grad()
 def unlearning(
-    split_model: SplitModel, corpora: Corpora, dictionary: Dictionary, config: UnlearningConfig
+    split_model: SplitModel, corpora: Corpora, dictionary: Dictionary, config: UnlearningSettings
 ) -> UnlearningResult:
     """Features are selected on one half of the documents, the setting on a quarter, the score is of the last."""
     forget, retain = corpora.forget, corpora.retain
-    check_fits(dictionary, forget.select)
+    check_fits(dictionary, *forget.select.shape)
     often = frequencies(dictionary, forget.select), frequencies(dictionary, retain.select)
     clamp = Clamp.of(split_model, dictionary, forget.select)
     counts = {str(threshold): len(eligible(*often, threshold)) for threshold in config.thresholds}
@@ -149,14 +169,8 @@ def unlearning(
         forgotten = None  # not worth knowing where too little is retained
         if retained >= config.keep:
             forgotten = 1 - clamp.still_right(forget.validate, features, multiplier)
-        setting = ClampSetting(
-            threshold=threshold,
-            count=len(features),
-            multiplier=multiplier,
-            retained=retained,
-            forgotten=forgotten,
-        )
-        tried.append((setting, features))
+        clamped = {"threshold": threshold, "count": len(features), "multiplier": multiplier}
+        tried.append((ClampSetting(**clamped, retained=retained, forgotten=forgotten), features))
     if not tried:
         limit = f"{max(config.thresholds):g} of the tokens to be retained, or more"
         reason = f"every feature that fires on text to be forgotten fires on {limit}"
@@ -165,8 +179,8 @@ def unlearning(
     allowed = [(setting.forgotten, setting, features) for setting, features in tried if setting.forgotten is not None]
     if not allowed:
         most = max(setting.retained for setting in settings)
-        reason = f"the gentlest of {len(tried)} settings leaves {most:.3f} of retained tokens right"
-        reason = f"{reason}, and {config.keep:g} must stay"
+        kept = f"leaves {most:.3f} of retained tokens right, and {config.keep:g} must stay"
+        reason = f"the gentlest of {len(tried)} settings {kept}"
         return UnlearningResult(outcome="no setting retains", reason=reason, eligible=counts, settings=settings)
     _, best, features = max(allowed, key=lambda one: one[0])
     random = _others((often[0] + often[1] > 0).nonzero().flatten(), features, config.seed)
@@ -200,7 +214,7 @@ def eligible(forget: Tensor, retain: Tensor, threshold: float) -> Tensor:
     return order[(retain[order] < threshold) & (forget[order] > 0)]
 
 
-def _settings(config: UnlearningConfig, forget: Tensor, retain: Tensor) -> list[tuple[float, Tensor, float]]:
+def _settings(config: UnlearningSettings, forget: Tensor, retain: Tensor) -> list[tuple[float, Tensor, float]]:
     """Threshold, features and multiplier of every setting that clamps something; one that clamps the same features as
     another is not tried again."""
     chosen: dict[tuple[int, ...], tuple[float, Tensor]] = {}
@@ -210,11 +224,7 @@ def _settings(config: UnlearningConfig, forget: Tensor, retain: Tensor) -> list[
             features = order[:count]
             if len(features):
                 chosen.setdefault(tuple(features.tolist()), (threshold, features))
-    return [
-        (threshold, features, multiplier)
-        for threshold, features in chosen.values()
-        for multiplier in config.multipliers
-    ]
+    return [(*clamped, multiplier) for clamped in chosen.values() for multiplier in config.multipliers]
 
 
 def _others(alive: Tensor, features: Tensor, seed: int) -> Tensor:
@@ -261,10 +271,8 @@ class Clamp:
             codes = self.dictionary.encode(flat, where)
             touched = (codes[:, features] > 0).any(1)
             before, where = codes[touched], where[touched]
-            after = before.clone()
-            after[:, features] = torch.where(
-                before[:, features] > 0, -multiplier * self.unit[features], before[:, features]
-            )
+            after, own = before.clone(), before[:, features]
+            after[:, features] = torch.where(own > 0, -multiplier * self.unit[features], own)
             new = flat.clone()
             new[touched] += self.dictionary.decode(after, where) - self.dictionary.decode(before, where)
             return new.view_as(activations)

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from whence.errors import UserError
 from whence.features.config import AutoencoderConfig
 from whence.features.data import ActivationBatch, by_position, sum_of_squares
-from whence.features.sae.code import Code
+from whence.features.sae.dictionary import Shape
 from whence.features.sae.encoders import toward
 from whence.features.sae.losses import EncodedBatch, Loss
+from whence.features.sae.sparsity import Code
 from whence.kernels.sparse_code import ByFeature
 
 
@@ -30,17 +31,17 @@ class Autoencoder(nn.Module):
         super().__init__()
         self.config, self.d_in, self.d_sae, self.context_size = config, d_in, config.d_sae, context_size
         self.steps, self.ends = steps, ends or (0, context_size - 1)
-        shape = {"d_in": d_in, "d_sae": config.d_sae, "context_size": context_size}
-        self.centering = config.centering.build(**shape)
-        self.encoder = config.encoder.build(**shape)
-        self.norm = config.norm.build(**shape)
-        self.mask = config.mask.build(**shape)
-        self.sparsity = config.sparsity.build(**shape)
-        self.loss_terms: list[Loss] = [loss.build(**shape) for loss in config.losses]
+        shape = Shape(d_in, config.d_sae, context_size)
+        self.centering = config.centering.build(shape=shape)
+        self.encoder = config.encoder.build(shape=shape)
+        self.norm = config.norm.build(shape=shape)
+        self.mask = config.mask.build(shape=shape)
+        self.sparsity = config.sparsity.build(shape=shape)
+        self.loss_terms: list[Loss] = [loss.build(shape=shape) for loss in config.losses]
         self.losses = nn.ModuleList(self.loss_terms)
         self.schedule = config.position_schedule.build()
         self.W_dec = nn.Parameter(torch.empty(config.d_sae, d_in))
-        self.b_dec = nn.Parameter(torch.empty(d_in))
+        self.b_dec = nn.Parameter(torch.zeros(d_in))
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("done", torch.zeros((), dtype=torch.long))
         if any(loss.needs_parts for loss in self.loss_terms) and self.encoder.parts() is None:
@@ -52,7 +53,6 @@ class Autoencoder(nn.Module):
         bias = self.sparsity.initial_bias(self.d_sae)
         self.encoder.init_weights(directions, bias)
         self.norm.init_bias(bias)
-        nn.init.zeros_(self.b_dec)
 
     @torch.no_grad()
     def fit(self, everything: Iterable[ActivationBatch]) -> None:

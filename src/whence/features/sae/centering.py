@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.features.sae.dictionary import Shape
 from whence.registry import Registry, Variant
 
 
@@ -17,9 +18,9 @@ class Centering(Variant, nn.Module):
     table: Tensor
     """(context_size, d_in)"""
 
-    def __init__(self, context_size: int, d_in: int) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.register_buffer("table", torch.zeros(context_size, d_in))
+        self.register_buffer("table", torch.zeros(shape.context_size, shape.d_in))
 
     def fit(self, sums: Tensor, counts: Tensor) -> None:
         """From the sum of the states at each position (context_size, d_in), and their number (context_size,)."""
@@ -44,12 +45,11 @@ class PositionMean(Centering):
 
     def __init__(
         self,
-        context_size: int,
-        d_in: int,
+        shape: Shape,
         *,
         rank: Annotated[int, Field(ge=0, description="of what differs between positions; 0: all of it")] = 0,
     ) -> None:
-        super().__init__(context_size, d_in)
+        super().__init__(shape)
         self.rank = rank
 
     def fit(self, sums: Tensor, counts: Tensor) -> None:

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.features.sae.dictionary import Shape
 from whence.features.sae.masks import membership, spread_centres, windows
 from whence.kernels.sparse_code import ByFeature, gathered, scores
 from whence.registry import Registry, Variant
@@ -19,15 +20,12 @@ class Encoder(Variant, nn.Module):
     positional: tuple[str, ...] = ()
     """Parameters that are about position, which have a learning rate of their own."""
 
-    def __init__(self, d_in: int, d_sae: int, context_size: int) -> None:
+    def __init__(self, shape: Shape, copies: tuple[int, ...] = ()) -> None:
+        """copies: of the weights."""
         super().__init__()
-        self.d_in, self.d_sae, self.context_size = d_in, d_sae, context_size
-        self.weight = nn.Parameter(torch.empty(*self.copies(), d_sae, d_in))
-        self.bias = nn.Parameter(torch.empty(*self.copies(), d_sae))
-
-    def copies(self) -> tuple[int, ...]:
-        """Of the weights."""
-        return ()
+        self.shape = shape
+        self.weight = nn.Parameter(torch.empty(*copies, shape.d_sae, shape.d_in))
+        self.bias = nn.Parameter(torch.empty(*copies, shape.d_sae))
 
     def init_weights(self, directions: Tensor, bias: float) -> None:
         """All weights from the decoder's first directions (d_sae, d_in), all biases from one number."""
@@ -70,8 +68,14 @@ def toward(table: Tensor, strength: float) -> Tensor:
     return table if strength == 1 else 1 + strength * (table - 1)
 
 
-def position_table(rows: int, *columns: int) -> nn.Parameter:
-    return nn.Parameter(torch.zeros(rows, *columns))
+def zeros(*size: int) -> nn.Parameter:
+    """What has no effect at first."""
+    return nn.Parameter(torch.zeros(size))
+
+
+def drawn(*size: int) -> nn.Parameter:
+    """What `reset_parameters` draws."""
+    return nn.Parameter(torch.empty(size))
 
 
 ENCODERS: Registry[Encoder] = Registry(__name__, Encoder)
@@ -88,19 +92,14 @@ class PerRange(Encoder):
 
     def __init__(
         self,
-        d_in: int,
-        d_sae: int,
-        context_size: int,
+        shape: Shape,
         *,
         ranges: Annotated[int, Field(ge=1, description="ranges of positions")] = 4,
         embedded: Annotated[bool, Field(description="a learned vector per range is added to its states")] = False,
     ) -> None:
+        super().__init__(shape, (ranges,))
         self.ranges = ranges
-        super().__init__(d_in, d_sae, context_size)
-        self.embedding = position_table(ranges, d_in) if embedded else None
-
-    def copies(self) -> tuple[int, ...]:
-        return (self.ranges,)
+        self.embedding = drawn(ranges, shape.d_in) if embedded else None
 
     def reset_parameters(self) -> None:
         if self.embedding is not None:
@@ -123,34 +122,21 @@ class PerRange(Encoder):
         return torch.cat(parts)[torch.cat(rows).argsort()]
 
     def _range(self, positions: Tensor) -> Tensor:
-        return positions * self.ranges // self.context_size
+        return positions * self.ranges // self.shape.context_size
 
     def _rows(self, positions: Tensor) -> list[Tensor]:
         """For every range, which rows stand in it."""
         return [(self._range(positions) == r).nonzero().flatten() for r in range(self.ranges)]
 
 
-class Grouped(Encoder):
-    """Features in groups, each with its own positions and active there alone; states carry a position embedding."""
+class _Embedded(Encoder):
+    """A learned vector for every position is added to its states."""
 
-    members: Tensor
     positional = ("embedding",)
 
-    def __init__(
-        self,
-        d_in: int,
-        d_sae: int,
-        context_size: int,
-        *,
-        groups: Annotated[int, Field(ge=0, description="of features; 0: one for every position")] = 0,
-    ) -> None:
-        super().__init__(d_in, d_sae, context_size)
-        groups = groups or context_size
-        if groups > d_sae:
-            raise ValueError(f"d_sae: {d_sae} features make no {groups} groups")
-        self.embedding = position_table(context_size, d_in)
-        self.register_buffer("members", membership(context_size, d_sae, groups), persistent=False)
-        self.reset_parameters()
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.embedding = drawn(shape.context_size, shape.d_in)
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.embedding, std=0.02)
@@ -158,47 +144,61 @@ class Grouped(Encoder):
     def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
         return x + strength * self.embedding[positions]
 
+
+class Grouped(_Embedded):
+    """Features in groups, each with its own positions and active there alone; states carry a position embedding."""
+
+    members: Tensor
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        groups: Annotated[int, Field(ge=0, description="of features; 0: one for every position")] = 0,
+    ) -> None:
+        super().__init__(shape)
+        groups = groups or shape.context_size
+        if groups > shape.d_sae:
+            raise ValueError(f"d_sae: {shape.d_sae} features make no {groups} groups")
+        self.register_buffer("members", membership(shape, groups), persistent=False)
+
     def scale(self, strength: float) -> Tensor:
         return toward(self.members, strength)
 
 
-class AttentionRouted(Encoder):
-    """Positions ask, features answer: softmax over features, so that a position's weights are 1 on average."""
+class _Routed(_Embedded):
+    """Positions ask, features answer."""
 
-    positional = ("embedding", "query", "key")
+    positional: tuple[str, ...] = ("embedding", "query", "key")
 
-    def __init__(
-        self,
-        d_in: int,
-        d_sae: int,
-        context_size: int,
-        *,
-        rank: Annotated[int, Field(ge=1, description="numbers per query and key")] = 32,
-    ) -> None:
-        super().__init__(d_in, d_sae, context_size)
-        self.embedding = position_table(context_size, d_in)
-        self.query = nn.Parameter(torch.empty(context_size, rank))
-        self.key = nn.Parameter(torch.empty(d_sae, rank))
-        self.reset_parameters()
+    def __init__(self, shape: Shape, rank: int, features: int) -> None:
+        super().__init__(shape)
+        self.query, self.key = drawn(shape.context_size, rank), drawn(features, rank)
 
     def reset_parameters(self) -> None:
-        for table, deviation in ((self.embedding, 0.02), (self.query, 1.0), (self.key, 1.0)):
-            nn.init.normal_(table, std=deviation)
+        super().reset_parameters()
+        nn.init.normal_(self.query)
+        nn.init.normal_(self.key)
 
-    def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        return x + strength * self.embedding[positions]
+    def routed(self, prior: Tensor | float = 0.0) -> Tensor:
+        """(context_size, features): softmax over features, times their number. prior: added to the logits."""
+        logits = self.query @ self.key.mT / self.query.shape[1] ** 0.5
+        return len(self.key) * (logits + prior).softmax(1)
+
+
+class AttentionRouted(_Routed):
+    """Positions ask, features answer: softmax over features, so that a position's weights are 1 on average."""
+
+    def __init__(
+        self, shape: Shape, *, rank: Annotated[int, Field(ge=1, description="numbers per query and key")] = 32
+    ) -> None:
+        super().__init__(shape, rank, shape.d_sae)
 
     def scale(self, strength: float) -> Tensor:
-        return toward(routed(self.query, self.key), strength)
+        return toward(self.routed(), strength)
 
 
-def routed(query: Tensor, key: Tensor, prior: Tensor | None = None) -> Tensor:
-    """(context_size, features), 1 on average over the features. prior: added to the logits."""
-    logits = query @ key.mT / query.shape[1] ** 0.5
-    return len(key) * (logits if prior is None else logits + prior).softmax(1)
-
-
-class Hierarchical(Encoder):
+class Hierarchical(_Routed):
     """A share of the features is global; the others are routed by attention with a bell around their place as prior.
 
     A learned gate per position mixes the two kinds.
@@ -209,40 +209,26 @@ class Hierarchical(Encoder):
 
     def __init__(
         self,
-        d_in: int,
-        d_sae: int,
-        context_size: int,
+        shape: Shape,
         *,
         share: Annotated[float, Field(gt=0, lt=1, description="of features that are global")] = 0.5,
         rank: Annotated[int, Field(ge=1, description="numbers per query and key")] = 32,
     ) -> None:
-        super().__init__(d_in, d_sae, context_size)
-        self.everywhere = max(1, min(d_sae - 1, round(share * d_sae)))
-        position_specific = d_sae - self.everywhere
-        self.embedding = position_table(context_size, d_in)
-        self.query = nn.Parameter(torch.empty(context_size, rank))
-        self.key = nn.Parameter(torch.empty(position_specific, rank))
-        self.gates = position_table(context_size, 2)
-        bells = windows(context_size, spread_centres(context_size, position_specific), context_size / 8)
+        self.everywhere = max(1, min(shape.d_sae - 1, round(share * shape.d_sae)))
+        position_specific = shape.d_sae - self.everywhere
+        super().__init__(shape, rank, position_specific)
+        self.gates = zeros(shape.context_size, 2)
+        bells = windows(shape.context_size, spread_centres(shape.context_size, position_specific), 1 / 8)
         self.register_buffer("bells", bells.clamp(min=1e-6).log(), persistent=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        for table, deviation in ((self.embedding, 0.02), (self.query, 1.0), (self.key, 1.0)):
-            nn.init.normal_(table, std=deviation)
-        nn.init.zeros_(self.gates)
-
-    def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        return x + strength * self.embedding[positions]
 
     def scale(self, strength: float) -> Tensor:
         """At strength 0 there are global features only."""
         gates = 1 + strength * (2 * self.gates.sigmoid() - 1)
-        position_specific = strength * gates[:, 1:] * routed(self.query, self.key, self.bells)
+        position_specific = strength * gates[:, 1:] * self.routed(self.bells)
         return torch.cat([gates[:, :1].expand(-1, self.everywhere), position_specific], 1)
 
     def parts(self) -> Tensor:
-        return (torch.arange(self.d_sae, device=self.weight.device) >= self.everywhere).long()
+        return (torch.arange(self.shape.d_sae, device=self.weight.device) >= self.everywhere).long()
 
 
 COARSE = 8
@@ -260,23 +246,20 @@ class MultiScale(Encoder):
     bells: Tensor
     positional = ("fine", "coarse", "attention")
 
-    def __init__(self, d_in: int, d_sae: int, context_size: int) -> None:
-        super().__init__(d_in, d_sae, context_size)
-        self.fine = position_table(context_size, d_in)
-        self.coarse = position_table(-(-context_size // COARSE), d_in)
-        self.attention = position_table(context_size, 3)
-        centres = spread_centres(context_size, d_sae)
-        kinds = [windows(context_size, centres, share * context_size) for share in (LOCAL, MEDIUM)]
-        kinds.append(torch.ones(context_size, d_sae))
-        parts = self.parts()
-        bells = torch.stack(kinds).gather(0, parts.expand(1, context_size, -1))[0]
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        context_size = shape.context_size
+        self.fine, self.coarse = drawn(context_size, shape.d_in), drawn(-(-context_size // COARSE), shape.d_in)
+        self.attention = zeros(context_size, 3)
+        centres = spread_centres(context_size, shape.d_sae)
+        kinds = [windows(context_size, centres, share) for share in (LOCAL, MEDIUM)]
+        kinds.append(torch.ones(context_size, shape.d_sae))
+        bells = torch.stack(kinds).gather(0, self.parts().expand(1, context_size, -1))[0]
         self.register_buffer("bells", bells, persistent=False)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.fine, std=0.02)
         nn.init.normal_(self.coarse, std=0.02)
-        nn.init.zeros_(self.attention)
 
     def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
         return x + strength * (self.fine[positions] + self.coarse[positions // COARSE])
@@ -287,7 +270,7 @@ class MultiScale(Encoder):
 
     def parts(self) -> Tensor:
         """0 local, 1 medium, 2 global"""
-        return torch.arange(self.d_sae, device=self.weight.device) * 3 // self.d_sae
+        return torch.arange(self.shape.d_sae, device=self.weight.device) * 3 // self.shape.d_sae
 
 
 class ResidualPosition(Encoder):
@@ -300,28 +283,21 @@ class ResidualPosition(Encoder):
 
     def __init__(
         self,
-        d_in: int,
-        d_sae: int,
-        context_size: int,
+        shape: Shape,
         *,
         rank: Annotated[int, Field(ge=1, description="numbers per position embedding")] = 32,
         scaled: Annotated[bool, Field(description="position scales features")] = True,
     ) -> None:
-        super().__init__(d_in, d_sae, context_size)
-        self.rank = rank
-        self.scaling = nn.Parameter(torch.empty(context_size, rank)) if scaled else None
-        self.scaled = nn.Parameter(torch.empty(rank, d_sae)) if scaled else None
-        self.embedding = nn.Parameter(torch.empty(context_size, rank))
-        self.mapping = nn.Parameter(torch.empty(rank, d_sae))
-        self.gates = position_table(context_size, 1)
-        self.reset_parameters()
+        super().__init__(shape)
+        self.scaling = drawn(shape.context_size, rank) if scaled else None
+        self.scaled = zeros(rank, shape.d_sae) if scaled else None
+        self.embedding, self.mapping = drawn(shape.context_size, rank), zeros(rank, shape.d_sae)
+        self.gates = zeros(shape.context_size, 1)
 
     def reset_parameters(self) -> None:
-        for embedding, mapping in ((self.scaling, self.scaled), (self.embedding, self.mapping)):
-            if embedding is not None and mapping is not None:
-                nn.init.normal_(embedding, std=self.rank**-0.5)
-                nn.init.zeros_(mapping)
-        nn.init.zeros_(self.gates)
+        for embedding in (self.scaling, self.embedding):
+            if embedding is not None:
+                nn.init.normal_(embedding, std=embedding.shape[1] ** -0.5)
 
     def scale(self, strength: float) -> Tensor | None:
         if self.scaling is None or self.scaled is None:
@@ -339,28 +315,21 @@ class Adapted(Encoder):
 
     def __init__(
         self,
-        d_in: int,
-        d_sae: int,
-        context_size: int,
+        shape: Shape,
         *,
         ranges: Annotated[int, Field(ge=1, description="ranges of positions")] = 4,
         hidden: Annotated[int, Field(ge=1, description="units of each MLP")] = 64,
     ) -> None:
-        super().__init__(d_in, d_sae, context_size)
-        self.ranges = ranges
-        self.inward = nn.Parameter(torch.empty(ranges, d_in, hidden))
-        self.outward = nn.Parameter(torch.empty(ranges, hidden, d_in))
-        self.gates = position_table(ranges)
-        self.reset_parameters()
+        super().__init__(shape)
+        self.inward, self.outward = drawn(ranges, shape.d_in, hidden), zeros(ranges, hidden, shape.d_in)
+        self.gates = zeros(ranges)
 
     def reset_parameters(self) -> None:
-        nn.init.normal_(self.inward, std=self.d_in**-0.5)
-        nn.init.zeros_(self.outward)  # nothing is adapted at first
-        nn.init.zeros_(self.gates)
+        nn.init.normal_(self.inward, std=self.shape.d_in**-0.5)
 
     def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        normal = nn.functional.layer_norm(x, (self.d_in,))
-        near = torch.nn.functional.one_hot(positions * self.ranges // self.context_size, self.ranges).to(x.dtype)
+        normal, ranges = nn.functional.layer_norm(x, (self.shape.d_in,)), len(self.gates)
+        near = nn.functional.one_hot(positions * ranges // self.shape.context_size, ranges).to(x.dtype)
         hidden = torch.einsum("nw,rwh->nrh", normal, self.inward).relu()
         adaptation = torch.einsum("nrh,nr,rhw->nw", hidden, near * self.gates.sigmoid(), self.outward)
         return x + strength * adaptation
@@ -377,28 +346,25 @@ class Corrected(Encoder):
 
     def __init__(
         self,
-        d_in: int,
-        d_sae: int,
-        context_size: int,
+        shape: Shape,
         *,
         rank: Annotated[int, Field(ge=1, description="directions that are corrected")] = 32,
         everywhere: Annotated[bool, Field(description="control: one set of weights for all positions")] = False,
     ) -> None:
-        super().__init__(d_in, d_sae, context_size)
-        self.inward, self.inward_after = (nn.Parameter(torch.empty(d_in, rank)) for _ in range(2))
-        self.outward, self.outward_after = (nn.Parameter(torch.empty(rank, d_in)) for _ in range(2))
-        self.rows = 1 if everywhere else context_size
-        self.weights, self.weights_after = (position_table(self.rows, rank) for _ in range(2))
-        self.reset_parameters()
+        super().__init__(shape)
+        rows = 1 if everywhere else shape.context_size
+        self.inward, self.inward_after = drawn(shape.d_in, rank), drawn(shape.d_in, rank)
+        self.outward, self.outward_after = drawn(rank, shape.d_in), drawn(rank, shape.d_in)
+        self.weights, self.weights_after = zeros(rows, rank), zeros(rows, rank)
 
     def reset_parameters(self) -> None:
         for map_ in (self.inward, self.outward, self.inward_after, self.outward_after):
-            nn.init.normal_(map_, std=self.d_in**-0.5)
-        nn.init.zeros_(self.weights)  # nothing is corrected at first
-        nn.init.zeros_(self.weights_after)
+            nn.init.normal_(map_, std=self.shape.d_in**-0.5)
 
     def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        return x + strength * ((x @ self.inward) * self.weights[positions % self.rows]) @ self.outward
+        weights = self.weights[positions % len(self.weights)]
+        return x + strength * ((x @ self.inward) * weights) @ self.outward
 
     def restore(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        return x + strength * ((x @ self.inward_after) * self.weights_after[positions % self.rows]) @ self.outward_after
+        weights = self.weights_after[positions % len(self.weights_after)]
+        return x + strength * ((x @ self.inward_after) * weights) @ self.outward_after

@@ -10,7 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.features.sae.code import Code
+from whence.features.sae.dictionary import Shape
+from whence.features.sae.sparsity import Code
 from whence.registry import Registry, Variant
 
 
@@ -58,13 +59,13 @@ class PositionWeighted(Loss):
 
     def __init__(
         self,
-        context_size: int,
+        shape: Shape,
         *,
         first: Annotated[float, Field(gt=0, description="weight of the first position")] = 1.0,
         last: Annotated[float, Field(gt=0, description="weight of the last position")] = 2.0,
     ) -> None:
         super().__init__()
-        self.context_size, self.first, self.last = context_size, first, last
+        self.context_size, self.first, self.last = shape.context_size, first, last
 
     def weights(self, positions: Tensor) -> Tensor:
         along = positions / max(1, self.context_size - 1)
@@ -95,8 +96,7 @@ class InfoNCE(Loss):
 
     def __init__(
         self,
-        d_sae: int,
-        context_size: int,
+        shape: Shape,
         *,
         weight: Annotated[float, Field(gt=0, description="of the term")] = 0.1,
         temperature: Annotated[float, Field(gt=0, description="of the similarities")] = 0.1,
@@ -104,9 +104,8 @@ class InfoNCE(Loss):
     ) -> None:
         super().__init__()
         self.weight, self.temperature = weight, temperature
-        self.projection = nn.Parameter(torch.empty(d_sae, rank))
-        self.embedding = nn.Parameter(torch.empty(context_size, rank))
-        self.reset_parameters()
+        self.projection = nn.Parameter(torch.empty(shape.d_sae, rank))
+        self.embedding = nn.Parameter(torch.empty(shape.context_size, rank))
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.projection)

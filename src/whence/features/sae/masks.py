@@ -8,15 +8,16 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.features.sae.dictionary import Shape
 from whence.registry import Registry, Variant
 
 
 class Mask(Variant, nn.Module):
     """With the mask off, it is not there at all: what features do without it is what they have learned."""
 
-    def __init__(self, context_size: int, d_sae: int) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.context_size, self.d_sae = context_size, d_sae
+        self.shape = shape
 
     def table(self, progress: float) -> Tensor | None:
         """(context_size, d_sae), from 0 to 1; None: nothing is masked. progress: the share of training that is done."""
@@ -28,10 +29,17 @@ def spread_centres(context_size: int, d_sae: int) -> Tensor:
     return (torch.arange(d_sae) * 0.6180339887498949 % 1) * context_size - 0.5
 
 
-def windows(context_size: int, centres: Tensor, sigma: float) -> Tensor:
-    """(context_size, features): a bell of height 1 around each feature's centre."""
-    away = torch.arange(context_size, device=centres.device)[:, None] - centres
-    return torch.exp(-(away**2) / (2 * sigma**2))
+def windows(context_size: int, centres: Tensor, width: float) -> Tensor:
+    """(context_size, features): a bell of height 1 around each feature's centre. width: share of the context."""
+    away = torch.arange(context_size)[:, None] - centres
+    return torch.exp(-(away**2) / (2 * (width * context_size) ** 2))
+
+
+def membership(shape: Shape, ranges: int) -> Tensor:
+    """(context_size, d_sae): 1 where a feature's slice and a position's range have the same number."""
+    of_position = torch.arange(shape.context_size) * ranges // shape.context_size
+    of_feature = torch.arange(shape.d_sae) * ranges // shape.d_sae
+    return (of_position[:, None] == of_feature).float()
 
 
 MASKS: Registry[Mask] = Registry(__name__, Mask)
@@ -53,23 +61,15 @@ class StaticSlice(Mask):
 
     def __init__(
         self,
-        context_size: int,
-        d_sae: int,
+        shape: Shape,
         *,
         ranges: Annotated[int, Field(ge=1, description="slices of the context and of the dictionary")] = 4,
     ) -> None:
-        super().__init__(context_size, d_sae)
-        self.register_buffer("slices", membership(context_size, d_sae, ranges), persistent=False)
+        super().__init__(shape)
+        self.register_buffer("slices", membership(shape, ranges), persistent=False)
 
     def table(self, progress: float) -> Tensor:
         return self.slices
-
-
-def membership(context_size: int, d_sae: int, ranges: int) -> Tensor:
-    """(context_size, d_sae): 1 where a feature's slice and a position's range have the same number."""
-    of_position = torch.arange(context_size) * ranges // context_size
-    of_feature = torch.arange(d_sae) * ranges // d_sae
-    return (of_position[:, None] == of_feature).float()
 
 
 class Hard(Mask):
@@ -79,24 +79,23 @@ class Hard(Mask):
 
     def __init__(
         self,
-        context_size: int,
-        d_sae: int,
+        shape: Shape,
         *,
         share: Annotated[float, Field(gt=0, le=1, description="of positions that a feature may speak at")] = 0.5,
         together: Annotated[bool, Field(description="in one stretch, which every feature has elsewhere")] = False,
     ) -> None:
-        super().__init__(context_size, d_sae)
+        super().__init__(shape)
         self.share, self.together = share, together
-        self.register_buffer("open", torch.empty(context_size, d_sae))
-        self.reset_parameters()
+        self.register_buffer("open", torch.empty(shape.context_size, shape.d_sae))
 
     def reset_parameters(self) -> None:
+        size, d_sae = self.shape.context_size, self.shape.d_sae
         if self.together:
-            away = (torch.arange(self.context_size)[:, None] - spread_centres(self.context_size, self.d_sae)).abs()
-            around = torch.minimum(away, self.context_size - away)  # the two ends of the context count as neighbours
-            self.open.copy_((around < self.share * self.context_size / 2).float())
+            away = (torch.arange(size)[:, None] - spread_centres(size, d_sae)).abs()
+            around = torch.minimum(away, size - away)  # the two ends of the context count as neighbours
+            self.open.copy_(around < self.share * size / 2)
         else:
-            self.open.copy_((torch.rand(self.context_size, self.d_sae) < self.share).float())
+            self.open.copy_(torch.rand(size, d_sae) < self.share)
 
     def table(self, progress: float) -> Tensor:
         return self.open
@@ -107,15 +106,13 @@ class SoftSigmoid(Mask):
 
     def __init__(
         self,
-        context_size: int,
-        d_sae: int,
+        shape: Shape,
         *,
         spread: Annotated[float, Field(ge=0, description="logits start uniformly within ± this")] = 1.0,
     ) -> None:
-        super().__init__(context_size, d_sae)
+        super().__init__(shape)
         self.spread = spread
-        self.logits = nn.Parameter(torch.empty(context_size, d_sae))
-        self.reset_parameters()
+        self.logits = nn.Parameter(torch.empty(shape.context_size, shape.d_sae))
 
     def reset_parameters(self) -> None:
         nn.init.uniform_(self.logits, -self.spread, self.spread)
@@ -124,20 +121,17 @@ class SoftSigmoid(Mask):
         return self.logits.sigmoid()
 
 
+Width = Annotated[float, Field(ge=1e-3, description="width of a bell, as a share of the context")]
+
+
 class Gaussian(Mask):
     """Each feature has its place in the context, and is damped away from it."""
 
     bells: Tensor
 
-    def __init__(
-        self,
-        context_size: int,
-        d_sae: int,
-        *,
-        sigma: Annotated[float, Field(ge=1e-3, description="width of a bell, as a share of the context")] = 0.125,
-    ) -> None:
-        super().__init__(context_size, d_sae)
-        bells = windows(context_size, spread_centres(context_size, d_sae), sigma * context_size)
+    def __init__(self, shape: Shape, *, sigma: Width = 0.125) -> None:
+        super().__init__(shape)
+        bells = windows(shape.context_size, spread_centres(shape.context_size, shape.d_sae), sigma)
         self.register_buffer("bells", bells, persistent=False)
 
     def table(self, progress: float) -> Tensor:
@@ -153,18 +147,9 @@ class ProgressiveMask(Gaussian):
 
     name = "progressive"
 
-    def __init__(
-        self,
-        context_size: int,
-        d_sae: int,
-        *,
-        sigma: Annotated[float, Field(ge=1e-3, description="width of a bell, as a share of the context")] = 0.125,
-    ) -> None:
-        super().__init__(context_size, d_sae, sigma=sigma)
+    def __init__(self, shape: Shape, *, sigma: Width = 0.125) -> None:
+        super().__init__(shape, sigma=sigma)
         self.logit = nn.Parameter(torch.zeros(()))
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.logit)
 
     def table(self, progress: float) -> Tensor:
         influence = (self.logit + STEEP * (2 * progress - 1)).sigmoid()

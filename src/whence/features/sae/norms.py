@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from whence.features.sae.dictionary import Shape
 from whence.registry import Registry, Variant
 
 
@@ -16,10 +17,6 @@ class Norm(Variant, nn.Module):
 
     is_identity: ClassVar[bool] = False
     """It need not be computed."""
-
-    def __init__(self, d_sae: int) -> None:
-        super().__init__()
-        self.d_sae = d_sae
 
     def init_bias(self, bias: float) -> None:
         """bias: what pre-activations of variance 1 should start with, so that few are above 0."""
@@ -51,21 +48,16 @@ class LayerNorm(Norm):
 
     def __init__(
         self,
-        d_sae: int,
+        shape: Shape,
         *,
         place: Annotated[
             Literal["before_relu", "after_relu"], Field(description="of the pre-activations, or of what is above 0")
         ] = "before_relu",
     ) -> None:
-        super().__init__(d_sae)
+        super().__init__()
         self.place = place
-        self.gain = nn.Parameter(torch.empty(d_sae))
-        self.bias = nn.Parameter(torch.empty(d_sae))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.constant_(self.gain, INITIAL_GAIN)
-        nn.init.zeros_(self.bias)
+        self.gain = nn.Parameter(torch.full((shape.d_sae,), INITIAL_GAIN))
+        self.bias = nn.Parameter(torch.zeros(shape.d_sae))
 
     def init_bias(self, bias: float) -> None:
         if self.place == "before_relu":  # which takes off whatever the encoder's biases have in common
@@ -73,4 +65,4 @@ class LayerNorm(Norm):
 
     def forward(self, scores: Tensor) -> Tensor:
         inputs = scores.relu() if self.place == "after_relu" else scores
-        return nn.functional.layer_norm(inputs, (self.d_sae,), self.gain, self.bias)
+        return nn.functional.layer_norm(inputs, self.gain.shape, self.gain, self.bias)

@@ -25,7 +25,7 @@ from whence.features.data import StoredActivations
 from whence.features.run import FeaturesRun
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.dictionary import Dictionary
-from whence.features.sae.sparsity import L1, BatchTopK, JumpReLU, TopK
+from whence.features.sae.sparsity import L1, BatchTopK, JumpReLU, Sparsity, TopK
 from whence.kernels.sparse_code import top_k
 from whence.store.files import CorruptFileError, digest, file_digest, read_document, write_atomically
 
@@ -98,20 +98,15 @@ class SAELensConfig(Config):
 
 def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -> SAELensConfig:
     """The folder's config. hook: where SAELens finds the states in a model ("blocks.14.hook_resid_post"), if known."""
-    mean = _one_mean(model)
-    activation = _activation(model)
-    config = SAELensConfig.read(
-        {
-            "architecture": activation.architecture,
-            "k": activation.k,
-            "d_in": model.d_in,
-            "d_sae": model.d_sae,
-            "metadata": _metadata(model, run, hook),
-        }
-    )
-    weights = _folded(model, mean)
-    if activation.threshold is not None:
-        weights["threshold"] = activation.threshold
+    weights, sparsity = _folded(model, _one_mean(model)), model.sparsity
+    shape = {"d_in": model.d_in, "d_sae": model.d_sae, "metadata": _metadata(model, run, hook)}
+    if isinstance(sparsity, L1):
+        config = SAELensConfig.read({"architecture": "standard", **shape})
+    elif isinstance(sparsity, TopK):
+        config = SAELensConfig.read({"architecture": "topk", "k": min(sparsity.k, model.d_sae), **shape})
+    else:
+        config = SAELensConfig.read({"architecture": "jumprelu", **shape})
+        weights["threshold"] = _threshold(sparsity).expand(model.d_sae)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONFIG).unlink(missing_ok=True)  # a folder without it is not taken for a whole one
@@ -131,44 +126,24 @@ def _one_mean(model: Autoencoder) -> Tensor:
         ("mask", config.mask, "none", "depends on position"),
     ):
         if chosen.name != allowed:
-            raise _refused(part, f"{chosen} {why}, which SAELens does not carry. Allowed: {allowed}.")
+            raise UserError(f"{part}: {chosen} {why}, which SAELens does not carry. Allowed: {allowed}.")
     table = model.centering.table
     table = table[[model.context_size // 2]] if config.position_ablated else table
     if (table != table[0]).any():
-        raise _refused(
-            "centering",
-            f"{config.centering} depends on position, which SAELens does not carry: the table would have to be "
-            "subtracted from the activations first. Allowed: mean.",
+        raise UserError(
+            f"centering: {config.centering} depends on position, which SAELens does not carry: the table would have to "
+            "be subtracted from the activations first. Allowed: mean.",
         )
     return table[0]
 
 
-@dataclass(frozen=True)
-class Activation:
-    """What SAELens calls it, with its settings and its weights."""
-
-    architecture: str
-    k: int | None = None
-    threshold: Tensor | None = None
-
-
-def _activation(model: Autoencoder) -> Activation:
-    sparsity = model.sparsity
-    if isinstance(sparsity, L1):
-        return Activation("standard")
-    if isinstance(sparsity, TopK):
-        return Activation("topk", k=min(sparsity.k, model.d_sae))
+def _threshold(sparsity: Sparsity) -> Tensor:
     if isinstance(sparsity, JumpReLU):
-        return Activation("jumprelu", threshold=sparsity.log_threshold.detach().exp())
-    if isinstance(sparsity, BatchTopK):
-        return Activation("jumprelu", threshold=_just_below(sparsity.threshold).expand(model.d_sae))
+        return sparsity.log_threshold.detach().exp()
+    if isinstance(sparsity, BatchTopK):  # it keeps what reaches its threshold, a JumpReLU what exceeds it
+        return sparsity.threshold.nextafter(torch.tensor(-torch.inf))
     allowed = "l1, topk, jumprelu, batch_topk"
-    raise _refused("sparsity", f"{sparsity.name} has no counterpart in SAELens. Allowed: {allowed}.")
-
-
-def _just_below(threshold: Tensor) -> Tensor:
-    """A batch top-k keeps what reaches its threshold, a JumpReLU what exceeds it."""
-    return threshold.nextafter(torch.tensor(-torch.inf))
+    raise UserError(f"sparsity: {sparsity.name} has no counterpart in SAELens. Allowed: {allowed}.")
 
 
 def _folded(model: Autoencoder, centering: Tensor) -> dict[str, Tensor]:
@@ -187,23 +162,15 @@ def _folded(model: Autoencoder, centering: Tensor) -> dict[str, Tensor]:
 
 def _metadata(model: Autoencoder, run: FeaturesRun, hook: str) -> dict[str, JsonValue]:
     """Of the model and the text, as far as the data know them."""
-    metadata: dict[str, JsonValue] = {
-        "sae_lens_version": FORMAT,
-        "sae_lens_training_version": None,
-    }  # not trained by it
+    metadata: dict[str, JsonValue] = {"sae_lens_version": FORMAT, "sae_lens_training_version": None}  # not by it
     metadata |= {"context_size": model.context_size, "whence_run": run.id}
     metadata |= {"hook_name": hook} if hook else {}
     data = run.data.build()
-    if isinstance(data, StoredActivations):
-        config = data.collection.config
-        if config.site is not None:
-            metadata |= {"model_name": Path(config.site.model).name, "dataset_path": Path(config.text).name}
-            metadata |= {"hook_layer": max(0, config.site.layer - 1), "blocks_below": config.site.layer}
+    config = data.collection.config if isinstance(data, StoredActivations) else None
+    if config and config.site:
+        metadata |= {"model_name": Path(config.site.model).name, "dataset_path": Path(config.text).name}
+        metadata |= {"hook_layer": max(0, config.site.layer - 1), "blocks_below": config.site.layer}
     return metadata
-
-
-def _refused(part: str, why: str) -> UserError:
-    return UserError(f"{part}: {why}")
 
 
 # --- import

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
 
@@ -10,10 +11,39 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from whence.features.sae.code import Code
+from whence.features.sae.dictionary import Shape
 from whence.kernels.autograd import apply
-from whence.kernels.sparse_code import top_k
+from whence.kernels.sparse_code import ByFeature, decode, top_k
 from whence.registry import Registry, Variant
+
+
+@dataclass(frozen=True)
+class Code:
+    """All features of every state, or k of them."""
+
+    values: Tensor
+    """(n, d_sae) or (n, k)"""
+    raw: Tensor
+    """The values before the mask."""
+    named: ByFeature | None
+    """Whose values they are, (n, k) indices; None: all features'"""
+
+    @property
+    def indices(self) -> Tensor | None:
+        return None if self.named is None else self.named.indices
+
+    def times(self, rows: Tensor, values: Tensor | None = None) -> Tensor:
+        """The code, or other values in its place, times a matrix with a row for every feature (d_sae, m): (n, m)"""
+        values = self.values if values is None else values
+        if self.named is None:
+            return values @ rows
+        return decode(values, self.named.indices, rows, by_feature=self.named)
+
+    def dense(self, d_sae: int) -> Tensor:
+        """(n, d_sae)"""
+        if self.indices is None:
+            return self.values
+        return self.values.new_zeros(len(self.values), d_sae).scatter(1, self.indices, self.values)
 
 
 class Sparsity(Variant, nn.Module):
@@ -134,7 +164,7 @@ class L1(Sparsity):
 
     def __init__(
         self,
-        d_in: int,
+        shape: Shape,
         *,
         coefficient: Annotated[
             float, Field(gt=0, description="of the penalty; where it starts, if l0 is given")
@@ -147,7 +177,7 @@ class L1(Sparsity):
         ] = 0,
     ) -> None:
         super().__init__()
-        self.d_in, self.on, self.l0 = d_in, on, l0
+        self.d_in, self.on, self.l0 = shape.d_in, on, l0
         self.register_buffer("log_coefficient", torch.tensor(math.log(coefficient)))
 
     def initial_bias(self, d_sae: int) -> float:
@@ -194,20 +224,15 @@ class JumpReLU(Sparsity):
 
     def __init__(
         self,
-        d_sae: int,
+        shape: Shape,
         *,
         l0: Annotated[float, Field(gt=0, description="active features that are wanted")] = 16,
         coefficient: Annotated[float, Field(gt=0, description="of the penalty on missing them")] = 1.0,
     ) -> None:
         super().__init__()
         self.l0, self.coefficient = l0, coefficient
-        self.log_threshold = nn.Parameter(torch.empty(d_sae))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """About as many features as wanted are active from the first step on."""
-        start = threshold_for(self.l0, len(self.log_threshold))
-        nn.init.constant_(self.log_threshold, math.log(max(start, 0.01)))
+        start = threshold_for(l0, shape.d_sae)  # about as many features as wanted are active from the first step on
+        self.log_threshold = nn.Parameter(torch.full((shape.d_sae,), math.log(max(start, 0.01))))
 
     def activate(self, pre: Tensor) -> Tensor:
         self.pre = pre
