@@ -19,7 +19,7 @@ from whence.random import Streams, derive, preserve_rng_state
 from whence.store.artifacts import ArtifactKind
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
-from whence.tasks.base import Batch
+from whence.tasks import Batch
 from whence.training.checkpoint import weights_of
 
 LONGEST_MAP = 96

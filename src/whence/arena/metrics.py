@@ -12,7 +12,7 @@ from torch import Tensor
 from whence import stats
 from whence.config import Config
 from whence.models.layers import loss
-from whence.tasks.base import Batch, Task
+from whence.tasks import Batch, Task
 from whence.training.config import Metrics
 
 Part = Literal["id", "ood"]

@@ -22,7 +22,7 @@ from whence.random import Streams, generator
 from whence.shortcuts.baselines import scores
 from whence.shortcuts.search import best
 from whence.tasks import TASKS, TaskChoice
-from whence.tasks.base import Batch, Task
+from whence.tasks import Batch, Task
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 
 EVALUATION_BATCH = 64

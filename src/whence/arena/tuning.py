@@ -20,7 +20,7 @@ from whence.models.sequence import Architecture
 from whence.registry import Choice
 from whence.store.files import canonical
 from whence.store.runs import Store
-from whence.tasks.base import Task
+from whence.tasks import Task
 from whence.training.config import TrainingConfig
 
 Grid = list[tuple[str, list[str]]]

@@ -18,7 +18,7 @@ from whence.formatting import percent
 if TYPE_CHECKING:
     from whence.registry import Choice, Registry
     from whence.shortcuts.baselines import ShortcutScore
-    from whence.tasks.base import Task
+    from whence.tasks import Task
 
 Options = Mapping[str, Mapping[str, Any]]
 """By name, the JSON schema of each"""
@@ -191,10 +191,9 @@ def _sheet(choice: Choice[Task]) -> TaskSheet:
 
     task, chosen = choice.build(), choice.options()
     length = max(task.shortest, min(task.train_length, task.longest or task.train_length))
-    beyond = [n for n in task.ood_lengths(length) if task.longest is None or n <= task.longest]
     batch = task.sample(torch.Generator().manual_seed(0), 1, max(task.shortest, min(8, length)))
     options = {key: {**option, "default": chosen[key]} for key, option in registry_options(TASKS, choice.name).items()}
-    known = {n: scores(choice, n, length if n > length else 0) for n in (length, *beyond)}
+    known = {n: scores(choice, n, length if n > length else 0) for n in (length, *task.ood_lengths(length))}
     return TaskSheet(str(choice), task, options, length, known, batch.inputs[0].tolist())
 
 
