@@ -9,7 +9,7 @@ from typing import Any
 from tests.conftest import TINY, merged
 from whence import stats
 from whence.arena.config import ArenaConfig
-from whence.arena.instrument import ARENA, Arena, ArenaTable, tables_of_runs
+from whence.arena.instrument import ARENA, Arena, ArenaTable
 from whence.arena.metrics import PARTS, ArenaMetrics, EvalCounts, pool
 from whence.arena.run import ArenaRun
 from whence.arena.score import Score, judge
@@ -47,7 +47,7 @@ def tabulate(
     runs: Sequence[ArenaRun], store: Store, ends: Mapping[str, str] = {}, **options: Any
 ) -> list[Table[ArenaRun]]:
     """Tables of these runs, all pairs compared."""
-    return experiments_tabulate.tabulate(ARENA, list(tables_of_runs(runs)), store, ends, **options)
+    return experiments_tabulate.tabulate(ARENA, ARENA.tables_of_runs(runs), store, ends, **options)
 
 
 def tables_of(comparison: ArenaConfig, store: Store) -> list[Table[ArenaRun]]:

@@ -11,8 +11,7 @@ from torch.testing import assert_close
 from tests.encodings.attend import CASES, MAX_LENGTH, STRUCTURE, TRAIN_LENGTH, attention, build, content, line
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
-from whence.encodings.transforms import TRANSFORMS, Interpolated, Randomized, Shifted
-from whence.encodings.transforms.base import Transform
+from whence.encodings.transforms import TRANSFORMS, Interpolated, Randomized, Shifted, Transform
 from whence.registry import Choice
 
 quick = settings(max_examples=60, deadline=None)

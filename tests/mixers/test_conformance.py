@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from whence.encodings import ENCODINGS
-from whence.mixers import MIXERS
-from whence.mixers.base import Mixer
+from whence.mixers import MIXERS, Mixer
 from whence.models.init import initialise
 from whence.models.sequence import ModelConfig, SequenceModel
 

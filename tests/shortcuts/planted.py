@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whence.tasks.base import Answer, Batch, Per, Task, line
+from whence.tasks import Answer, Batch, Per, Task, line
 
 LENGTH = 16
 

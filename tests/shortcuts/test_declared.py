@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from whence.shortcuts.search import search
-from whence.tasks import TASKS
-from whence.tasks.base import Batch, Task
+from whence.tasks import TASKS, Batch, Task
 
 Baseline = Callable[[list[int], int], Hashable]
 """What the baseline goes by: from a row of inputs and the place that is asked about."""

@@ -18,8 +18,7 @@ from whence.shortcuts.answers import Answers, draw
 from whence.shortcuts.classes import CLASSES
 from whence.shortcuts.columns import Columns
 from whence.shortcuts.search import MOST_COLUMNS_MLP, MOST_WEIGHTS, expressed_by
-from whence.tasks import TASKS
-from whence.tasks.base import Task
+from whence.tasks import TASKS, Task
 
 
 def labels(answers: Answers) -> NDArray[np.int64]:

@@ -11,8 +11,7 @@ import torch
 from whence.arena.run import ArenaRun
 from whence.shortcuts import baselines
 from whence.shortcuts.classes import CLASSES
-from whence.tasks import TASKS
-from whence.tasks.base import Batch, Task
+from whence.tasks import TASKS, Batch, Task
 
 FURTHER_OPTIONS = {
     "associative_recall": ["keys=40,values=2"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
 from functools import partial
 
 import torch
@@ -12,14 +11,13 @@ from torch import Tensor
 from whence.arena.run import ArenaRun, answers, evaluation_batches
 from whence.config import Config
 from whence.experiments.instrument import Measurement
-from whence.experiments.results import RunResult
 from whence.models.capture import capture
 from whence.models.sequence import SequenceModel
 from whence.random import Streams, derive, preserve_rng_state
 from whence.store.artifacts import ArtifactKind
 from whence.store.files import CorruptFileError
 from whence.store.runs import RunFolder, Store
-from whence.tasks.base import Batch
+from whence.tasks import Batch
 from whence.training.checkpoint import weights_of
 
 LONGEST_MAP = 96
@@ -52,20 +50,10 @@ class AttentionMaps(Config):
 ATTENTION = ArtifactKind("attention", AttentionRequest, AttentionMaps)
 
 
-def attention_measurements(
-    results: Iterable[RunResult[ArenaRun]], store: Store
-) -> list[Measurement[AttentionRequest, AttentionMaps]]:
-    """Of the first finished run of each variant."""
-    return [
-        Measurement(
-            ATTENTION,
-            AttentionRequest(run=result.run.id),
-            f"Measuring attention of {result.run.model.position_label}",
-            partial(attention_maps, result.run, store.folder(result.run.id)),
-        )
-        for result in results
-        if result.run.task.build().tokens(result.run.train_length) <= LONGEST_MAP
-    ]
+def attention_measurement(run: ArenaRun, store: Store) -> Measurement[AttentionRequest, AttentionMaps]:
+    label = f"Measuring attention of {run.model.position_label}"
+    compute = partial(attention_maps, run, store.folder(run.id))
+    return Measurement(ATTENTION, AttentionRequest(run=run.id), label, compute)
 
 
 def load_model(run: ArenaRun, folder: RunFolder) -> SequenceModel:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from whence import stats
 from whence.arena.metrics import Part
@@ -15,22 +14,23 @@ from whence.experiments.table import Row, Table
 Outcome = Literal["reproduced", "not reproduced", "not decidable at this size", "not run"]
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What became of a claim, and why."""
 
     outcome: Outcome
     reason: str
 
 
-@dataclass(frozen=True)
-class Claim:
+Tables = Sequence[Table[ArenaRun]]
+
+
+class Claim(NamedTuple):
     """`preset` is the comparison that tests it."""
 
     preset: str
     who: str
     says: str
-    judge: Callable[[Sequence[Table[ArenaRun]]], Judgement]
+    judge: Callable[[Tables], Judgement]
 
 
 def _percent(row: Row[ArenaRun], part: Part = "id") -> str:
@@ -38,30 +38,34 @@ def _percent(row: Row[ArenaRun], part: Part = "id") -> str:
     return f"{row.name} {100 * score.accuracy:.1f} %" if score else f"{row.name} not measured"
 
 
-def _missing(tables: Sequence[Table[ArenaRun]]) -> Judgement | None:
+def _open(reason: str) -> Judgement:
+    return Judgement("not decidable at this size", reason)
+
+
+def _missing(tables: Tables) -> Judgement | None:
     """A verdict needs every run, and enough seeds."""
     rows = [row for table in tables for row in table.rows]
     finished, planned = sum(len(row.finished) for row in rows), sum(len(row.results) for row in rows)
     if failed := sum(len(row.failed) + len(row.damaged) for row in rows):
-        return Judgement("not decidable at this size", f"{failed} of {planned} runs failed or are damaged")
+        return _open(f"{failed} of {planned} runs failed or are damaged")
     if finished < planned or not rows:
         return Judgement("not run", f"{finished} of {planned} runs have finished")
     for table in tables:
         if table.untested:
-            return Judgement("not decidable at this size", table.untested)
+            return _open(table.untested)
         if table.seeds < stats.SEEDS_TO_DECIDE:
-            return Judgement("not decidable at this size", f"{table.seeds} seeds; {stats.SEEDS_TO_DECIDE} are needed")
+            return _open(f"{table.seeds} seeds; {stats.SEEDS_TO_DECIDE} are needed")
     return None
 
 
-def _order_without_encoding(tables: Sequence[Table[ArenaRun]]) -> Judgement:
+def _order_without_encoding(tables: Tables) -> Judgement:
     without = {table.planned.run.model.attention: table.rows[0] for table in tables}
     causal, both = without["causal"], without["bidirectional"]
     words = f"causal {_percent(causal)}, bidirectional {_percent(both)}"
     if both.cell("id").verdict != "at chance":
         return Judgement("not reproduced", words)
     if causal.cell("id").verdict == "at chance":
-        return Judgement("not decidable at this size", f"the causal model learned nothing; {words}")
+        return _open(f"the causal model learned nothing; {words}")
     return Judgement("reproduced", words)
 
 
@@ -69,36 +73,39 @@ HELD, FELL = ("none", "t5"), ("rope", "sinusoidal")
 """Encodings that copied beyond training in the paper, and encodings that did not at all."""
 
 
-def _copying(tables: Sequence[Table[ArenaRun]]) -> Judgement:
+def _copying(tables: Tables) -> Judgement:
     """Of those that mastered it: are more whole answers right beyond training for those that held in the paper?"""
     exact = {row.name: score.exact for row in tables[0].rows if mastered(row) and (score := ood_score(row))}
     scores = ", ".join(f"{name} {100 * stats.mean(values):.1f} %" for name, values in exact.items())
     missed = ", ".join(_percent(row) for row in tables[0].rows if id_score(row) and not mastered(row))
     words = f"whole answers right beyond training: {scores or 'nobody mastered it'}"
     words += f" (not mastered within: {missed})" if missed else ""
-    if not set(HELD) & set(exact) or not set(FELL) & set(exact):
-        return Judgement("not decidable at this size", f"too few mastered it within training; {words}")
-    kinds = {kind: [exact[name] for name in names if name in exact] for kind, names in (("held", HELD), ("fell", FELL))}
-    means = {
-        kind: dict(enumerate(stats.mean(seed) for seed in zip(*rows, strict=True))) for kind, rows in kinds.items()
-    }
-    pair = stats.pair(stats.ACCURACY, "held", "fell", means)
-    winner = stats.compare([pair], design=tables[0].design)[0].winner
-    if winner:
-        return Judgement("reproduced" if winner == "held" else "not reproduced", words)
-    return Judgement("not decidable at this size", f"no difference between the two kinds is decided; {words}")
+    held, fell = ([exact[name] for name in names if name in exact] for names in (HELD, FELL))
+    if not held or not fell:
+        return _open(f"too few mastered it within training; {words}")
+    better = _compared(tables, *([stats.mean(seed) for seed in zip(*of, strict=True)] for of in (held, fell)))
+    if better.winner:
+        return Judgement("reproduced" if better.winner == "one" else "not reproduced", words)
+    return _open(f"no difference between the two kinds is decided; {words}")
+
+
+def _compared(tables: Tables, one: Sequence[float], other: Sequence[float]) -> stats.Comparison:
+    """Numbers by seed against others, as the tables are tested."""
+    scores = {"one": dict(enumerate(one)), "other": dict(enumerate(other))}
+    pair = stats.pair(stats.ACCURACY, "one", "other", scores)
+    return stats.compare([pair], design=tables[0].design)[0]
 
 
 NEAR, FAR = 0.25, 0.5
 """Of the way from the shortcut baseline to 100 %: below the first is near chance, above the second is not."""
 
 
-def _stays_at_chance(tables: Sequence[Table[ArenaRun]]) -> Judgement:
+def _stays_at_chance(tables: Tables) -> Judgement:
     """Of those who mastered it within training, who is still near chance beyond it, whole interval and all?"""
     rows = [(row, score) for table in tables for row in table.rows if mastered(row) and (score := ood_score(row))]
     if not rows:
         learned = ", ".join(_percent(row) for table in tables for row in table.rows if id_score(row))
-        return Judgement("not decidable at this size", f"nobody mastered it within training ({learned})")
+        return _open(f"nobody mastered it within training ({learned})")
     scores = ", ".join(f"{_percent(row)} within, {100 * beyond.accuracy:.1f} % beyond" for row, beyond in rows)
     scores += f"; the OOD baseline is {100 * rows[0][1].baseline:.1f} %"
     way = {
@@ -107,65 +114,51 @@ def _stays_at_chance(tables: Sequence[Table[ArenaRun]]) -> Judgement:
     }
     held = [encoding for encoding, (low, _) in way.items() if low >= FAR]
     between = [encoding for encoding, (_, high) in way.items() if high >= NEAR]
+    way_up = "way from the shortcut baseline to 100 %"
     if held:
-        return Judgement(
-            "not reproduced", f"{', '.join(held)} at least half-way from the shortcut baseline to 100 %: {scores}"
-        )
+        return Judgement("not reproduced", f"{', '.join(held)} at least half-{way_up}: {scores}")
     if between:
-        words = (
-            f"{', '.join(between)} may be more than a quarter of the way from the shortcut baseline to 100 %: {scores}"
-        )
-        return Judgement("not decidable at this size", words)
-    return Judgement(
-        "reproduced", f"nobody gets a quarter of the way from the shortcut baseline to 100 % beyond training: {scores}"
-    )
+        return _open(f"{', '.join(between)} may be more than a quarter of the {way_up}: {scores}")
+    return Judgement("reproduced", f"nobody gets a quarter of the {way_up} beyond training: {scores}")
 
 
-def _randomised_wins(tables: Sequence[Table[ArenaRun]]) -> Judgement:
+def _randomised_wins(tables: Tables) -> Judgement:
     """Randomised positions win if they are better than plain ones and hold: at least half-way to 100 %."""
     table = tables[0]
-    plain = {row.name.split("+")[-1]: row for row in table.rows if "+" not in row.name}
-    pairs = [(plain[row.name.split("+")[-1]], row) for row in table.rows if "+" in row.name]
-    shown = [f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs]
+    pairs = [(table.row(row.name.split("+")[-1]), row) for row in table.rows if "+" in row.name]
+    words = "beyond training: " + "; ".join(f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs)
     scores = {row.name: row.cell("ood").per_seed for row in table.rows}
     planned = [stats.pair(stats.ACCURACY, other.name, one.name, scores) for one, other in pairs]
-    outcomes = []
+    wins = False
     for (one, other), c in zip(pairs, stats.compare(planned, design=table.design), strict=True):
         beyond = ood_score(other)
-        if not mastered(one) or not mastered(other) or beyond is None or beyond.interval is None:
-            outcomes.append("open")
-        elif c.winner == one.name:
-            outcomes.append("loses")
-        else:
-            holds = stats.normalised(beyond.interval[0], beyond.baseline) >= FAR
-            outcomes.append("wins" if c.winner and holds else "open")
-    words = "beyond training: " + "; ".join(shown)
-    if "loses" in outcomes:
-        return Judgement("not reproduced", words)
-    return Judgement("reproduced" if "wins" in outcomes else "not decidable at this size", words)
+        if mastered(one) and mastered(other) and beyond and beyond.interval:
+            if c.winner == one.name:
+                return Judgement("not reproduced", words)
+            wins |= bool(c.winner) and stats.normalised(beyond.interval[0], beyond.baseline) >= FAR
+    return Judgement("reproduced", words) if wins else _open(words)
 
 
-def _state_runs_full(tables: Sequence[Table[ArenaRun]]) -> Judgement:
+def _state_runs_full(tables: Tables) -> Judgement:
     """The gap between attention and a fixed state, at few pairs and at many."""
     found: dict[int, dict[str, Row[ArenaRun]]] = {}
     for table in tables:
         found.setdefault(table.planned.run.train_length, {})[table.planned.run.model.mixer.name] = table.rows[0]
     few, many = min(found), max(found)
-    gaps = {}
-    for pairs in (few, many):
+
+    def gaps(pairs: int) -> list[float]:
         attention, state = (found[pairs][mixer].cell("id").per_seed for mixer in ("attention", "mamba"))
-        gaps[pairs] = [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
-    scores = {"many pairs": dict(enumerate(gaps[many])), "few pairs": dict(enumerate(gaps[few]))}
-    pair = stats.pair(stats.ACCURACY, "many pairs", "few pairs", scores)
-    (growth,) = stats.compare([pair], design=tables[0].design)
-    words = "; ".join(
-        f"{pairs} pairs: "
-        + ", ".join(f"{name} {100 * score.accuracy:.1f} %" for name, row in rows.items() if (score := id_score(row)))
+        return [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
+
+    growth = _compared(tables, gaps(many), gaps(few))
+    shown = {
+        pairs: [f"{name} {100 * score.accuracy:.1f} %" for name, row in rows.items() if (score := id_score(row))]
         for pairs, rows in sorted(found.items())
-    )
+    }
+    words = "; ".join(f"{pairs} pairs: {', '.join(accuracies)}" for pairs, accuracies in shown.items())
     if growth.winner:
         return Judgement("reproduced" if growth.difference > 0 else "not reproduced", words)
-    return Judgement("not decidable at this size", f"the change of the gap is {growth.verdict}; {words}")
+    return _open(f"the change of the gap is {growth.verdict}; {words}")
 
 
 CLAIMS = {
@@ -218,5 +211,5 @@ CLAIMS = {
 }
 
 
-def judge(claim: Claim, tables: Sequence[Table[ArenaRun]]) -> Judgement:
+def judge(claim: Claim, tables: Tables) -> Judgement:
     return _missing(tables) or claim.judge(tables)

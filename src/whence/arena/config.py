@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -104,46 +105,38 @@ class ArenaConfig(ComparisonConfig):
 
         `chosen`: the values that tuning chose; where they are not known yet, the first of each list stands for them.
         """
-        cells = self._cells(self.seed_range)
-        return [_chosen(runs, (chosen or {}).get(key), self.tuned) for key, runs in cells]
+        chosen, tuned = chosen or {}, self.tuned
+        return [
+            next((run for run in runs if tuned_values(run, tuned) == chosen.get(key)), runs[0])
+            for key, runs in self._cells(self.seed_range)
+        ]
 
     def _cells(self, seeds: range) -> list[tuple[Key, list[ArenaRun]]]:
         """For every seed, table and encoding, one run for each setting of the tuned fields."""
         sweep, tune = (parse_grid(field, getattr(self, field), self.tasks) for field in ("sweep", "tune"))
         cells = []
-        for seed in seeds:
-            for task in self.tasks:
-                for setting in unfold(sweep, task):
-                    for position in self.encodings:
-                        document = self._document(task, position, seed)
-                        runs = [apply(setting | tuned, document) for tuned in unfold(tune, task)]
-                        cells.append(((setting_of(runs[0], self.tuned), str(position)), runs))
+        for seed, task in itertools.product(seeds, self.tasks):
+            for setting, position in itertools.product(unfold(sweep, task), self.encodings):
+                document = {
+                    "task": task.model_dump(),
+                    "seed": seed,
+                    "model": self.model.with_position(position).model_dump(),
+                    "lengths": self.lengths.model_dump(),
+                    "training": self.training.model_dump(),
+                }
+                runs = [apply(setting | tuned, document) for tuned in unfold(tune, task)]
+                cells.append(((setting_of(runs[0], self.tuned), str(position)), runs))
         return cells
-
-    def _document(self, task: Any, position: PositionConfig, seed: int) -> dict[str, Any]:
-        return {
-            "task": task.model_dump(),
-            "seed": seed,
-            "model": self.model.with_position(position).model_dump(),
-            "lengths": self.lengths.model_dump(),
-            "training": self.training.model_dump(),
-        }
-
-
-def _chosen(runs: list[ArenaRun], values: Mapping[str, Any] | None, tuned: tuple[str, ...]) -> ArenaRun:
-    return next((run for run in runs if tuned_values(run, tuned) == values), runs[0])
 
 
 def default_position_configs(model: Architecture) -> tuple[PositionConfig, ...]:
     """The four of the source where they have a place; a mixer without attention takes what it can, and none first."""
-    mixer = model.mixer.variant
 
-    def fits(name: str) -> bool:
-        encoding: type[Encoding] = ENCODINGS[name]
+    def fits(encoding: type[Encoding]) -> bool:
         causal = model.attention == "causal" or not encoding.causal_only
-        return causal and set(encoding.hooks()) <= supported_hooks(mixer)
+        return causal and set(encoding.hooks()) <= supported_hooks(model.mixer.variant)
 
-    usual = [name for name in USUAL_ENCODINGS if fits(name)]
+    usual = [name for name in USUAL_ENCODINGS if fits(ENCODINGS[name])]
     if len(usual) < len(USUAL_ENCODINGS):
         usual = ["none", *usual]
     return tuple(PositionConfig(encoding=ENCODINGS.choose(name)) for name in usual)

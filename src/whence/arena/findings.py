@@ -9,7 +9,7 @@ from whence.arena.metrics import Part
 from whence.arena.page import position_counts
 from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, mastered, ood_score
-from whence.arena.tuning import ArenaTable, Trial, dependent
+from whence.arena.tuning import ArenaTable, Trial
 from whence.experiments.table import Row, Table
 from whence.shortcuts.search import baseline_by_position
 
@@ -44,17 +44,13 @@ def _limits(table: Table[ArenaRun]) -> list[str]:
     seen = max((score.seen for score in map(id_score, table.rows) if score), default=0.0)
     if seen >= SEEN:
         lines.append(f"{100 * seen:.0f} % of the test sequences of the training length also occur in training.")
-    tuned = isinstance(table.planned, ArenaTable) and table.planned.tuned
-    untuned = [name for name, trials in _tried(table).items() if tuned and not trials]
+    untuned = [name for name, trials in _tried(table).items() if not trials]
     if untuned:
         lines.append(f"No tuning run has finished, so that the first values listed are used: {_listed(untuned)}.")
     for encoding, trials in _tried(table).items():
-        ranges = ", ".join(
-            f"{part.upper()} {100 * min(values):.1f}–{100 * max(values):.1f} %"
-            for part in (trials[0].accuracy if trials else ())
-            if (values := [trial.accuracy[part] for trial in trials])
-        )
         if trials:
+            values = {part: [100 * trial.accuracy[part] for trial in trials] for part in trials[0].accuracy}
+            ranges = ", ".join(f"{part.upper()} {min(of):.1f}–{max(of):.1f} %" for part, of in values.items())
             count = stats.count(trials[0].seeds, "tuning seed")
             lines.append(f"{encoding} over the {len(trials)} settings tried: {ranges} ({count} each).")
     return lines
@@ -63,8 +59,7 @@ def _limits(table: Table[ArenaRun]) -> list[str]:
 def _verdicts(table: Table[ArenaRun], part: Part) -> list[str]:
     named: dict[str, list[str]] = {}
     for row in table.rows:
-        if row.cell(part).verdict:
-            named.setdefault(row.cell(part).verdict, []).append(row.name)
+        named.setdefault(row.cell(part).verdict, []).append(row.name)
     words = {
         "solved": "{} solved (99 % or more)",
         "learning": "{} above the shortcut baseline, not solved",
@@ -77,25 +72,26 @@ def _verdicts(table: Table[ArenaRun], part: Part) -> list[str]:
 
 def _sentences(table: Table[ArenaRun], part: Part) -> list[str]:
     """Decided comparisons one by one, the open ones together."""
-    tried = _tried(table)
     lines = []
     for c in table.pairs(part):
         if c.decided:
-            lines.append(stats.sentence(c) + ".")
-            lines += _dependence(c, dependent(c, tried), tried)
+            lines += [f"{stats.sentence(c)}.", *_dependence(c, _tried(table))]
     return lines + stats.open_pairs([c for c in table.pairs(part) if not c.decided])
 
 
-def _dependence(c: stats.Comparison, reversal: Trial | None, tried: Mapping[str, Sequence[Trial]]) -> list[str]:
-    """A winner that another of the settings tried would have turned into the loser."""
+def _dependence(c: stats.Comparison, tried: Mapping[str, Sequence[Trial]]) -> list[str]:
+    """A setting, tried for both encodings, at which the loser was ahead by more than the tie margin."""
+    of_winner = {trial.text: trial.accuracy for trial in tried.get(c.winner or "", ())}
+    lead, reversal = c.metric.tie_margin, None
+    for trial in tried.get(c.loser or "", ()):
+        same = of_winner.get(trial.text, {})
+        if c.part in trial.accuracy and c.part in same and trial.accuracy[c.part] - same[c.part] > lead:
+            lead, reversal = trial.accuracy[c.part] - same[c.part], trial
     if reversal is None:
         return []
-    other = next(trial for trial in tried[c.winner or ""] if trial.text == reversal.text)
-    ahead = reversal.accuracy[c.part] - other.accuracy[c.part]
-    seeds = stats.count(reversal.seeds, "tuning seed")
     return [
         f"This depends on the training settings: at {reversal.text}, {c.loser} is ahead by "
-        f"{c.metric.display(ahead)} {c.metric.unit} (mean of {seeds})."
+        f"{c.metric.display(lead)} {c.metric.unit} (mean of {stats.count(reversal.seeds, 'tuning seed')})."
     ]
 
 
@@ -104,9 +100,8 @@ def _where_it_is_learned(table: Table[ArenaRun]) -> list[str]:
     lines: dict[str, list[str]] = {}
     for row in table.rows:
         learning = row.cell("id").verdict == "learning"
-        learned = learned_positions(row, table.planned.run.train_length) if learning else None
-        if learned and learned[1]:
-            above, rest = learned
+        above, rest = learned_positions(row, table.planned.run.train_length) if learning else ([], [])
+        if rest:
             positions = f"position{'s' * (len(above) > 1)} {_ranges(above)}"
             where = (
                 f"above the baseline at {positions} only; the rest ({_ranges(rest)}) does not differ from it"
@@ -117,19 +112,19 @@ def _where_it_is_learned(table: Table[ArenaRun]) -> list[str]:
     return [f"{_listed(encodings)}: {where}." for where, encodings in lines.items()]
 
 
-def learned_positions(row: Row[ArenaRun], length: int) -> tuple[list[int], list[int]] | None:
-    """Of the positions asked about, those above their baseline and the others; None where positions are not single, or
+def learned_positions(row: Row[ArenaRun], length: int) -> tuple[list[int], list[int]]:
+    """Of the positions asked about, those above their baseline and the others; none where positions are not single, or
     where the position alone gives the answer.
 
     Exact tests over all seeds, Holm-corrected over the positions.
     """
     bins = position_counts(row, length)
     if not bins or bins[0].width > 1:
-        return None
+        return [], []
     baselines = baseline_by_position(row.finished[0].run.task.build(), length)
     places = [place for place in baselines if bins[0].total[place]]
     if any(baselines[place] >= 1 for place in places):
-        return None
+        return [], []
     p_values = [
         stats.p_above([of.correct[at] / of.total[at] for of in bins], sum(of.total[at] for of in bins), baselines[at])
         for at in places
@@ -141,14 +136,10 @@ def learned_positions(row: Row[ArenaRun], length: int) -> tuple[list[int], list[
 
 def _ranges(places: list[int]) -> str:
     """`[1, 2, 3, 7]` → `1–3, 7`."""
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and place == runs[-1][-1] + 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    starts = [place for place in places if place - 1 not in places]
+    ends = [place for place in places if place + 1 not in places]
+    return ", ".join(f"{start}–{end}" if end > start else str(start) for start, end in zip(starts, ends, strict=True))
 
 
 def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -10,13 +10,24 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from whence import stats
-from whence.arena.attention import AttentionMaps, AttentionRequest, attention_measurements
+from whence.arena.attention import LONGEST_MAP, AttentionMaps, AttentionRequest, attention_measurement
 from whence.arena.config import ArenaConfig
 from whence.arena.findings import findings
+from whence.arena.metrics import PARTS
 from whence.arena.page import attention_of, figures
 from whence.arena.run import ArenaRun
 from whence.arena.score import id_score, judge, mastered, ood_score, score_of
-from whence.arena.tuning import ArenaTable, Key, Trial, choose, setting_of, shared_fields, trials
+from whence.arena.tuning import (
+    CONFIG_GROUPS,
+    ArenaTable,
+    Key,
+    Trial,
+    choose,
+    setting_of,
+    shared_fields,
+    text_of,
+    trials,
+)
 from whence.errors import UserError
 from whence.experiments.instrument import Instrument, Measurement, Summary
 from whence.experiments.results import final_metrics, read_results
@@ -51,14 +62,36 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         if len(set(every)) != len(every):
             name = "tasks" if len(set(map(str, config.tasks))) < len(config.tasks) else "encodings"
             raise UserError(f"{name}: the same is listed twice. Allowed: each once.")
-        return list(tables_of_runs(runs, config.tuned, tried, against=config.against))
+        return self.tables_of_runs(runs, config.tuned, tried, against=config.against)
 
-    def tables_of_runs(self, runs: Sequence[ArenaRun]) -> list[ArenaTable]:
-        return list(tables_of_runs(runs))
+    def tables_of_runs(
+        self,
+        runs: Sequence[ArenaRun],
+        tuned: tuple[str, ...] = (),
+        tried: Mapping[Key, Sequence[Trial]] = {},
+        *,
+        against: str = "",
+    ) -> list[PlannedTable[ArenaRun]]:
+        """Runs that differ in nothing but seed, encoding and what was tuned make one table."""
+        groups: dict[str, dict[str, list[ArenaRun]]] = {}
+        for run in runs:
+            groups.setdefault(setting_of(run, tuned), {}).setdefault(run.model.position_label, []).append(run)
+        first = [next(iter(variants.values()))[0] for variants in groups.values()]
+        tables: list[PlannedTable[ArenaRun]] = []
+        for run, title, (setting, variants) in zip(first, _titles(first, tuned), groups.items(), strict=True):
+            own = {encoding: tried.get((setting, encoding), ()) for encoding in variants} if tuned else {}
+            pairs = stats.against(against, variants) if against in variants else stats.all_pairs(variants)
+            criteria = [Criterion(stats.ACCURACY, "id", part="id")]
+            if run.test_lengths:
+                criteria.append(Criterion(stats.ACCURACY, "ood", part="ood", look=f"ood {run.test_lengths}"))
+            tables.append(ArenaTable(title, variants, pairs, criteria, tuned=tuned, tried=own))
+        return tables
 
     def rows(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]], store: Store) -> list[Row[ArenaRun]]:
-        scored = [replace(row, cells=_scores(row)) for row in rows]
-        return [replace(row, cells=_cells(planned, row)) for row in judge(scored)]
+        scores = [{part: score_of(row.finished, part) for part in PARTS} for row in rows]
+        found = [{part: score for part, score in of.items() if score is not None} for of in scores]
+        judged = judge([replace(row, cells=cells) for row, cells in zip(rows, found, strict=True)])
+        return [replace(row, cells=_cells(planned, row)) for row in judged]
 
     def columns(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]]) -> list[Column]:
         return [
@@ -81,19 +114,21 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
     def measurements(
         self, planned: PlannedTable[ArenaRun], store: Store
     ) -> list[Measurement[AttentionRequest, AttentionMaps]]:
-        """Attention of one run of every encoding."""
-        finished = [
-            next((result for result in read_results(runs, store) if result.state == "finished"), None)
-            for runs in planned.variants.values()
+        """Attention of one run of every encoding: of the first that has finished."""
+        results = [read_results(runs, store) for runs in planned.variants.values()]
+        finished = [next((result.run for result in of if result.state == "finished"), None) for of in results]
+        return [
+            attention_measurement(run, store)
+            for run in finished
+            if run and run.task.build().tokens(run.train_length) <= LONGEST_MAP
         ]
-        return attention_measurements(filter(None, finished), store)
 
     def caption(self, table: Table[ArenaRun]) -> str:
         run = table.planned.run
         beyond = ", ".join(map(str, run.test_lengths))
         where = f"Trained at lengths up to {run.train_length}" + (f"; OOD at {beyond}" if beyond else "")
-        parts: list[tuple[str, Any]] = [("ID", id_score), ("OOD", ood_score)]
-        known = [(name, score) for name, of in parts if (score := next(filter(None, map(of, table.rows)), None))]
+        parts = [("ID", map(id_score, table.rows)), ("OOD", map(ood_score, table.rows))]
+        known = [(name, score) for name, scores in parts if (score := next(filter(None, scores), None))]
         baselines = "; ".join(f"{name} {100 * score.baseline:.1f} % ({score.baseline_name})" for name, score in known)
         return f"{where}. Shortcut baseline: {baselines}" if baselines else where
 
@@ -110,21 +145,17 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         return {table.title: [*_every_baseline(table), *attention_of(table, store)] for table in tables}
 
     def summary(self, tables: Sequence[Table[ArenaRun]]) -> Summary | None:
-        across = overall(tables)
-        if not across:
-            return None
-        return Summary(
-            "Across tasks",
+        note = (
             "ID accuracy, normalized: (accuracy − baseline)/(1 − baseline), interquartile mean over tasks and seeds. "
-            "Below 0: worse than the best shortcut. Not a ranking.",
-            ["encoding", "interquartile mean", "runs"],
-            [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in across.items()],
+            "Below 0: worse than the best shortcut. Not a ranking."
         )
+        rows = [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in overall(tables).items()]
+        return Summary("Across tasks", note, ["encoding", "interquartile mean", "runs"], rows) if rows else None
 
     def records(self, table: Table[ArenaRun]) -> Iterator[dict[str, Any]]:
         """One line per run and length."""
         run = table.planned.run
-        baselines = {n: max(run.shortcut_baselines(n).values()) for n in (run.train_length, *run.test_lengths)}
+        baselines = {n: run.stated_baseline(n).accuracy for n in run.lengths_scored}
         for row in table.rows:
             for result in row.finished:
                 metrics = final_metrics(result)
@@ -153,36 +184,10 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
 ARENA = Arena()
 
 
-def tables_of_runs(
-    runs: Sequence[ArenaRun],
-    tuned: tuple[str, ...] = (),
-    tried: Mapping[Key, Sequence[Trial]] | None = None,
-    *,
-    against: str = "",
-) -> Iterator[ArenaTable]:
-    """Runs that differ in nothing but seed, encoding and what was tuned make one table."""
-    groups: dict[str, dict[str, list[ArenaRun]]] = {}
-    for run in runs:
-        groups.setdefault(setting_of(run, tuned), {}).setdefault(run.model.position_label, []).append(run)
-    first = [next(iter(variants.values()))[0] for variants in groups.values()]
-    for title, (setting, variants) in zip(_titles(first, tuned), groups.items(), strict=True):
-        own = {encoding: (tried or {}).get((setting, encoding), ()) for encoding in variants}
-        pairs = stats.against(against, variants) if against in variants else stats.all_pairs(variants)
-        criteria = _criteria(next(iter(variants.values()))[0])
-        yield ArenaTable(title, variants, pairs, criteria, tuned=tuned, tried=own)
-
-
-def _criteria(run: ArenaRun) -> list[Criterion]:
-    criteria = [Criterion(stats.ACCURACY, "id", part="id")]
-    if run.test_lengths:
-        criteria.append(Criterion(stats.ACCURACY, "ood", part="ood", look=f"ood {run.test_lengths}"))
-    return criteria
-
-
 def _titles(runs: Sequence[ArenaRun], tuned: Sequence[str]) -> list[str]:
     """The task and the mixer, and of the rest what differs between the tables."""
-    groups = ("model", "lengths", "training")
-    flat = [{f"{g}.{key}": v for g in groups for key, v in shared_fields(run, tuned)[g].items()} for run in runs]
+    shared = [shared_fields(run, tuned) for run in runs]
+    flat = [{f"{group}.{key}": v for group in CONFIG_GROUPS for key, v in of[group].items()} for of in shared]
     tasks = {str(run.task) for run in runs}
     varying = [
         key
@@ -190,27 +195,14 @@ def _titles(runs: Sequence[ArenaRun], tuned: Sequence[str]) -> list[str]:
         # lengths that come with the task go without saying
         if any(len({canonical(f[key]) for f, r in zip(flat, runs, strict=True) if str(r.task) == t}) > 1 for t in tasks)
     ]
-    return [
-        " · ".join(
-            [
-                str(run.task),
-                str(run.model.mixer),
-                *(f"{key.split('.')[1]}={values[key]}" for key in varying if key != "model.mixer"),
-            ]
-        )
-        for run, values in zip(runs, flat, strict=True)
-    ]
-
-
-def _scores(row: Row[ArenaRun]) -> dict[str, Cell]:
-    scores = {part: score_of(row.finished, part) for part in ("id", "ood")}
-    return {part: score for part, score in scores.items() if score is not None}
+    settings = [[f"{key.split('.')[1]}={of[key]}" for key in varying if key != "model.mixer"] for of in flat]
+    return [" · ".join([str(run.task), str(run.model.mixer), *of]) for run, of in zip(runs, settings, strict=True)]
 
 
 def _cells(planned: PlannedTable[ArenaRun], row: Row[ArenaRun]) -> dict[str, Cell]:
     cells = dict(row.cells)
     if isinstance(planned, ArenaTable) and planned.tuned:
-        cells["chosen"] = Cell(", ".join(f"{name}={value}" for name, value in planned.chosen(row.name).items()))
+        cells["chosen"] = Cell(text_of(planned.chosen(row.name)))
     score, beyond = id_score(row), ood_score(row)
     if score is None:
         reasons = "; ".join(sorted({*row.failed.values(), *row.damaged.values()}))
@@ -220,7 +212,8 @@ def _cells(planned: PlannedTable[ArenaRun], row: Row[ArenaRun]) -> dict[str, Cel
         cells["gap"] = Cell(f"{100 * (score.accuracy - beyond.accuracy):.1f}", gap)
     if score.exact_share is not None:
         cells["exact"] = Cell(f"{100 * score.exact_share:.1f}")
-    cells["solved"] = Cell(f"{score.solved_seeds} of {len(row.finished)}")
+    solved = sum(accuracy >= stats.SOLVED for accuracy in score.per_seed.values())
+    cells["solved"] = Cell(f"{solved} of {len(row.finished)}")
     cells["loss"] = Cell(f"{score.loss:.3f}")
     tokens = sum(result.tokens for result in row.finished)
     cells["cost"] = Cell(f"{row.seconds:.0f} s · {tokens / row.seconds / 1000:.1f}k tokens/s" if row.seconds else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from whence import stats
 from whence.config import Config
 from whence.models.layers import loss
-from whence.tasks.base import Batch, Task
+from whence.tasks import Batch, Task
 from whence.training.config import Metrics
 
 Part = Literal["id", "ood"]
@@ -84,44 +84,31 @@ def pool(parts: Sequence[EvalCounts]) -> EvalCounts:
     )
 
 
-class Counter:
-    """Counts over one evaluation set. In a task asked at every position, only those from `first` on count."""
+def count(task: Task, answered: Iterable[tuple[Batch, Tensor]], tokens: int, first: int = 0) -> EvalCounts:
+    """One evaluation set: batches and what the model answered.
 
-    def __init__(self, task: Task, tokens: int, first: int = 0) -> None:
-        self.task, self.first = task, first
-        self.width = -(-tokens // BINS)
-        self.correct = self.total = self.sequences = self.squares = self.exact = 0
-        self.loss = 0.0
-        bins = -(-tokens // self.width)
-        self.by_position = torch.zeros(2, bins, dtype=torch.long)
-
-    def add(self, batch: Batch, outputs: Tensor) -> None:
-        counted = self.task.counted(batch, self.first)
-        right = self.task.correct(outputs, batch.targets) & counted
-        asked, known = (t.reshape(len(counted), -1).sum(1) for t in (counted, right))
-        total = int(asked.sum())
-        self.loss += loss(self.task.goal, outputs, batch.targets, counted).item() * total
-        self.correct, self.total = self.correct + int(known.sum()), self.total + total
-        self.sequences += len(counted)
-        self.squares += int((known**2).sum())
-        self.exact += int((known == asked).sum())
-        if self.task.per == "token":
-            places = (batch.positions[0] // self.width).cpu()
-            everywhere = self.task.correct(outputs, batch.targets) & batch.scored
-            for row, hits in enumerate((everywhere, batch.scored)):
-                self.by_position[row].index_add_(0, places, hits.sum(0).cpu())
-
-    def counts(self) -> EvalCounts:
-        positions = None
-        if self.task.per == "token":
-            correct, total = self.by_position.tolist()
-            positions = PositionCounts(width=self.width, correct=correct, total=total)
-        return EvalCounts(
-            correct=self.correct,
-            total=self.total,
-            sequences=self.sequences,
-            squares=self.squares,
-            exact=self.exact,
-            loss=self.loss / self.total,
-            positions=positions,
+    In a task asked at every position, only those from `first` on count; accuracy by position is that of all.
+    """
+    width = -(-tokens // BINS)
+    by_position = torch.zeros(2, -(-tokens // width), dtype=torch.long)
+    parts = []
+    for batch, outputs in answered:
+        right, counted = task.correct(outputs, batch.targets), task.counted(batch, first)
+        asked, known = (t.reshape(len(counted), -1).sum(1) for t in (counted, right & counted))
+        part = EvalCounts(
+            correct=int(known.sum()),
+            total=int(asked.sum()),
+            sequences=len(counted),
+            squares=int((known**2).sum()),
+            exact=int((known == asked).sum()),
+            loss=loss(task.goal, outputs, batch.targets, counted).item(),
         )
+        parts.append(part)
+        if task.per == "token":
+            places = (batch.positions[0] // width).cpu()
+            for row, hits in enumerate((right & batch.scored, batch.scored)):
+                by_position[row].index_add_(0, places, hits.sum(0).cpu())
+    if task.per != "token":
+        return pool(parts)
+    correct, total = map(tuple, by_position.tolist())
+    return pool(parts).model_copy(update={"positions": PositionCounts(width=width, correct=correct, total=total)})

@@ -60,17 +60,16 @@ def accuracy_over_lengths(table: Table[ArenaRun]) -> go.Figure | None:
     if not run.test_lengths:
         return None
     figure = _figure("length", "accuracy (%)")
-    baselines: dict[int, float] = {}
     for row in table.rows:
         by_length = accuracy_by_length(row)
-        baselines = baselines or {n: max(run.shortcut_baselines(n).values()) for n in by_length}
         dots = [(n, value) for n, values in by_length.items() for value in values]
         _add_line(figure, dots, row.name, "length", width=0, legend=False, mode="markers")
         mean = [(n, sum(values) / len(values)) for n, values in by_length.items()]
         _add_line(figure, mean, row.name, "length", width=3)
-    if baselines:
-        _add_line(figure, list(baselines.items()), "shortcut baseline", "length", width=1, style=BASELINE_STYLE)
-        figure.update_xaxes(type="log", tickvals=list(baselines), ticktext=[str(n) for n in baselines])
+    if any(row.finished for row in table.rows):
+        baselines = [(n, run.stated_baseline(n).accuracy) for n in run.lengths_scored]
+        _add_line(figure, baselines, "shortcut baseline", "length", width=1, style=BASELINE_STYLE)
+        figure.update_xaxes(type="log", tickvals=run.lengths_scored, ticktext=[str(n) for n in run.lengths_scored])
     end = [(run.train_length, 0.0), (run.train_length, 1.0)]  # a line of its own: marks ignore a log axis
     _add_line(figure, end, "end of training", "length", width=1, style={"color": "#888", "dash": "dash"})
     return figure
@@ -79,7 +78,7 @@ def accuracy_over_lengths(table: Table[ArenaRun]) -> go.Figure | None:
 def accuracy_over_positions(table: Table[ArenaRun]) -> go.Figure | None:
     """Accuracy at every position of the longest sequences, for tasks with an answer per token."""
     run = table.planned.run
-    length = max((run.train_length, *run.test_lengths))
+    length = run.longest
     lines = {row.name: accuracy_by_position(row, length) for row in table.rows if row.finished}
     if not any(lines.values()):
         return None
@@ -87,9 +86,8 @@ def accuracy_over_positions(table: Table[ArenaRun]) -> go.Figure | None:
     for encoding, points in lines.items():
         _add_line(figure, points, encoding, "position", width=2)
     task = run.task.build()
-    end = run.train_length if task.dense else None
-    if end is not None:
-        figure.add_vline(end, line_dash="dot", line_color="#888", annotation_text="end of training")
+    if task.dense:
+        figure.add_vline(run.train_length, line_dash="dot", line_color="#888", annotation_text="end of training")
     baselines = list(baseline_by_position(task, length).items())
     _add_line(figure, baselines, "shortcut baseline", "position", width=1, style=BASELINE_STYLE)
     return figure
@@ -106,7 +104,6 @@ def _add_line(
     unit: str,
     *,
     width: int,
-    opacity: float = 1.0,
     legend: bool = True,
     mode: str = "lines",
     style: dict[str, str] | None = None,
@@ -120,7 +117,6 @@ def _add_line(
         legendgroup=name,
         line={**style, "width": width},
         marker={"color": style["color"], "size": 7, "opacity": 0.7},
-        opacity=opacity,
         showlegend=legend,
         hovertemplate=unit + " %{x}: %{y:.1f} %<extra>" + name.replace("%", "") + "</extra>",
     )
@@ -144,11 +140,10 @@ def position_counts(row: Row[ArenaRun], length: int) -> list[PositionCounts]:
 
 def accuracy_by_length(row: Row[ArenaRun]) -> dict[int, list[float]]:
     """Per length, the accuracy of every seed."""
-    if not row.finished:
-        return {}
-    run = row.finished[0].run
     metrics = [final_metrics(result) for result in row.finished]
-    return {n: [m.lengths[n].accuracy for m in metrics] for n in (run.train_length, *run.test_lengths)}
+    return {
+        n: [m.lengths[n].accuracy for m in metrics] for n in (row.finished[0].run.lengths_scored if metrics else ())
+    }
 
 
 MAP_SCRIPT = """
@@ -200,7 +195,8 @@ MAPS = """\
 <label>{{ field }} <select name={{ field }} aria-label="{{ field }}">
 {% for value, text in options %}<option value="{{ value }}">{{ text }}</option>{% endfor %}</select></label>
 {% endfor %}
-<p><output></output></p>{{ distances }}</div><script type=application/json>{{ document }}</script></div>"""
+<p><output></output></p><p class=note>Mean attention distance in places, by layer and head:</p>{{ distances }}</div>
+<script type=application/json>{{ document }}</script></div>"""
 
 
 def stored_maps(table: Table[ArenaRun], store: Store) -> dict[str, AttentionMaps]:
@@ -249,13 +245,7 @@ def _canvas(name: str, maps: Mapping[str, AttentionMaps]) -> Markup:
     choices = {"encoding": [(encoding, encoding) for encoding in maps]}
     choices |= {field: [(str(i), str(i + 1)) for i in range(count)] for field, count in numbered.items()}
     escaped = Markup(json.dumps(document).replace("<", "\\u003c"))
-    return render(MAPS, name=name, tokens=one.tokens, choices=choices, distances=_distances(maps), document=escaped)
-
-
-def _distances(maps: Mapping[str, AttentionMaps]) -> Markup:
-    """Mean attention distance, in places."""
-    one = next(iter(maps.values()))
     names = [f"{layer + 1}.{head + 1}" for layer in range(one.layers) for head in range(one.heads)]
     rows = [[encoding, *(f"{v:.1f}" for layer in of.distance for v in layer)] for encoding, of in maps.items()]
-    note = Markup("<p class=note>Mean attention distance in places, by layer and head:</p>")
-    return note + html_table(["", *names], rows, label="Mean attention distance")
+    distances = html_table(["", *names], rows, label="Mean attention distance")
+    return render(MAPS, name=name, tokens=one.tokens, choices=choices, distances=distances, document=escaped)

@@ -11,18 +11,16 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from whence.arena.metrics import ArenaMetrics, Counter, EvalCounts, pool
+from whence.arena.metrics import ArenaMetrics, EvalCounts, count, pool
 from whence.config import Config
 from whence.errors import UserError
-from whence.mixers.base import Mixer
 from whence.models.init import initialise
 from whence.models.layers import loss
 from whence.models.sequence import ModelConfig, SequenceModel, count_parameters
 from whence.random import Streams, generator
-from whence.shortcuts.baselines import scores
-from whence.shortcuts.search import best
-from whence.tasks import TASKS, TaskChoice
-from whence.tasks.base import Batch, Task
+from whence.shortcuts.baselines import scores, stated_baseline
+from whence.shortcuts.search import ShortcutScore
+from whence.tasks import TASKS, Batch, Task, TaskChoice
 from whence.training.config import RunConfig, Trainable, TrainingConfig
 
 EVALUATION_BATCH = 64
@@ -62,8 +60,7 @@ class Lengths(Config):
     def for_task(self, task: Task) -> Lengths:
         """With nothing left open."""
         train = self.train_length or task.train_length
-        own = tuple(n for n in task.ood_lengths(train) if task.longest is None or n <= task.longest)
-        beyond = own if self.test_lengths is None else self.test_lengths
+        beyond = task.ood_lengths(train) if self.test_lengths is None else self.test_lengths
         filled = dict(self) | {"train_length": train, "test_lengths": beyond}
         return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known
 
@@ -106,6 +103,14 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
         return self.lengths.test_lengths
 
     @property
+    def lengths_scored(self) -> tuple[int, ...]:
+        return (self.train_length, *self.test_lengths)
+
+    @property
+    def longest(self) -> int:
+        return max(self.lengths_scored)
+
+    @property
     def shortest(self) -> int:
         """The shortest sequence in training."""
         task: Task = self.task.build()
@@ -115,7 +120,7 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
 
     def check(self) -> int:
         task: Task = self.task.build()
-        train_length, longest = self.train_length, max((self.train_length, *self.test_lengths))
+        train_length, longest = self.train_length, self.longest
         if train_length < task.shortest:
             raise _refusal("train_length", train_length, f"{task.shortest} or more for {self.task}")
         if task.longest is not None and longest > task.longest:
@@ -133,16 +138,12 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
             raise _refusal(
                 "attention", "prefix", f"causal, bidirectional ({self.task} has no question to look ahead in)"
             )
-        if task.feeds_answers and self.mixer.looks_ahead(self.model.attention):
+        if task.feeds_answers and self.model.mixer.variant.looks_ahead(self.model.attention):
             raise UserError(
                 f"task: {self.task} has earlier answers among its inputs, and this model would simply read them "
                 f"there. Allowed: a model that does not look ahead, or the task with answers=blank."
             )
         return _tried(self.model_dump_json(include={"task", "model", "lengths"}))
-
-    @property
-    def mixer(self) -> type[Mixer]:
-        return self.model.mixer.variant
 
     def build_model(self, device: torch.device | str) -> SequenceModel:
         task: Task = self.task.build()
@@ -152,7 +153,7 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
                 task.outputs,
                 task.per,
                 train_length=task.tokens(self.train_length),
-                max_length=task.tokens(max((self.train_length, *self.test_lengths))),
+                max_length=task.tokens(self.longest),
             )
 
     def shortcut_baselines(self, length: int) -> dict[str, float]:
@@ -160,10 +161,9 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
         found = scores(self.task, length, self.first_counted(length))
         return {score.name: score.accuracy for score in found if not score.expresses_skill}
 
-    def baseline_limit(self, length: int) -> float:
-        """Upper 95 % limit of the best shortcut."""
-        found = scores(self.task, length, self.first_counted(length))
-        return best(found).interval[1]
+    def stated_baseline(self, length: int) -> ShortcutScore:
+        """The best shortcut on these answers."""
+        return stated_baseline(self.task, length, self.first_counted(length))
 
     def first_counted(self, length: int) -> int:
         """In a longer sequence than those of training, only what lies beyond them counts."""
@@ -182,7 +182,7 @@ def _tried(document: str) -> int:
     run = ArenaRun.model_validate_json(document)
     try:
         built = run.build_model("meta")
-        length = run.task.build().tokens(max((run.train_length, *run.test_lengths)))
+        length = run.task.build().tokens(run.longest)
         longest_input = torch.zeros(1, length, dtype=torch.long, device="meta")
         prefix = {"prefix": torch.ones(1, device="meta")} if run.model.attention == "prefix" else {}
         built(longest_input, longest_input, **prefix)
@@ -219,27 +219,24 @@ class ArenaJob(Trainable[SequenceModel]):
     def evaluate(self, streams: Streams) -> ArenaMetrics:
         metrics = self._metrics(streams, self.run.lengths.test_sequences)
         validation = pool([self._count(streams, "validation", self.run.train_length)])
-        seen = self._seen_in_training(streams)
-        return metrics.model_copy(update={"validation": validation, "seen_in_training": seen})
+        more = {"validation": validation, "seen_in_training": self._seen_in_training(streams)}
+        return metrics.model_copy(update=more)
 
     def monitor(self, streams: Streams) -> ArenaMetrics:
         return self._metrics(streams, min(MONITORED_SEQUENCES, self.run.lengths.test_sequences))
 
     def _metrics(self, streams: Streams, sequences: int) -> ArenaMetrics:
-        run = self.run
-        within = self._count(streams, "test", run.train_length, sequences)
-        beyond = {length: self._count(streams, "test", length, sequences) for length in run.test_lengths}
+        within = self._count(streams, "test", self.run.train_length, sequences)
+        beyond = {length: self._count(streams, "test", length, sequences) for length in self.run.test_lengths}
         ood = pool(list(beyond.values())) if beyond else None
         headline = {"id": within.accuracy} | ({"ood": ood.accuracy} if ood else {})
-        lengths = {run.train_length: within, **beyond}
+        lengths = {self.run.train_length: within, **beyond}
         return ArenaMetrics(headline=headline, id=pool([within]), ood=ood, lengths=lengths)
 
     def _count(self, streams: Streams, purpose: str, length: int, sequences: int | None = None) -> EvalCounts:
-        counter = Counter(self.task, self.task.tokens(length), first=self.run.first_counted(length))
-        for batch in evaluation_batches(self.run, streams, purpose, length, sequences):
-            batch = batch.to(self.device)
-            counter.add(batch, answers(self.model, batch).float())
-        return counter.counts()
+        batches = (of.to(self.device) for of in evaluation_batches(self.run, streams, purpose, length, sequences))
+        answered = ((batch, answers(self.model, batch).float()) for batch in batches)
+        return count(self.task, answered, self.task.tokens(length), self.run.first_counted(length))
 
     def _seen_in_training(self, streams: Streams) -> int:
         """How many test sequences of the training length also occur in this run's training data.

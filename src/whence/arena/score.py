@@ -42,10 +42,6 @@ class Score(Cell):
         return stats.mean(self.exact) if self.exact else None
 
     @property
-    def solved_seeds(self) -> int:
-        return sum(accuracy >= stats.SOLVED for accuracy in self.per_seed.values())
-
-    @property
     def baseline(self) -> float:
         return max(self.baselines.values())
 
@@ -80,34 +76,32 @@ class Score(Cell):
 
 
 def score_of(results: Sequence[RunResult[ArenaRun]], part: Part) -> Score | None:
-    by_seed = {result.run.seed: final_metrics(result) for result in results}
-    parts = {seed: counts for seed, metrics in by_seed.items() if (counts := metrics.part(part))}
+    found = [final_metrics(result) for result in results]
+    parts = [counts for metrics in found if (counts := metrics.part(part))]
     if not parts:
         return None
     run = results[0].run
     lengths = (run.train_length,) if part == "id" else run.test_lengths
-    several = any(counts.total > counts.sequences for counts in parts.values())
-    sets = {n: [metrics.lengths[n] for metrics in by_seed.values()] for n in lengths}
+    sets = {n: [metrics.lengths[n] for metrics in found] for n in lengths}
     totals = {n: of[0].total for n, of in sets.items()}
-    per_seed = {seed: counts.accuracy for seed, counts in parts.items()}
-    effective = sum(
-        stats.pooled((counts.total, counts.effective) for counts in (metrics.lengths[n] for n in lengths))
-        for metrics in by_seed.values()
-    )
-    seen = sum(metrics.seen_in_training for metrics in by_seed.values()) if part == "id" else 0
-    accuracies = list(per_seed.values())
+    limits = sum(run.stated_baseline(n).interval[1] * total for n, total in totals.items())
+    by_seed = zip(*sets.values(), strict=True)
+    effective = sum(stats.pooled((counts.total, counts.effective) for counts in of) for of in by_seed)
+    seen = sum(metrics.seen_in_training for metrics in found) if part == "id" else 0
+    several = any(counts.total > counts.sequences for counts in parts)
+    accuracies = [counts.accuracy for counts in parts]
     low, high = stats.over_seeds(accuracies, effective)
     return Score(
         text=f"{100 * stats.mean(accuracies):.1f} [{100 * low:.1f}, {100 * high:.1f}]",
-        per_seed=per_seed,
+        per_seed={result.run.seed: accuracy for result, accuracy in zip(results, accuracies, strict=True)},
         interval=(low, high),
         verdict="at chance",
         effective=effective,
         baselines=_pooled_baselines(run, totals),
-        baseline_limit=sum(run.baseline_limit(n) * total for n, total in totals.items()) / sum(totals.values()),
-        loss=stats.mean([counts.loss for counts in parts.values()]),
-        seen=seen / sum(counts.sequences for counts in parts.values()),
-        exact=tuple(counts.exact / counts.sequences for counts in parts.values()) if several else (),
+        baseline_limit=limits / sum(totals.values()),
+        loss=stats.mean([counts.loss for counts in parts]),
+        seen=seen / sum(counts.sequences for counts in parts),
+        exact=tuple(counts.exact / counts.sequences for counts in parts) if several else (),
         by_length={n: stats.mean([counts.accuracy for counts in of]) for n, of in sets.items()},
     )
 
@@ -156,9 +150,9 @@ def judge(rows: Sequence[Row[ArenaRun]]) -> list[Row[ArenaRun]]:
 def _pooled_baselines(run: ArenaRun, totals: Mapping[int, int]) -> dict[str, float]:
     """Accuracy of every shortcut on the same answers, and of the best one at each length."""
     baselines = {length: run.shortcut_baselines(length) for length in totals}
-    whole = sum(totals.values())
-    common = set.intersection(*(set(by_name) for by_name in baselines.values()))
     best = {n: max(by_name, key=by_name.__getitem__) for n, by_name in baselines.items()}
-    choices = {name: dict.fromkeys(totals, name) for name in next(iter(baselines.values())) if name in common}
+    first, *others = baselines.values()
+    choices = {name: dict.fromkeys(totals, name) for name in first if all(name in other for other in others)}
     choices[" / ".join(dict.fromkeys(best.values()))] = best
+    whole = sum(totals.values())
     return {name: sum(baselines[n][of[n]] * totals[n] for n in totals) / whole for name, of in choices.items()}

@@ -20,17 +20,14 @@ from whence.models.sequence import Architecture
 from whence.registry import Choice
 from whence.store.files import canonical
 from whence.store.runs import Store
-from whence.tasks.base import Task
+from whence.tasks import Task
 from whence.training.config import TrainingConfig
 
 Grid = list[tuple[str, list[str]]]
 TUNABLE = ("lr", "schedule", "warmup", "weight_decay", "clip", "dropout")
 CONFIG_GROUPS = {"model": Architecture, "lengths": Lengths, "training": TrainingConfig}
-
-
 Key = tuple[str, str]
 """(setting of the table, encoding)"""
-GROUPS = ("model", "lengths", "training", "task")
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,11 @@ class Trial:
 
     @property
     def text(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+        return text_of(self.values)
+
+
+def text_of(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def setting_of(run: ArenaRun, tuned: Sequence[str] = ()) -> str:
@@ -58,15 +59,14 @@ def setting_of(run: ArenaRun, tuned: Sequence[str] = ()) -> str:
 def shared_fields(run: ArenaRun, tuned: Sequence[str]) -> dict[str, Any]:
     document = run.document()
     del document["seed"], document["model"]["encoding"], document["model"]["positions"]
-    for group in GROUPS:
-        for name in tuned:
-            document[group].pop(name, None)
+    for name in tuned:
+        del document[group_of(name)][name]
     return document
 
 
 def tuned_values(run: ArenaRun, tuned: Sequence[str]) -> dict[str, Any]:
     document = run.document()
-    return {name: document[group][name] for name in tuned for group in GROUPS if name in document[group]}
+    return {name: document[group_of(name)][name] for name in tuned}
 
 
 def trials(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> dict[Key, list[Trial]]:
@@ -121,22 +121,6 @@ def choose(tried: Mapping[Key, Sequence[Trial]]) -> dict[Key, Mapping[str, Any]]
     }
 
 
-def dependent(comparison: stats.Comparison, tried: Mapping[str, Sequence[Trial]]) -> Trial | None:
-    """A setting, tried for both encodings, at which the loser of a comparison was ahead by more than the tie margin."""
-    if not comparison.winner or not comparison.loser:
-        return None
-    winner = {trial.text: trial for trial in tried.get(comparison.winner, ())}
-    worst, reversal = comparison.metric.tie_margin, None
-    for trial in tried.get(comparison.loser, ()):
-        same = winner.get(trial.text)
-        if same is None or comparison.part not in trial.accuracy or comparison.part not in same.accuracy:
-            continue
-        ahead = trial.accuracy[comparison.part] - same.accuracy[comparison.part]
-        if ahead > worst:
-            worst, reversal = ahead, trial
-    return reversal
-
-
 def parse_grid(field: str, text: str, tasks: Sequence[Choice[Task]]) -> Grid:
     """Fields and the values to try, from the text that a user wrote.
 
@@ -162,22 +146,21 @@ def parse_grid(field: str, text: str, tasks: Sequence[Choice[Task]]) -> Grid:
     return grid
 
 
-def group_of(name: str) -> str | None:
-    """Which part of a run a field belongs to; None for an option of a task."""
-    return next((group for group, spec in CONFIG_GROUPS.items() if name in spec.model_fields), None)
+def group_of(name: str) -> str:
+    """Which part of a run a field belongs to: its task where it is an option of one."""
+    return next((group for group, spec in CONFIG_GROUPS.items() if name in spec.model_fields), "task")
 
 
 def unfold(grid: Grid, task: Choice[Task]) -> Iterator[dict[str, str]]:
     """Every setting that makes a difference to this task: options that it does not have are left out."""
-    applies = [(name, values) for name, values in grid if group_of(name) or name in task.options()]
-    for values in itertools.product(*(values for _, values in applies)):
-        yield dict(zip((name for name, _ in applies), values, strict=True))
+    applies = {name: values for name, values in grid if group_of(name) != "task" or name in task.options()}
+    for values in itertools.product(*applies.values()):
+        yield dict(zip(applies, values, strict=True))
 
 
 def apply(setting: dict[str, str], run: dict[str, Any]) -> ArenaRun:
     """A run's document with the setting written into it."""
     document = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     for name, value in setting.items():
-        group = group_of(name)
-        document[group or "task"][name] = None if value == "none" else value
+        document[group_of(name)][name] = None if value == "none" else value
     return ArenaRun.read(document)

@@ -19,7 +19,7 @@ from whence.formatting import percent
 if TYPE_CHECKING:
     from whence.registry import Choice, Registry
     from whence.shortcuts.baselines import ShortcutScore
-    from whence.tasks.base import Task
+    from whence.tasks import Task
 
 Options = Mapping[str, Mapping[str, Any]]
 """By name, the JSON schema of each"""
@@ -147,10 +147,10 @@ def _sheet(choice: Choice[Task]) -> TaskSheet:
 
     task, chosen = choice.build(), choice.options()
     length = max(task.shortest, min(task.train_length, task.longest or task.train_length))
-    beyond = [n for n in task.ood_lengths(length) if task.longest is None or n <= task.longest]
+    test_lengths = task.ood_lengths(length)
     batch = task.sample(torch.Generator().manual_seed(0), 1, max(task.shortest, min(8, length)))
     inputs: list[int] = batch.inputs[0].tolist()
-    known = {n: scores(choice, n, length if n > length else 0) for n in (length, *beyond)}
+    known = {n: scores(choice, n, length if n > length else 0) for n in (length, *test_lengths)}
     return TaskSheet(
         name=str(choice),
         summary=type(task).summary(),
@@ -160,7 +160,7 @@ def _sheet(choice: Choice[Task]) -> TaskSheet:
         answers=f"per {task.per}" + (", regression" if task.goal == "regression" else ""),
         options={k: {**option, "default": chosen[k]} for k, option in registry_options(TASKS, choice.name).items()},
         train_length=length,
-        test_lengths=beyond,
+        test_lengths=test_lengths,
         example={"inputs": inputs, "answers": task.solve(inputs)},
         baselines={n: best(those) for n, those in known.items()},
         shortcuts=known[length],

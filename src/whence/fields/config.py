@@ -14,8 +14,7 @@ from whence.experiments.instrument import ComparisonConfig
 from whence.experiments.options import positional
 from whence.fields.data import DATA, DataChoice
 from whence.fields.hyponets import HYPONETS, HyponetChoice
-from whence.mixers import MIXERS, MixerChoice
-from whence.mixers.base import Kind
+from whence.mixers import MIXERS, Kind, MixerChoice
 from whence.recordings import with_checksum
 from whence.training.config import TrainingConfig
 

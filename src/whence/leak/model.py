@@ -15,8 +15,7 @@ from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.leak.audit.probe import FOLDS
 from whence.leak.mitigations import Mitigation
-from whence.mixers import MIXERS, MixerChoice
-from whence.mixers.base import Kind
+from whence.mixers import MIXERS, Kind, MixerChoice
 from whence.models.layers import FeatureEmbedding, Linear
 from whence.models.sequence import Block
 

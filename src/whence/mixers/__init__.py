@@ -1,11 +1,56 @@
-"""Mixers: one file each. What lets the positions of a sequence exchange information."""
+"""Mixers: one file each. What lets the positions of a sequence exchange information.
+
+A mixer maps (batch, length, d_model) to the same shape; it states what it asks of the encoding and the masks.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
-from whence.mixers.base import Mixer
-from whence.registry import Choice, Registry
+from torch import Tensor, nn
+
+from whence.encodings.base import Encoding
+from whence.registry import Choice, Registry, Variant
+
+Kind = Literal["causal", "bidirectional", "prefix"]
+
+
+class Mixer(Variant, nn.Module):
+    """Lets the positions of a sequence exchange information."""
+
+    hooks: ClassVar[tuple[str, ...]] = ("embed",)
+    """The hooks of an encoding that have a place here."""
+    kinds: ClassVar[tuple[Kind, ...]] = ("causal",)
+    """Which values of the model's `attention` mean something here. The first is the default."""
+
+    @classmethod
+    def contexts(
+        cls,
+        encodings: Sequence[Encoding],
+        positions: Tensor,
+        kind: Kind,
+        *,
+        valid: Tensor | None = None,
+        prefix: Tensor | None = None,
+        explicit: bool = False,
+    ) -> list[Any]:
+        """The second argument of forward, one per encoding: worked out once, shared by the layers.
+
+        Here: which tokens count, None for all. Enough for mixers that take position from the order of tokens alone.
+        """
+        if prefix is not None:
+            raise ValueError(f"{cls.name} takes no prefix lengths")
+        return [valid] * len(encodings)
+
+    @classmethod
+    def looks_ahead(cls, kind: Kind) -> bool:
+        """Does a token learn of those after it?"""
+        return kind == "bidirectional"
+
+    def forward(self, x: Tensor, context: Any, /) -> Tensor:
+        raise NotImplementedError
+
 
 MIXERS: Registry[Mixer] = Registry(__name__, Mixer)
 MixerChoice = Annotated[Choice[Mixer], MIXERS]

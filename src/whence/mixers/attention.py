@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whence.encodings.base import HOOKS, Count, Encoding
-from whence.mixers.base import Kind, Mixer
+from whence.mixers import Kind, Mixer
 from whence.models.layers import Linear
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings.base import Count
-from whence.mixers.base import Kind, Mixer
+from whence.mixers import Kind, Mixer
 from whence.mixers.mamba import ConvWidth, Expand, Mamba, Rank, State
 
 

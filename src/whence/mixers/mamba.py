@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from whence.encodings.base import Count
 from whence.kernels import causal_conv, selective_scan
-from whence.mixers.base import Mixer
+from whence.mixers import Mixer
 from whence.models.layers import Linear
 
 State = Annotated[int, Field(ge=1, description="numbers of memory per channel (N)")]

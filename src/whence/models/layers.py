@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from whence.tasks.base import Goal
+from whence.tasks import Goal
 
 Pool = Literal["last", "mean", "first"]
 EMBEDDING_SCALE = math.sqrt(0.5)  # the root mean square of a sinusoid of amplitude 1: see models/init.py

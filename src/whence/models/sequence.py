@@ -14,13 +14,11 @@ from torch import Tensor, nn
 from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.base import Encoding
-from whence.encodings.transforms import TransformChoice
-from whence.encodings.transforms.base import Transform
-from whence.mixers import MIXERS, MixerChoice
-from whence.mixers.base import Kind, Mixer
+from whence.encodings.transforms import Transform, TransformChoice
+from whence.mixers import MIXERS, Kind, Mixer, MixerChoice
 from whence.models.layers import FeatureEmbedding, Linear, PlaceHead, Pool, TokenEmbedding, pooled
 from whence.registry import Choice, structural_parameters
-from whence.tasks.base import Per, Task
+from whence.tasks import Per, Task
 
 
 class PositionConfig(Config):

@@ -21,8 +21,7 @@ from whence.registry import Choice
 from whence.shortcuts import baselines
 from whence.shortcuts.search import ShortcutScore, best
 from whence.system import cores
-from whence.tasks import TASKS
-from whence.tasks.base import Task
+from whence.tasks import TASKS, Task
 
 PRESETS = Path(__file__).parents[1] / "arena" / "presets"
 VARIANTS = (
@@ -51,8 +50,8 @@ Entry = tuple[Choice[Task], int, int]
 """Task, length, first position that counts."""
 
 
-def packaged_entries() -> list[Entry]:
-    """Every task with default options, and the tasks of the presets, at the lengths of training and of tests.
+def packaged_entries() -> dict[str, Entry]:
+    """By key: every task with default options, and the tasks of the presets, at the lengths of training and of tests.
 
     Some other options are added at the training length.
     """
@@ -61,55 +60,52 @@ def packaged_entries() -> list[Entry]:
     entries += [(TASKS.choose(text), length, 0) for text, length in SHORTER]
     for path in sorted(PRESETS.glob("*.yaml")):
         entries += _of_preset(yaml.safe_load(path.read_text()))
-    return list(dict.fromkeys(entries))
+    return {baselines.key(*entry): entry for entry in entries}
 
 
 def _of_preset(preset: dict) -> Iterator[Entry]:
     lengths = preset.get("lengths", {})
-    swept = dict(part.split("=", 1) for part in preset.get("sweep", "").split(";") if part)
+    swept = {
+        name: values.split(",")
+        for name, _, values in (part.partition("=") for part in preset.get("sweep", "").split(";"))
+    }
     for text in preset["tasks"]:
-        chosen = [TASKS.choose(text)]
-        for option in set(swept) & set(TASKS.choices[chosen[0].name].model_fields):
-            values = [{option: value} for value in swept[option].split(",")]
-            chosen = [TASKS.choose({**choice.model_dump(), **value}) for choice in chosen for value in values]
-        trained = swept.get("train_length", lengths.get("train_length"))
-        for choice in chosen:
-            for train in [int(length) for length in str(trained).split(",")] if trained else [None]:
-                yield from _lengths(choice, train, lengths.get("test_lengths"))
+        choices = [TASKS.choose(text)]
+        for option in swept.keys() & choices[0].options():
+            choices = [TASKS.choose({**of.model_dump(), option: value}) for of in choices for value in swept[option]]
+        for choice in choices:
+            for train in swept.get("train_length", [lengths.get("train_length")]):
+                yield from _lengths(choice, train and int(train), lengths.get("test_lengths"))
 
 
 def _lengths(choice: Choice[Task], train: int | None = None, test_lengths: list[int] | None = None) -> Iterator[Entry]:
     """As the arena scores them: beyond the training length, only later positions count where every one is asked."""
     task: Task = choice.build()
-    train = train or max(task.shortest, min(task.train_length, task.longest or task.train_length))
+    train = train or task.train_length
     yield choice, train, 0
     for length in task.ood_lengths(train) if test_lengths is None else test_lengths:
-        if length > train and (task.longest is None or length <= task.longest):
-            yield choice, length, baselines.first_counted(choice, train)
+        if length:  # 0 alone: none beyond training
+            yield choice, length, train
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m whence.shortcuts", description=__doc__)
     parser.add_argument("--only", metavar="NAME", help="search the entries of this task anew")
     only = parser.parse_args(arguments).only
-    entries = {baselines.key(*entry): entry for entry in packaged_entries()}
-    current = {
-        name: scores
-        for name, scores in baselines.packaged().items()
-        if name in entries and not (only and entries[name][0].name == only)
-    }
-    wanted = [name for name in entries if name not in current and only in (None, entries[name][0].name)]
+    entries = packaged_entries()
+    anew = {name for name, (choice, _, _) in entries.items() if choice.name == only}
+    current = {name: found for name, found in baselines.packaged().items() if name in entries and name not in anew}
+    wanted = [name for name in entries if name in anew or (only is None and name not in current)]
     with ProcessPoolExecutor(cores(), get_context("spawn"), torch.set_num_threads, (1,)) as workers:
         searches = {}
         for name in wanted:
             choice, length, first = entries[name]
             searches[workers.submit(baselines.searched, str(choice), length, first)] = name
         for number, done in enumerate(as_completed(searches), 1):
-            name, scores = searches[done], done.result()
-            current[name] = scores
+            name, baseline = searches[done], best(done.result())
+            current[name] = done.result()
             _write({name: current[name] for name in entries if name in current})
             choice, length, _ = entries[name]
-            baseline = best(scores)
             message = f"[{number}/{len(wanted)}] {choice} at {length}: {baseline.accuracy:.3f} ({baseline.name})"
             print(message, file=sys.stderr, flush=True)
     return 0
@@ -117,13 +113,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _write(entries: dict[str, list[ShortcutScore]]) -> None:
     """One line per score, so that a change of one is seen as such."""
-
-    def line(score: ShortcutScore) -> str:
-        return " " + json.dumps(score.model_dump(mode="json"), ensure_ascii=False)
-
-    tables = [f"{json.dumps(name)}: [\n" + ",\n".join(map(line, scores)) + "\n]" for name, scores in entries.items()]
+    lines = {
+        name: ",\n".join(" " + json.dumps(score.model_dump(mode="json"), ensure_ascii=False) for score in scores)
+        for name, scores in entries.items()
+    }
+    tables = ",\n".join(f"{json.dumps(name)}: [\n{scores}\n]" for name, scores in lines.items())
     part = baselines.PACKAGED.with_suffix(".part")
-    part.write_text("{\n" + ",\n".join(tables) + "\n}\n")
+    part.write_text(f"{{\n{tables}\n}}\n")
     part.replace(baselines.PACKAGED)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from whence.tasks.base import Task
+from whence.tasks import Task
 
 PER_SEQUENCE = 4
 """Answers taken from one sequence of a task with an answer per token: neighbouring answers add little evidence."""
@@ -36,8 +36,8 @@ class Answers:
         return len(self.tokens)
 
     def __getitem__(self, part: slice) -> Answers:
-        declared = {name: feature[part] for name, feature in self.declared.items()}
-        tokens, place, targets, sequence = (t[part] for t in (self.tokens, self.place, self.targets, self.sequence))
+        tokens, place, targets, sequence = (of[part] for of in (self.tokens, self.place, self.targets, self.sequence))
+        declared = {name: of[part] for name, of in self.declared.items()}
         return Answers(self.task, self.size, tokens, place, targets, sequence, declared)
 
     @property

@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 
 from whence.registry import Choice
 from whence.shortcuts.search import SEARCH_VERSION, ShortcutScore, best, search
-from whence.tasks import TASKS
-from whence.tasks.base import Task
+from whence.tasks import TASKS, Task
 
 PACKAGED = Path(__file__).with_name("baselines.json")
 SCORES = TypeAdapter(list[ShortcutScore])
@@ -23,7 +22,6 @@ _in_memory: dict[str, list[ShortcutScore]] = {}
 
 def scores(choice: Choice[Task], length: int, first: int = 0) -> list[ShortcutScore]:
     """The best score of every feature class, best first. Read from a file, or searched: that takes some seconds."""
-    first = first_counted(choice, first)
     name = key(choice, length, first)
     if name not in _in_memory:
         _in_memory[name] = packaged().get(name) or _read(name) or _search_now(name, choice, length, first)
@@ -35,35 +33,28 @@ def stated_baseline(choice: Choice[Task], length: int, first: int = 0) -> Shortc
     return best(scores(choice, length, first))
 
 
-def first_counted(choice: Choice[Task], first: int) -> int:
-    """The first position that counts: 0 in tasks whose answers are all of the same kind."""
-    return first if choice.variant.dense else 0
-
-
 def key(choice: Choice[Task], length: int, first: int = 0) -> str:
-    """Names what was searched. Results under other versions of the task or of the search are not found by it."""
+    """Names what was searched. Results under other versions of the task or of the search are not found by it.
+
+    In tasks whose answers are all of the same kind, the first position that counts is always 0.
+    """
+    first = first if choice.variant.dense else 0
     return f"{choice} v{choice.variant.version} search {SEARCH_VERSION} length {length} first {first}"
 
 
 def _search_now(name: str, choice: Choice[Task], length: int, first: int) -> list[ShortcutScore]:
     print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
-    scores = searched(str(choice), length, first)
-    _save(name, scores)
-    return scores
+    found = searched(str(choice), length, first)
+    _save(name, found)
+    return found
 
 
 def searched(task: str, length: int, first: int) -> list[ShortcutScore]:
-    """The whole search, from the task as a user writes it: the best of each class, with as many digits as are saved."""
-    scores = search(TASKS.choose(task).build(), length, first)
-    return [score.rounded() for score in best_of_each_class(scores)]
-
-
-def best_of_each_class(scores: list[ShortcutScore]) -> list[ShortcutScore]:
-    """The first of each class in a list that begins with the best; all that the task declares itself."""
+    """The whole search, from the task as a user writes it: the best of each class, and all that the task declares."""
     classes: dict[str, ShortcutScore] = {}
-    for score in scores:
+    for score in search(TASKS.choose(task).build(), length, first):  # the best first
         classes.setdefault(score.name if score.feature_class == "declared" else score.feature_class, score)
-    return list(classes.values())
+    return [score.rounded() for score in classes.values()]
 
 
 @functools.cache
@@ -71,12 +62,10 @@ def packaged() -> Mapping[str, list[ShortcutScore]]:
     return TypeAdapter(dict[str, list[ShortcutScore]]).validate_json(PACKAGED.read_bytes()) if PACKAGED.exists() else {}
 
 
-def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whence" / f"shortcuts-{SEARCH_VERSION}"
-
-
 def _file(name: str) -> Path:
-    return cache_folder() / f"{name.replace(' ', '_').replace(':', '.').replace('*', 'x')}.json"
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    file = f"{name.replace(' ', '_').replace(':', '.').replace('*', 'x')}.json"
+    return caches / "whence" / f"shortcuts-{SEARCH_VERSION}" / file
 
 
 def _read(name: str) -> list[ShortcutScore] | None:

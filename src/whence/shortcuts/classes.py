@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from whence.shortcuts import columns, keys
 from whence.shortcuts.columns import Columns
-from whence.shortcuts.keys import Keys, PlaceKeys
+from whence.shortcuts.keys import Keys
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FeatureClass:
     """For linear models, by name."""
     keys: tuple[Keys, ...] = ()
     """For lookup tables."""
-    places: tuple[PlaceKeys, ...] = ()
+    places: tuple[Keys, ...] = ()
     """For tasks that ask where something is."""
     summary: bool = False
     """Few numbers: a small perceptron is tried as well, and the class is part of `all summaries`."""

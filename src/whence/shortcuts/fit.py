@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-Predictor = Callable[[Tensor], Tensor]
 HIDDEN_UNITS = 64
 STEPS = 160
 BATCH = 2048
@@ -51,14 +50,16 @@ def pick_place(keys: Tensor, targets: Tensor, new_keys: Tensor, *, latest: bool)
     return torch.stack(picks, 1)
 
 
-def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden_units: int = 0) -> Predictor:
+def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden_units: int = 0) -> Callable[[Tensor], Tensor]:
     """Fit a linear model, or with `hidden_units` a perceptron with one hidden layer, on standardised columns.
 
     columns: (answers, features) of any type. targets: integers (multinomial logistic loss), or floating-point numbers
     of shape (answers, outputs) (squared error). Both with L2 regularisation. Returns a function from columns to
     (answers, outputs).
     """
-    centre, scale = _moments(columns)
+    some = columns[:8192].float()
+    centre, deviation = some.mean(0), some.std(0, correction=0)
+    scale = torch.where(deviation > 1e-6, deviation, 1.0)
     width = columns.shape[1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -86,10 +87,3 @@ def train(columns: Tensor, targets: Tensor, outputs: int, *, hidden_units: int =
         return torch.cat([model((part.float() - centre) / scale) for part in new.split(4096)]) * spread + middle
 
     return predict
-
-
-def _moments(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each column, estimated from some of the answers; 1 for constant columns."""
-    some = columns[:8192].float()
-    spread = some.std(0, correction=0)
-    return some.mean(0), torch.where(spread > 1e-6, spread, 1.0)

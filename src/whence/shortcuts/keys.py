@@ -1,6 +1,6 @@
 """Features as integers by name, for lookup tables, made of the visible tokens alone.
 
-Functions of type `Keys` map answers to integers of shape (answers,). Those of type `PlaceKeys` serve tasks that ask
+Every function maps answers to integers of shape (answers,). Those whose name begins with `place` serve tasks that ask
 where something is: they map answers to integers of shape (answers, positions), and the predictor picks the position
 whose integer marks the answer most often.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from whence.shortcuts.answers import Answers
 from whence.shortcuts.columns import (
@@ -23,9 +24,9 @@ from whence.shortcuts.columns import (
     variety,
     window,
 )
+from whence.tasks._shortcuts import count_before, counts_of
 
 Keys = Callable[[Answers], dict[str, Tensor]]
-PlaceKeys = Callable[[Answers], dict[str, Tensor]]
 MANY_SYMBOLS = 32
 """With more symbols there are no lookup tables per symbol."""
 TABLE = 4096
@@ -76,7 +77,7 @@ def beside_last_keys(distance: int) -> Keys:
     def keys(answers: Answers) -> dict[str, Tensor]:
         counts = beside_last(distance)(answers)
         sides = zip(("before", "after"), counts.split(answers.task.symbols, 1), strict=True)
-        return {f"the most frequent symbol {where} the last one, {side} it": side_.argmax(1) for side, side_ in sides}
+        return {f"the most frequent symbol {where} the last one, {side} it": of.argmax(1) for side, of in sides}
 
     return keys
 
@@ -144,39 +145,23 @@ def suffix_keys(answers: Answers) -> dict[str, Tensor]:
     """For tasks with answers among the inputs: continue the longest suffix that occurred before, read either way."""
     if not answers.task.feeds_answers:
         return {}
-    names = {}
-    for longest in (1, 2, 3):
-        for backwards in (False, True):
-            way = "read backwards" if backwards else "read forwards"
-            names[f"continuation of the longest suffix of at most {longest}, {way}"] = _continued(
-                answers, longest, backwards
-            )
-    return names
+    return {
+        f"continuation of the longest suffix of at most {longest}, read {way}": _continued(answers, longest, step)
+        for longest in (1, 2, 3)
+        for way, step in (("forwards", 1), ("backwards", -1))
+    }
 
 
-def _continued(answers: Answers, longest: int, backwards: bool) -> Tensor:
-    """What stands behind (backwards: before) the latest earlier match of the last tokens; the blank without a match."""
-    tokens, length = answers.tokens, answers.length
+def _continued(answers: Answers, longest: int, step: int) -> Tensor:
+    """What stands behind (step = −1: before) the latest earlier match of the last tokens; the blank without a match."""
     continuation = torch.full((len(answers),), answers.blank)
-    matches = torch.ones_like(tokens, dtype=torch.bool)
+    matches = torch.ones_like(answers.tokens, dtype=torch.bool)
     suffix = answers.recent(longest)
-    for depth in range(min(longest, length - 1)):
-        shift = -depth if backwards else depth  # the token that must equal the suffix's token this deep
-        shifted = torch.full_like(tokens, -1)
-        if shift > 0:
-            shifted[:, shift:] = tokens[:, :-shift]
-        elif shift < 0:
-            shifted[:, :shift] = tokens[:, -shift:]
-        else:
-            shifted = tokens
-        matches = matches & (shifted == suffix[:, depth : depth + 1])
-        follows = torch.full_like(tokens, answers.blank)
-        if backwards:
-            follows[:, 1:] = tokens[:, :-1]
-        else:
-            follows[:, :-1] = tokens[:, 1:]
-        usable = matches & (answers.positions + (depth if backwards else 0) < answers.place[:, None])
-        usable &= follows < answers.task.outputs
+    follows = _shifted(answers.tokens, step, answers.blank)
+    for depth in range(min(longest, answers.length - 1)):
+        matches = matches & (_shifted(answers.tokens, -step * depth, -1) == suffix[:, depth : depth + 1])
+        ends = answers.positions + (depth if step < 0 else 0)
+        usable = matches & (ends < answers.place[:, None]) & (follows < answers.task.outputs)
         where = torch.where(usable, answers.positions, -1).amax(1)
         continuation = torch.where(where >= 0, follows.gather(1, where.clamp(min=0)[:, None])[:, 0], continuation)
     return continuation
@@ -194,47 +179,32 @@ def place_position(answers: Answers) -> dict[str, Tensor]:
     return {"the position": answers.positions.expand_as(answers.tokens)}
 
 
-def place_neighbours(*offsets: int) -> PlaceKeys:
+def place_neighbours(*offsets: int) -> Keys:
     """The symbols at these offsets together, seen from every position nearby."""
 
     def keys(answers: Answers) -> dict[str, Tensor]:
         names = {}
         for start in range(-REACH, REACH + 1):
-            offsets_ = [start + offset for offset in offsets]
+            places = [start + offset for offset in offsets]
             code = torch.zeros_like(answers.tokens)
-            for place in offsets_:
-                code = code * (answers.blank + 1) + _shifted(answers, place)
-            names[f"the symbols at {', '.join(f'{place:+d}' for place in offsets_)} from the position"] = code
+            for place in places:
+                code = code * (answers.blank + 1) + _shifted(answers.tokens, place, answers.blank)
+            names[f"the symbols at {', '.join(f'{place:+d}' for place in places)} from the position"] = code
         return names
 
     return keys
 
 
-def _shifted(answers: Answers, offset: int) -> Tensor:
-    """At every position, the token `offset` places further on; the blank outside the sequence."""
-    moved = torch.full_like(answers.tokens, answers.blank)
-    if abs(offset) >= answers.length:
-        return moved
-    if offset > 0:
-        moved[:, :-offset] = answers.tokens[:, offset:]
-    elif offset < 0:
-        moved[:, -offset:] = answers.tokens[:, :offset]
-    else:
-        moved = answers.tokens
-    return moved
+def _shifted(tokens: Tensor, offset: int, outside: int) -> Tensor:
+    """At every position, the token `offset` places further on."""
+    offset = max(-tokens.shape[1], min(tokens.shape[1], offset))
+    return pad(tokens, (-offset, offset), value=outside)
 
 
 def place_repeats(answers: Answers) -> dict[str, Tensor]:
     """Occurrences of the position's symbol elsewhere in the sequence."""
-    counts = torch.zeros(len(answers), answers.blank + 1, dtype=torch.long)
-    total = counts.scatter_add_(1, answers.tokens, torch.ones_like(answers.tokens)).gather(1, answers.tokens)
-    earlier = torch.empty_like(answers.tokens)
-    running = torch.zeros(len(answers), answers.blank + 1, dtype=torch.long)
-    for place in range(answers.length):
-        token = answers.tokens[:, place : place + 1]
-        earlier[:, place : place + 1] = running.gather(1, token)
-        running.scatter_add_(1, token, torch.ones_like(token))
-    both = earlier * (answers.length + 1) + total
+    total = counts_of(answers.tokens, answers.blank + 1).gather(1, answers.tokens)
+    both = count_before(answers.tokens) * (answers.length + 1) + total
     return {
         "how often the symbol at the position occurs": total,
         "how often the symbol at the position occurred before and in all": both,

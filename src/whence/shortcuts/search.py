@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from whence.shortcuts.classes import CLASSES, FeatureClass
 from whence.shortcuts.columns import Columns, position
 from whence.shortcuts.fit import HIDDEN_UNITS, look_up, pick_place, train
 from whence.shortcuts.keys import Keys
-from whence.tasks.base import Task
+from whence.tasks import Task, line
 
 SEARCH_VERSION = 1
 """Raise it with every change that alters what the search finds: saved baselines of other versions are not used."""
@@ -61,7 +62,6 @@ def search(
     samples: int = SAMPLES,
     *,
     classes: Collection[str] = CLASSES,
-    on_progress: Callable[[str], None] = lambda message: None,
 ) -> list[ShortcutScore]:
     """Fit every predictor on every feature class and score it on `samples` held-out answers; best first.
 
@@ -71,39 +71,29 @@ def search(
         first: in tasks that are asked at every position, the first position that counts.
         samples: number of held-out answers. Twice as many are drawn for training.
         classes: names of the feature classes to try. All summaries together are tried only if all classes are.
-        on_progress: called with the name of each class.
     """
     known = draw(task, length, first=first, count=TRAINING * samples, seed=1)
     new = draw(task, length, first=first, count=samples, seed=2)
     chance = 1 / (new.length if task.per == "place" else task.outputs)
     scores = []
     if task.goal == "classification":
+        certain = (chance, chance)
         guess = ShortcutScore(
-            name="uniform guess",
-            feature_class="majority",
-            accuracy=chance,
-            interval=(chance, chance),
-            expresses_skill=False,
+            name="uniform guess", feature_class="majority", accuracy=chance, interval=certain, expresses_skill=False
         )
         scores.append(guess)
     expressed = expressed_by(task)
     for name in classes:
-        on_progress(name)
-        features = CLASSES[name]
-        predictions = _places(features, known, new) if task.per == "place" else _answers(features, known, new)
-        for shortcut, right in predictions:
+        predict = _places if task.per == "place" else _answers
+        for shortcut, right in predict(CLASSES[name], known, new):
             scores.append(_score(shortcut, name, right, new, expresses_skill=name in expressed))
     if task.per != "place" and len(classes) == len(CLASSES):
         scores += [_score(name, "all summaries", right, new, False) for name, right in _summaries(known, new)]
     return sorted(scores, key=lambda score: -score.accuracy)
 
 
-def baseline(task: Task, length: int, first: int = 0, samples: int = SAMPLES) -> ShortcutScore:
-    """The best score of all classes that do not express the skill."""
-    return best(search(task, length, first, samples))
-
-
 def best(scores: list[ShortcutScore]) -> ShortcutScore:
+    """The highest of all classes that do not express the skill."""
     return max((score for score in scores if not score.expresses_skill), key=lambda score: score.accuracy)
 
 
@@ -134,10 +124,9 @@ def _answers(features: FeatureClass, known: Answers, new: Answers) -> Iterator[t
     """Name of each predictor, and where it is right."""
     for keys in features.keys:
         yield from _looked_up(keys, known, new)
+    perceptron = features.summary or features.perceptron
     for label, columns in features.columns.items():
-        yield from _fitted(
-            label, columns, known, new, perceptron=features.summary or features.perceptron, summary=features.summary
-        )
+        yield from _fitted(label, columns, known, new, perceptron=perceptron, summary=features.summary)
 
 
 def _summaries(known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
@@ -170,78 +159,61 @@ def _fitted(
         label, columns = f"{label} and the position", _together(columns, position)
     enough = known[: MOST_NUMBERS // width]
     matrix, unseen = columns(enough), columns(new)
-    models = {"linear model": 0, "small MLP": HIDDEN_UNITS}
+    models = {"linear model": 0}
+    if perceptron and matrix.shape[1] <= MOST_COLUMNS_MLP:
+        models["small MLP"] = HIDDEN_UNITS
     for model, hidden_units in models.items():
-        if not hidden_units or (perceptron and matrix.shape[1] <= MOST_COLUMNS_MLP):
-            predict = train(matrix, enough.targets, task.outputs, hidden_units=hidden_units)
-            yield f"{model} on {label}", task.correct(predict(unseen), new.targets)
-            if task.goal == "regression":  # a mean is seldom right; the likeliest value may be
-                values, classes = enough.targets.flatten().unique(return_inverse=True)
-                if matrix.shape[1] * len(values) <= MOST_WEIGHTS:
-                    likeliest = train(matrix, classes, len(values), hidden_units=hidden_units)(unseen).argmax(1)
-                    right = task.correct(values[likeliest].reshape(new.targets.shape), new.targets)
-                    yield f"{model} (values as classes) on {label}", right
+        predict = train(matrix, enough.targets, task.outputs, hidden_units=hidden_units)
+        yield f"{model} on {label}", task.correct(predict(unseen), new.targets)
+        if task.goal == "regression":  # a mean is seldom right; the likeliest value may be
+            values, classes = enough.targets.flatten().unique(return_inverse=True)
+            if matrix.shape[1] * len(values) <= MOST_WEIGHTS:
+                likeliest = train(matrix, classes, len(values), hidden_units=hidden_units)(unseen).argmax(1)
+                right = task.correct(values[likeliest].reshape(new.targets.shape), new.targets)
+                yield f"{model} (values as classes) on {label}", right
 
 
 def _looked_up(keys: Keys, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
-    table, asked = keys(known), keys(new)
-    for label in table:
-        yield label, _right_by_key(table[label], asked[label], known, new)
-
-
-def _right_by_key(keys: Tensor, asked: Tensor, known: Answers, new: Answers) -> Tensor:
-    """Per place and regression, targets have one more axis."""
-    targets = known.targets.reshape(len(known), -1)
-    wide = keys.ndim > 1
-    guesses = torch.stack(
-        [
-            look_up(keys[:, i] if wide else keys, target, asked[:, i] if wide else asked)
-            for i, target in enumerate(targets.unbind(1))
-        ],
-        1,
-    ).reshape(new.targets.shape)
-    return new.task.correct(guesses, new.targets) if new.task.goal == "regression" else guesses == new.targets
+    """Per place and regression, targets have one more axis, and keys may have it, too."""
+    targets, asked = known.targets.reshape(len(known), -1).unbind(1), keys(new)
+    for label, table in keys(known).items():
+        of, new_of = (k.reshape(len(k), -1).expand(-1, len(targets)).unbind(1) for k in (table, asked[label]))
+        found = [look_up(*of_one) for of_one in zip(of, targets, new_of, strict=True)]
+        guesses = torch.stack(found, 1).reshape(new.targets.shape)
+        regression = new.task.goal == "regression"
+        yield label, new.task.correct(guesses, new.targets) if regression else guesses == new.targets
 
 
 def _places(features: FeatureClass, known: Answers, new: Answers) -> Iterator[tuple[str, Tensor]]:
     for place_keys in features.places:
         table, asked = place_keys(known), place_keys(new)
         for label in table:
-            for latest, which in ((False, "first"), (True, "latest")):
-                picks = pick_place(table[label], known.targets, asked[label], latest=latest)
+            for which in ("first", "latest"):
+                picks = pick_place(table[label], known.targets, asked[label], latest=which == "latest")
                 yield f"{label} ({which} such position)", picks == new.targets
     if features in (CLASSES["majority"], CLASSES["declared"]):  # other keys belong to answers, not to positions
         for keys in features.keys:
             yield from _looked_up(keys, known, new)
 
 
-def baseline_by_position(task: Task, length: int) -> dict[int, float]:
+@functools.lru_cache(maxsize=256)
+def baseline_by_position(task: Task, length: int) -> Mapping[int, float]:
     """The highest accuracy of a shortcut at each position that is scored.
 
     Lookup tables on a few cheap feature classes only, fitted at each position separately: a lower bound of what a full
     search at each position would find. Measured once per process.
     """
-    return dict(_baseline_by_position(task, length))
-
-
-@functools.lru_cache(maxsize=256)
-def _baseline_by_position(task: Task, length: int) -> dict[int, float]:
     batch = task.sample(torch.Generator().manual_seed(0), SEQUENCES_BY_POSITION, length)
     declared, half = task.shortcuts(batch), SEQUENCES_BY_POSITION // 2
     functions = [keys for name in CLASSES_BY_POSITION if name not in expressed_by(task) for keys in CLASSES[name].keys]
     result: dict[int, float] = {}
     for at in batch.scored.all(0).nonzero().flatten().tolist():
-        answers = Answers(
-            task,
-            length,
-            torch.where(torch.arange(batch.inputs.shape[1]) <= at, batch.inputs, task.symbols),
-            torch.full((SEQUENCES_BY_POSITION,), at),
-            batch.targets[:, at],
-            torch.arange(SEQUENCES_BY_POSITION),
-            {name: feature[:, at] for name, feature in declared.items()},
-        )
+        visible = torch.where(line(batch.inputs.shape[1]) <= at, batch.inputs, task.symbols)
+        shortcuts = {name: feature[:, at] for name, feature in declared.items()}
+        place, row = torch.full((SEQUENCES_BY_POSITION,), at), torch.arange(SEQUENCES_BY_POSITION)
+        answers = Answers(task, length, visible, place, batch.targets[:, at], row, shortcuts)
         known, asked = answers.targets[:half], answers.targets[half:]
         tables = [feature for keys in functions for feature in keys(answers).values()]
         right = [(look_up(f[:half], known, f[half:]) == asked).double().mean().item() for f in tables]
         result[at] = max(1 / task.outputs, *right)
-    return result
+    return MappingProxyType(result)

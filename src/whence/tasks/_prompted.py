@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from whence.tasks import Answer, Batch, Task, line
 from whence.tasks._shortcuts import commonest, commonest_left, continued, following_left
-from whence.tasks.base import Answer, Batch, Task, line
 
 Feed = Annotated[
     Literal["fed", "blank"],

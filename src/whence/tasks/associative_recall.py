@@ -9,8 +9,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from whence.tasks import Answer, Batch, Task, line
 from whence.tasks._shortcuts import commonest
-from whence.tasks.base import Answer, Batch, Task, line
 
 
 class AssociativeRecall(Task):

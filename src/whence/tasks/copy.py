@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from whence.tasks import Answer, Batch
 from whence.tasks._prompted import Prompted
-from whence.tasks.base import Answer, Batch
 
 
 class Copy(Prompted):

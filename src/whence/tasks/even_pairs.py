@@ -7,8 +7,8 @@ import itertools
 import torch
 from torch import Tensor
 
+from whence.tasks import COMPARE_ENDS, Answer, Batch, Task, line
 from whence.tasks._shortcuts import count_of_last
-from whence.tasks.base import COMPARE_ENDS, Answer, Batch, Task, line
 
 
 class EvenPairs(Task):

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from whence.tasks import Answer, Batch, Task, line
 from whence.tasks._shortcuts import count_before
-from whence.tasks.base import Answer, Batch, Task, line
 
 
 class KBack(Task):

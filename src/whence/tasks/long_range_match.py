@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from whence.tasks import COMPARE_ENDS, Answer, Batch, Per, Task, line
 from whence.tasks._shortcuts import count_of_last
-from whence.tasks.base import COMPARE_ENDS, Answer, Batch, Per, Task, line
 
 
 class LongRangeMatch(Task):

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks.base import Answer, Batch, Task, line
+from whence.tasks import Answer, Batch, Task, line
 
 
 class MarkerDistance(Task):

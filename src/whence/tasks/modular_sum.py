@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks.base import HOLD_COUNTS, Answer, Batch, Task, line
+from whence.tasks import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class ModularSum(Task):

@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from whence.tasks import Answer, Batch, Task, line
 from whence.tasks._shortcuts import counts_of
-from whence.tasks.base import Answer, Batch, Task, line
 
 
 class Needle(Task):

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from whence.tasks.base import HOLD_COUNTS, Answer, Batch, Task, line
+from whence.tasks import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class OwnPosition(Task):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whence.tasks.base import HOLD_COUNTS, Answer, Batch, Task, line
+from whence.tasks import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class Parity(Task):

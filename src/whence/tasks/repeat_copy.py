@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from whence.tasks import Answer, Batch
 from whence.tasks._prompted import Alphabet, Feed, Prompted
-from whence.tasks.base import Answer, Batch
 
 
 class RepeatCopy(Prompted):

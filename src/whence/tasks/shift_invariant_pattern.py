@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.tasks.base import Answer, Batch, Per, Task, line
+from whence.tasks import Answer, Batch, Per, Task, line
 
 Triple = tuple[int, int, int]
 

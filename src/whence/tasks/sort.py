@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from whence.tasks import HOLD_COUNTS, Answer, Batch
 from whence.tasks._prompted import Alphabet, Feed, Prompted
 from whence.tasks._shortcuts import counts_of
-from whence.tasks.base import HOLD_COUNTS, Answer, Batch
 
 
 class Sort(Prompted):

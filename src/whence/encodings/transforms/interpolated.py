@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings.base import precise
-from whence.encodings.transforms.base import Transform
+from whence.encodings.transforms import Transform
 
 
 class Interpolated(Transform):

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.encodings.base import Count
-from whence.encodings.transforms.base import Transform, drawing_device, roomy
+from whence.encodings.transforms import Transform, drawing_device, roomy
 
 
 class Randomized(Transform):

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whence.encodings.transforms.base import Transform, drawing_device, roomy
+from whence.encodings.transforms import Transform, drawing_device, roomy
 
 
 class Shifted(Transform):
