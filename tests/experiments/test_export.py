@@ -17,7 +17,6 @@ from whence.arena.findings import findings
 from whence.arena.score import id_score, mastered
 from whence.cli.main import run
 from whence.cli.report import gather
-from whence.experiments import export
 from whence.experiments.export import PublishedResults, Report
 from whence.experiments.results import final_metrics
 from whence.experiments.saved import save_config
@@ -28,9 +27,8 @@ from whence.store.files import CorruptFileError
 from whence.store.runs import Store
 
 
-def test_csv_has_one_line_per_run_and_length(report: Report, tmp_path: Path) -> None:
-    export.write_csv(report, tmp_path / "a.csv")
-    lines = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+def test_csv_has_one_line_per_run_and_length(report: Report) -> None:
+    lines = list(csv.DictReader(report.csv().decode().splitlines()))
     finished = [(t, row, result) for t in report.tables for row in t.rows for result in row.finished]
     assert len(lines) == 2 * len(finished) == 104, "a failed run has no numbers"
     for line in lines:
@@ -45,9 +43,8 @@ def test_csv_has_one_line_per_run_and_length(report: Report, tmp_path: Path) -> 
         )
 
 
-def test_markdown_says_what_the_table_says(report: Report, tmp_path: Path) -> None:
-    export.write_markdown(report, tmp_path / "a.md")
-    text = (tmp_path / "a.md").read_text()
+def test_markdown_says_what_the_table_says(report: Report) -> None:
+    text = report.markdown().decode()
     for table in report.tables:
         assert f"## {table.title}" in text
         assert f"\n{table.caption}.\n" in text
@@ -61,19 +58,19 @@ def test_markdown_says_what_the_table_says(report: Report, tmp_path: Path) -> No
     assert f"`{report.command}`" in text
 
 
-def test_markdown_tables_keep_their_columns(report: Report, tmp_path: Path) -> None:
+def test_markdown_tables_keep_their_columns(report: Report) -> None:
     """A column without entries is left out, and a bar in a text is not taken for the end of a cell."""
     table = report.tables[0]
     columns = (Column("nothing", "nothing"), Column("id", "|r|"))
     rows = tuple(replace(row, name=f"a|{row.name}") for row in table.rows)
-    export.write_markdown(replace(report, tables=[replace(table, columns=columns, rows=rows)]), tmp_path / "a.md")
-    lines = [line for line in (tmp_path / "a.md").read_text().splitlines() if line.startswith("|")]
+    text = replace(report, tables=[replace(table, columns=columns, rows=rows)]).markdown().decode()
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     assert lines[:2] == ["| variant | seeds | \\|r\\| |", "|---|---|---|"]
     assert [line.replace("\\|", "").count("|") for line in lines] == [4] * 5
 
 
 def test_json_holds_everything(report: Report, tmp_path: Path) -> None:
-    export.write_json(report, tmp_path / "a.json")
+    (tmp_path / "a.json").write_bytes(report.json())
     found = json.loads((tmp_path / "a.json").read_text())
     assert PublishedResults.load(tmp_path / "a.json").model_dump() == found
     assert found["config"] == report.config
@@ -89,15 +86,14 @@ def test_published_results_that_were_edited_or_are_of_another_format_are_refused
     report: Report, tmp_path: Path, key: str, value: object, reason: str
 ) -> None:
     path = tmp_path / "a.json"
-    export.write_json(report, path)
+    path.write_bytes(report.json())
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
     with pytest.raises(CorruptFileError, match=reason):
         PublishedResults.load(path)
 
 
-def test_png_is_a_picture_of_the_whole_page(report: Report, browse: Callable[..., Any], tmp_path: Path) -> None:
-    export.write_png(report, tmp_path / "a.png")
-    data = (tmp_path / "a.png").read_bytes()
+def test_png_is_a_picture_of_the_whole_page(report: Report, browse: Callable[..., Any]) -> None:
+    data = report.png()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", data[16:24])
     assert width > 1000
@@ -105,13 +101,12 @@ def test_png_is_a_picture_of_the_whole_page(report: Report, browse: Callable[...
     assert data.endswith(b"IEND\xaeB`\x82")
 
 
-def test_a_missing_browser_is_said(report: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_browser_is_said(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     from whence.errors import UserError
 
     monkeypatch.setattr(pictures, "BROWSERS", ("no-such-browser",))
     with pytest.raises(UserError, match="needs a browser"):
-        export.write_png(report, tmp_path / "a.png")
-    assert not (tmp_path / "a.png").exists()
+        report.png()
 
 
 # the verb

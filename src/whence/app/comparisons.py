@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,7 +31,7 @@ from whence.app.jobs import CompareRequest, Document, Job, find_job, submit
 from whence.app.progress import controls, is_alive, progress_of, show_progress
 from whence.errors import UserError
 from whence.experiments.comparison import check_plan, plan_note, planned_runs, tables_of
-from whence.experiments.export import WRITERS, Report
+from whence.experiments.export import FORMATS, Report
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import config_path, read_config, save_config, saved_configs
@@ -184,13 +183,9 @@ def _downloads(instrument: Instrument[C, Any], config: C, store: Store) -> None:
 
     def make(ending: str) -> bytes:
         tables = tables_of(instrument, config, store)
-        report = Report(instrument, tables, config.model_dump(mode="json"), command, store)
-        with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder) / f"report{ending}"
-            WRITERS[ending](report, target)
-            return target.read_bytes()
+        return FORMATS[ending](Report(instrument, tables, config.model_dump(mode="json"), command, store))
 
-    possible = [ending for ending in WRITERS if ending != ".png" or browser()]
+    possible = [ending for ending in FORMATS if ending != ".png" or browser()]
     downloads(path.stem, {ending: partial(make, ending) for ending in possible})
 
 

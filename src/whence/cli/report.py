@@ -14,6 +14,7 @@ from whence.cli.options import Invocation, StoreOptions, Verb
 from whence.cli.output import FAILED, print_json, print_lines, print_note, print_table, stderr
 from whence.errors import UserError
 from whence.experiments.options import metavar, positional, store_flag
+from whence.store.files import write_atomically
 
 if TYPE_CHECKING:
     from whence.experiments.change import Change
@@ -75,12 +76,12 @@ VERBS = {"report": report_verb()}
 
 
 def _write(options: ReportOptions, store: Store) -> int:
-    from whence.experiments.export import WRITERS
+    from whence.experiments.export import FORMATS
     from whence.report.shell import write
 
     ending = Path(options.out).suffix if options.out else ".html"
-    if ending not in WRITERS:
-        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(WRITERS)}.")
+    if ending not in FORMATS:
+        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(FORMATS)}.")
     with stderr.status("reading runs"):
         report, name = gather(options.names, store)
     rows = [row for table in report.tables for row in table.rows]
@@ -92,7 +93,7 @@ def _write(options: ReportOptions, store: Store) -> int:
     with stderr.status("drawing the report"):
         try:
             if path:
-                WRITERS[ending](report, path)
+                write_atomically(path, FORMATS[ending](report))
             else:
                 path = write(name, report.html(), store.reports)
         except OSError as error:

@@ -52,7 +52,7 @@ def _reproduce(invocation: Invocation) -> int:
         config = PRESETS.load(name)
         if name in options.claims or options.all:
             stderr.print(f"{name}: {len(check_plan(ARENA, config, store))} runs", highlight=False)
-            result = run_comparison(ARENA, config, store, options.execution, watch=RunProgress)
+            result = run_comparison(ARENA, config, store, options, watch=RunProgress)
             code = max(code, exit_code(result.ends))
             if result.interrupted:
                 return code

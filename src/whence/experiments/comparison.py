@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -40,8 +40,6 @@ Watch = Callable[[Sequence[AnyRun], int, int], AbstractContextManager[OnEvent]]
 
 @dataclass(frozen=True)
 class ComparisonResult(Generic[R]):
-    """What a comparison came to."""
-
     name: str
     config: ComparisonConfig
     tables: list[Table[R]]
@@ -50,7 +48,7 @@ class ComparisonResult(Generic[R]):
     report: Path | None
     """The page; none while no run has finished"""
     command: str
-    """The command that makes it again"""
+    """Makes it again"""
 
     @property
     def interrupted(self) -> bool:
@@ -91,7 +89,7 @@ def run_comparison(
     started = time.monotonic()
     if minutes is not None and not config.until_decided:
         raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.")
-    check_comparison(instrument, config, store, options)
+    check_resources(check_plan(instrument, config, store), store, options)
     save_config(instrument.name, config, store)
     on_progress(plan_note(instrument, config, store))
     ends: dict[str, RunEnd] = {}
@@ -216,15 +214,6 @@ def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[
     ]
 
 
-def check_comparison(
-    instrument: Instrument[C, R], config: C, store: Store, options: ExecutionOptions = ExecutionOptions()
-) -> list[R]:
-    """Everything that can be checked without work: the runs, their memory, the device, the disk. Returns the runs."""
-    runs = check_plan(instrument, config, store)
-    check_resources(runs, store, options)
-    return runs
-
-
 def check_plan(instrument: Instrument[C, R], config: C, store: Store) -> list[R]:
     """Refuse fields that are valid alone and impossible together; returns the runs. Nothing is written."""
     config.check_budget()
@@ -263,12 +252,8 @@ def execute_runs(
     workers, threads = check_resources(runs, store, options)
     with watch(runs, workers, threads) as on_event:
         ends = run_all(runs, store, options, on_event)
-    return {run: _by_now(store, run) if end == "busy" else end for run, end in ends.items()}
-
-
-def _by_now(store: Store, run: str) -> RunEnd:
-    """A run that another process was busy with may be finished when all others are."""
-    try:
-        return "skipped" if store.folder(run).status().state == "finished" else "busy"
-    except (OSError, CorruptFileError):
-        return "busy"
+    for run in [run for run, end in ends.items() if end == "busy"]:
+        with suppress(OSError, CorruptFileError):  # the process that was running it may have finished meanwhile
+            if store.folder(run).status().state == "finished":
+                ends[run] = "skipped"
+    return ends

@@ -19,7 +19,7 @@ from whence.store.runs import Store
 from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    from whence.report.shell import go  # plotly has no type stubs
 
 R = TypeVar("R", bound=AnyRun)
 
@@ -66,8 +66,6 @@ class ComparisonConfig(Config):
 
 
 C = TypeVar("C", bound=ComparisonConfig)
-
-
 Q = TypeVar("Q", bound=Config)
 T = TypeVar("T", bound=Config)
 OnProgress = Callable[[str], None]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from scipy import special
+from scipy.special import betainc, ndtri, stdtrit
 
 from whence.stats import fixed
 from whence.stats.evidence import half_width
@@ -52,7 +52,7 @@ def effective(*, correct: int, total: int, sequences: int, squares: int) -> floa
     inflation = design_effect(correct=correct, total=total, sequences=sequences, squares=squares)
     if inflation == 1.0 or sequences == 1:
         return total / inflation
-    estimated = special.stdtrit(total - 1, 0.975) / special.stdtrit(sequences - 1, 0.975)
+    estimated = stdtrit(total - 1, 0.975) / stdtrit(sequences - 1, 0.975)
     return max(1.0, total / inflation * float(estimated) ** 2)
 
 
@@ -68,7 +68,7 @@ def wilson(correct: float, total: float, confidence: float = 0.95) -> tuple[floa
 
     With an effective number of answers, `correct` is the accuracy times it.
     """
-    z = float(special.ndtri((1 + confidence) / 2))
+    z = float(ndtri((1 + confidence) / 2))
     share = correct / total
     centre = share + z * z / (2 * total)
     half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
@@ -100,7 +100,7 @@ def p_above(accuracies: Sequence[float], total: float, baseline: float) -> float
     correct = math.floor(math.fsum(accuracies) / len(accuracies) * answers + 1e-9)
     if correct <= 0 or baseline >= 1:
         return 1.0
-    return float(special.betainc(correct, answers - correct + 1, max(baseline, 0.0)))
+    return float(betainc(correct, answers - correct + 1, max(baseline, 0.0)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

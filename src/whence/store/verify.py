@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from whence.store.artifacts import artifact_paths, read_document_of_artifact
-from whence.store.files import (
-    CorruptFileError,
-    check_addressed,
-    file_digest,
-    read_chained,
-    read_sealed,
-)
+from whence.store.files import CorruptFileError, check_addressed, file_digest, read_chained, read_sealed
 from whence.store.records import StoredConfig, read_as
 from whence.store.runs import RunFolder, Store
 from whence.training import checkpoint

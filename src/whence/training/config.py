@@ -106,7 +106,8 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
     @classmethod
     def metrics_class(cls) -> type[M]:
         """What its evaluations compute: the first parameter of `RunConfig[…]`."""
-        return next(args[0] for parent in cls.__mro__ if (args := _generic_arguments(parent)))
+        generics = (getattr(parent, "__pydantic_generic_metadata__", {}).get("args") for parent in cls.__mro__)
+        return next(arguments[0] for arguments in generics if arguments)
 
     def document(self) -> dict[str, Any]:
         return {"kind": self.kind, **self.model_dump(mode="json")}
@@ -142,10 +143,6 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
 
 
 AnyRun = RunConfig[Any, Any]
-
-
-def _generic_arguments(model: type) -> tuple[Any, ...]:
-    return getattr(model, "__pydantic_generic_metadata__", {}).get("args", ())
 
 
 def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:

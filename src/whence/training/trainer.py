@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from pydantic import JsonValue
 from torch import nn
 
-from whence.random import Streams, derive, generator
+from whence.random import Streams, generator, seed_torch
 from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
 from whence.training.config import Trainable, TrainingConfig
 
@@ -90,13 +91,13 @@ def _step(
     job: Trainable[Any], training: TrainingConfig, streams: Streams, optimizer: torch.optim.Optimizer, step: int
 ) -> tuple[float, float, int]:
     job.model.train()
-    torch.manual_seed(derive(streams.dropout, step))
+    seed_torch(streams.dropout, step)
     with autocast(job.model, training.precision):
         loss, tokens = job.step(generator(streams.data, step))
     value = loss.item()
     if not math.isfinite(value):
         raise NonFiniteError(step, _blame(job, training, streams, step))
-    loss.backward()
+    torch.autograd.backward(loss)
     norm = nn.utils.clip_grad_norm_(job.model.parameters(), training.clip).item()
     if not math.isfinite(norm):
         bad = (n for n, p in job.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all())
@@ -114,7 +115,7 @@ def _evaluate(
     job: Trainable[Any], training: TrainingConfig, streams: Streams, at: Progress, listener: Listener
 ) -> None:
     job.model.eval()
-    torch.manual_seed(derive(streams.evaluation, "model"))
+    seed_torch(streams.evaluation, "model")
     with torch.no_grad(), autocast(job.model, training.precision):
         computed = (job.evaluate if at.step == training.steps else job.monitor)(streams)
     metrics = computed.model_dump(mode="json")
@@ -131,10 +132,10 @@ def autocast(model: nn.Module, precision: str) -> AbstractContextManager[Any]:
     return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
 
 
-def _first_non_finite(value: Any, path: str = "") -> str | None:
+def _first_non_finite(value: JsonValue, path: str = "") -> str | None:
     if isinstance(value, float):
         return None if math.isfinite(value) else path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return next((bad for key, v in items if (bad := _first_non_finite(v, f"{path}.{key}".strip(".")))), None)
 
 
@@ -154,7 +155,7 @@ def _blame(job: Trainable[Any], training: TrainingConfig, streams: Streams, step
 
     handles = [m.register_forward_hook(watch(name)) for name, m in job.model.named_modules() if name]
     try:
-        torch.manual_seed(derive(streams.dropout, step))
+        seed_torch(streams.dropout, step)
         with torch.no_grad(), autocast(job.model, training.precision):
             job.step(generator(streams.data, step))
     finally:
