@@ -19,7 +19,6 @@ from whence.cli.output import exit_code, print_json, print_result
 from whence.cli.progress import RunProgress, progress_line
 from whence.errors import UserError
 from whence.experiments.options import metavar, positional
-from whence.experiments.saved import Presets
 from whence.formatting import duration, scored
 from whence.store.records import RunStatus
 from whence.store.runs import RunFolder, Store
@@ -37,24 +36,18 @@ PrintMetrics = Callable[[Any, Store], None]
 
 
 class ComparisonOptions(EngineOptions):
-    """Where and how to run a comparison."""
-
     minutes: float | None = Field(
         default=None, gt=0, description="add no more seeds to --until-decided after this long"
     )
 
 
 class PresetOptions(OutputOptions):
-    """Which presets to describe."""
-
     names: tuple[str, ...] = Field(
         default=(), description="those to describe; none: all", json_schema_extra=positional("NAME")
     )
 
 
 class ShowOptions(StoreOptions):
-    """Which run to show, and where to write its page."""
-
     run: str = Field(
         description="first digits of the run's id ('whence runs list')", json_schema_extra=positional("RUN")
     )
@@ -81,7 +74,7 @@ def compare(
         from whence.experiments.comparison import check_plan, run_comparison
 
         chosen = instrument(name)
-        config, options = invocation.parse(chosen.config, options_class, _presets_of(chosen, chosen.config))
+        config, options = invocation.parse(chosen.config, options_class, chosen.presets)
         config, store = adapt(config, options), Store(options.store)
         if options.print_config:
             check_plan(chosen, config, store)
@@ -117,7 +110,7 @@ def train(
         from whence.experiments.comparison import execute_runs
 
         chosen = instrument(name)
-        config, options = invocation.parse(chosen.run, options_class, _presets_of(chosen, chosen.run))
+        config, options = invocation.parse(chosen.run, options_class, chosen.presets)
         config, store = adapt(config, options), Store(options.store)
         if options.print_config:
             config.check()
@@ -183,11 +176,6 @@ def presets(name: str) -> Verb:
   whence {name} presets                 all of them
   whence {name} presets NAME            one of them"""
     return Verb(description, run)
-
-
-def _presets_of(chosen: Instrument[Any, Any], config_class: type[Any]) -> Presets[Any] | None:
-    """Those that describe this kind of config."""
-    return chosen.presets if chosen.presets and chosen.presets.config is config_class else None
 
 
 def action(

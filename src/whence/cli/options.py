@@ -82,12 +82,13 @@ class Invocation:
         return shlex.join(["whence", *self.words, *self.arguments])
 
     def parse(
-        self, config_class: type[S], options_class: type[Chosen], presets: Presets | None = None
+        self, config_class: type[S], options_class: type[Chosen], presets: Presets[Any] | None = None
     ) -> tuple[S, Chosen]:
         """The config from defaults, then `--config FILE` or `--preset NAME`, then flags and words; and the options.
 
-        Exits after `--help`.
+        Exits after `--help`. presets: offered if they are of this kind of config.
         """
+        presets = presets if presets and presets.config is config_class else None
         parser = _Parser(self.prog, self.description)
         parser.add_options(config_class, pairs=True)
         parser.add_config_files(presets)

@@ -59,13 +59,9 @@ class ComparisonResult(Generic[R]):
         return sum(not c.decided for table in self.tables for c in table.comparisons)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "tables": [table.to_json() for table in self.tables],
-            "runs": self.ends,
-            "report": str(self.report) if self.report else None,
-            "command": self.command,
-        }
+        report = str(self.report) if self.report else None
+        tables = [table.to_json() for table in self.tables]
+        return {"name": self.name, "tables": tables, "runs": self.ends, "report": report, "command": self.command}
 
 
 def no_events(runs: Sequence[AnyRun], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
@@ -158,16 +154,12 @@ def plan_comparison(instrument: Instrument[C, R], config: C, store: Store) -> li
         return instrument.plan(config, store)
     known = set(store.ids())
     most = config.with_seeds(max(len(config.seed_range), config.max_seeds))
-    return [
-        replace(
-            planned,
-            variants={
-                name: [run for run in runs if run.seed in config.seed_range or run.id in known]
-                for name, runs in planned.variants.items()
-            },
-        )
-        for planned in instrument.plan(most, store)
-    ]
+
+    def begun(runs: Sequence[R]) -> list[R]:
+        return [run for run in runs if run.seed in config.seed_range or run.id in known]
+
+    plan = instrument.plan(most, store)
+    return [replace(table, variants={name: begun(runs) for name, runs in table.variants.items()}) for table in plan]
 
 
 def runs_of(plan: Sequence[PlannedTable[R]]) -> list[R]:

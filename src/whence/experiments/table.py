@@ -85,22 +85,16 @@ class Cell:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        numbers = {
-            "mean": self.mean,
-            "interval": list(self.interval) if self.interval else None,
-            "per_seed": {str(seed): value for seed, value in self.per_seed.items()},
-        }
-        return {
-            "text": self.text,
-            **(numbers if self.per_seed else {}),
-            **({"verdict": self.verdict} if self.verdict else {}),
-        }
+        document: dict[str, Any] = {"text": self.text}
+        if self.per_seed:
+            document["mean"] = self.mean
+            document["interval"] = list(self.interval) if self.interval else None
+            document["per_seed"] = {str(seed): value for seed, value in self.per_seed.items()}
+        return document | ({"verdict": self.verdict} if self.verdict else {})
 
 
 @dataclass(frozen=True)
 class Column:
-    """One kind of cell."""
-
     key: str
     title: str
     detail: bool = False
@@ -145,8 +139,8 @@ class Row(Generic[R]):
     def state(self) -> str:
         """Of a row without results."""
         states = {result.state for result in self.results}
-        known = [("failed", "failed"), ("damaged", "damaged"), ("unfinished", "not finished")]
-        return next((text for state, text in known if state in states), "not run")
+        known = {"failed": "failed", "damaged": "damaged", "unfinished": "not finished"}
+        return next((text for state, text in known.items() if state in states), "not run")
 
     @property
     def dots(self) -> str:

@@ -118,10 +118,8 @@ class Comparison(Pair):
         return {**numbers, **metric, "interval": interval, "winner": self.winner}
 
 
-def compare(
-    pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float = ALPHA, others: int = 0
-) -> list[Comparison]:
-    """Compare all pairs of one family: the probability of any false "beats" among them is at most `alpha`.
+def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", others: int = 0) -> list[Comparison]:
+    """Compare all pairs of one family: the probability of any false "beats" among them is at most `ALPHA`.
 
     Which pairs are in the family must not depend on their scores; which of the results are shown may. `others`:
     comparisons that belong to the family, too, because they were shown before.
@@ -135,7 +133,7 @@ def compare(
             raise ValueError(f"{p.metric.name} of {p.a} and {p.b}: differences must be numbers, got nan")
         row[: len(p.advantages)] = p.advantages
     margins = np.array([p.metric.tie_margin for p in pairs] + [0.0] * others)
-    evidence = (fixed if design == "fixed" else sequential).decide(table, margins, alpha)
+    evidence = (fixed if design == "fixed" else sequential).decide(table, margins, ALPHA)
     comparisons: list[Comparison] = []
     for i, p in enumerate(pairs):
         n, reach = int(evidence.n[i]), p.metric.largest_difference
@@ -161,6 +159,6 @@ def compare(
     return comparisons
 
 
-def seeds_needed(comparisons: int = 1, *, design: TestDesign = "fixed", alpha: float = ALPHA) -> int:
+def seeds_needed(comparisons: int = 1, *, design: TestDesign = "fixed") -> int:
     """The fewest paired seeds with which a family of this size can have a winner: one that is ahead on all of them."""
-    return (fixed if design == "fixed" else sequential).seeds_needed(comparisons, alpha)
+    return (fixed if design == "fixed" else sequential).seeds_needed(comparisons, ALPHA)

@@ -157,7 +157,7 @@ class ChainWriter:
 def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], tuple[int, str], bool]:
     """The intact records, the mark after them, and whether a torn last line follows (the writer was killed).
 
-    `Corrupt` if a complete line does not continue the chain.
+    `CorruptFileError` if a complete line does not continue the chain.
     """
     raw = read_document(path) if path.exists() else b""
     if upto is not None:

@@ -141,7 +141,7 @@ class RunFolder:
         path = self.path / "lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
-            if not _flock(handle, patience=1.0):  # a reader that only looks is gone in a moment
+            if not _flock(handle):
                 raise RunLockedError(self.id)
             if not path.exists() or path.stat().st_ino != os.fstat(handle).st_ino:
                 raise RunLockedError(self.id)  # the folder was moved away between the opening and the locking
@@ -151,8 +151,6 @@ class RunFolder:
 
 
 class Store:
-    """A directory of runs."""
-
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
         self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
@@ -302,16 +300,15 @@ def evaluation_rows(store: Store, runs: Iterable[RunSummary]) -> tuple[list[dict
     return rows, left_out
 
 
-def _flock(handle: int, patience: float) -> bool:
-    deadline = time.monotonic() + patience
-    while True:
-        try:
+def _flock(handle: int) -> bool:
+    """Whether it could be locked within a second: a reader that only looks is gone in a moment."""
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
+        time.sleep(0.02)
+    return False
 
 
 def _stamp(path: Path | str) -> Stamp:

@@ -152,8 +152,8 @@ def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
 def load_run_config(document: dict[str, Any]) -> AnyRun:
     """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
     kind = str(document.get("kind"))
-    known = re.fullmatch(r"[a-z]+", kind) and importlib.util.find_spec(f"whence.{kind}")
-    if not known or importlib.util.find_spec(f"whence.{kind}.run") is None:
+    places = (f"whence.{kind}", f"whence.{kind}.run")
+    if not (re.fullmatch(r"[a-z]+", kind) and all(map(importlib.util.find_spec, places))):
         raise UserError(f"kind: {kind!r} is not an instrument of this version of whence")
     importlib.import_module(f"whence.{kind}.run")
     return RunConfig.kinds[kind].read({key: value for key, value in document.items() if key != "kind"})

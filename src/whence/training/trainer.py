@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,13 +63,7 @@ def train(
 ) -> bool:
     """Go on from `at` to the end. True when done, False when asked to stop (a checkpoint was taken)."""
     log_every = max(1, training.steps // LOGGED_LOSSES)
-    evaluation_steps = training.evaluation_steps()
-
-    def evaluate_if_due() -> None:
-        if at.step in evaluation_steps and at.evaluated < at.step:
-            _evaluate(job, training, streams, at, listener)
-
-    evaluate_if_due()
+    _evaluate_if_due(job, training, streams, at, listener)
     while at.step < training.steps:
         if listener.should_stop():
             listener.checkpoint(at)
@@ -80,7 +74,7 @@ def train(
         at.seconds += time.perf_counter() - started
         if at.step % log_every == 0:
             listener.record(LossRecord(step=at.step, loss=at.loss, grad_norm=norm, lr=training.lr_at(at.step - 1)))
-        evaluate_if_due()
+        _evaluate_if_due(job, training, streams, at, listener)
         if at.step < training.steps and listener.checkpoint_due():
             listener.checkpoint(at)
         listener.progress(at)
@@ -111,16 +105,17 @@ def _step(
     return value, norm, tokens
 
 
-def _evaluate(
+def _evaluate_if_due(
     job: Trainable[Any], training: TrainingConfig, streams: Streams, at: Progress, listener: Listener
 ) -> None:
+    if at.step not in training.evaluation_steps() or at.evaluated >= at.step:
+        return
     job.model.eval()
     seed_torch(streams.evaluation, "model")
     with torch.no_grad(), autocast(job.model, training.precision):
         computed = (job.evaluate if at.step == training.steps else job.monitor)(streams)
     metrics = computed.model_dump(mode="json")
-    bad = _first_non_finite(metrics)
-    if bad is not None:
+    if (bad := _first_non_finite(metrics)) is not None:
         raise NonFiniteError(at.step, f"evaluation metric {bad}")
     at.latest, at.evaluated = metrics, at.step
     listener.record(EvaluationRecord(step=at.step, metrics=metrics))
@@ -145,20 +140,16 @@ def _blame(job: Trainable[Any], training: TrainingConfig, streams: Streams, step
         if not parameter.isfinite().all():
             return f"parameter {name}"
     guilty: list[str] = []
+    with ExitStack() as hooks:
+        for name, module in job.model.named_modules():
 
-    def watch(name: str) -> Callable[..., None]:
-        def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor) and not output.isfinite().all():
-                guilty.append(name)
+            def look(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
+                if isinstance(output, torch.Tensor) and not output.isfinite().all():
+                    guilty.append(name)
 
-        return look
-
-    handles = [m.register_forward_hook(watch(name)) for name, m in job.model.named_modules() if name]
-    try:
+            if name:
+                hooks.callback(module.register_forward_hook(look).remove)
         seed_torch(streams.dropout, step)
         with torch.no_grad(), autocast(job.model, training.precision):
             job.step(generator(streams.data, step))
-    finally:
-        for handle in handles:
-            handle.remove()
     return f"output of {guilty[0]}" if guilty else "loss"
