@@ -79,8 +79,6 @@ def tiny() -> Callable[..., Any]:
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
-    from dataclasses import replace
-
     from whence.execution.events import Event, RunEnd
     from whence.execution.execute import execute
     from whence.execution.options import ExecutionOptions
@@ -95,7 +93,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
             on_event(event)
 
         for config in configs:
-            execute(config, store, replace(options, threads=1), forward)
+            execute(config, store, options.model_copy(update={"threads": 1}), forward)
         return ends
 
     monkeypatch.setattr(comparison, "run_all", run_all)

@@ -22,17 +22,15 @@ class UserError(Exception):
         self.field = field or (begins if colon else None)
 
 
-def nearest(value: object, allowed: Iterable[str]) -> str | None:
-    """The allowed name that looks most like `value`, if one does."""
+def hint(value: object, allowed: Iterable[str]) -> str:
+    """` Did you mean …?` with the allowed name that looks most like `value`; empty if none does."""
     matches = difflib.get_close_matches(str(value).lower(), list(allowed), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 def not_allowed(field: str, value: object, allowed: Sequence[str]) -> UserError:
     """The error for a value, or a name, that is not one of a closed list."""
-    message = f"{field}: {value!r} is not known. Allowed: {', '.join(allowed)}."
-    match = nearest(value, allowed)
-    return UserError(message + (f" Did you mean {match!r}?" if match else ""))
+    return UserError(f"{field}: {value!r} is not known. Allowed: {', '.join(allowed)}.{hint(value, allowed)}")
 
 
 def from_validation(
@@ -59,10 +57,8 @@ def _describe(item: Any, known_fields: Callable[[list[str]], list[str]], whole: 
         return field, f"{field}: must be given."
     if kind == "extra_forbidden":
         allowed = known_fields(path[:-1])
-        match = nearest(path[-1], allowed)
-        text = f"{field}: no such field (value {item['input']!r})."
-        text += f" Allowed: {', '.join(allowed)}."
-        return field, text + (f" Did you mean {match!r}?" if match else "")
+        text = f"{field}: no such field (value {item['input']!r}). Allowed: {', '.join(allowed)}."
+        return field, text + hint(path[-1], allowed)
     if kind == "union_tag_invalid":
         tag = str(context["tag"])
         return field, str(not_allowed(field, tag, [t.strip("'") for t in context["expected_tags"].split(", ")]))

@@ -38,6 +38,11 @@ class Streams:
         return cls(*(derive(seed, stream) for stream in ("data", "init", "dropout", "evaluation")))
 
 
+def seed_torch(*path: int | str) -> None:
+    """Seed torch's global generators for one place in a stream."""
+    torch.manual_seed(derive(*path))
+
+
 def generator(*path: int | str) -> torch.Generator:
     """A CPU generator for one place in a stream; data are made on the CPU so that devices agree on them."""
     return torch.Generator().manual_seed(derive(*path))

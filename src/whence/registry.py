@@ -26,6 +26,7 @@ from pydantic_core import CoreSchema
 
 from whence.errors import UserError
 
+WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 T = TypeVar("T", bound="Variant")
 T_co = TypeVar("T_co", bound="Variant", covariant=True)
 
@@ -111,25 +112,30 @@ class Registry(Generic[T]):
     def __init__(self, place: str, base: type[T]) -> None:
         self._place = importlib.import_module(place)
         self._base = base
+        self._is_folder = hasattr(self._place, "__path__")
 
     @functools.cached_property
     def _variants(self) -> dict[str, type[T]]:
         """Found when they are first needed: a module may define its registry above its variants."""
         if self._is_folder:
-            variants = {name: self._load(name) for name in self.names()}
+            variants: dict[str, type[T]] = {}
+            for name in self.names():
+                module = importlib.import_module(f"{self._place.__name__}.{name}")
+                there = self._in(module)
+                if len(there) != 1:
+                    raise UserError(
+                        f"{module.__file__}: expected exactly one {self._base.__name__}, found {len(there)}"
+                    )
+                variants[name] = there[0]
         else:
             classes = self._in(self._place)
-            keyed = [(v.__dict__.get("name") or _snake_case(v.__name__), v) for v in classes]
+            keyed = [(v.__dict__.get("name") or WORD_START.sub("_", v.__name__).lower(), v) for v in classes]
             variants = dict(sorted(keyed, key=lambda item: item[0]))
             if len(variants) < len(classes):
                 raise UserError(f"{self._place.__file__}: two variants have the same name")
         for name, variant in variants.items():
             variant.name = name
         return variants
-
-    @property
-    def _is_folder(self) -> bool:
-        return hasattr(self._place, "__path__")
 
     def names(self) -> list[str]:
         """The keys; those of a folder from file names alone, so that nothing is imported."""
@@ -138,21 +144,15 @@ class Registry(Generic[T]):
         files = pkgutil.iter_modules(self._place.__path__)
         return sorted(f.name for f in files if not f.ispkg and f.name != "base" and not f.name.startswith("_"))
 
-    def _load(self, name: str) -> type[T]:
-        module = importlib.import_module(f"{self._place.__name__}.{name}")
-        variants = self._in(module)
-        if len(variants) != 1:
-            raise UserError(f"{module.__file__}: expected exactly one {self._base.__name__}, found {len(variants)}")
-        return variants[0]
-
     def _in(self, module: ModuleType) -> list[type[T]]:
         """The variants that a module defines: its base, private and abstract classes are none."""
-        classes = [item for item in vars(module).values() if inspect.isclass(item) and issubclass(item, self._base)]
         return [
             item
-            for item in classes
-            if item.__module__ == module.__name__
+            for item in vars(module).values()
+            if inspect.isclass(item)
+            and issubclass(item, self._base)
             and item is not self._base
+            and item.__module__ == module.__name__
             and not item.__name__.startswith("_")
             and not inspect.isabstract(item)
         ]
@@ -200,10 +200,6 @@ def registries_in(annotation: Any) -> list[Registry[Any]]:
     """Those that a field's annotation chooses from: `tuple[Annotated[Choice[Task], TASKS], ...]` → `[TASKS]`."""
     own = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, Registry)]
     return own or [registry for part in get_args(annotation) for registry in registries_in(part)]
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _choice_model(name: str, variant: type[T]) -> type[Choice[T]]:

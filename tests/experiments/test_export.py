@@ -17,7 +17,7 @@ from whence.arena.findings import findings
 from whence.arena.score import id_score, mastered
 from whence.cli.main import run
 from whence.cli.report import gather
-from whence.experiments.export import FORMS, PublishedResults, Report
+from whence.experiments.export import PublishedResults, Report
 from whence.experiments.results import final_metrics
 from whence.experiments.saved import save_config
 from whence.experiments.table import Column
@@ -28,7 +28,7 @@ from whence.store.runs import Store
 
 
 def test_csv_has_one_line_per_run_and_length(report: Report) -> None:
-    lines = list(csv.DictReader(FORMS[".csv"](report).decode().splitlines()))
+    lines = list(csv.DictReader(report.csv().decode().splitlines()))
     finished = [(t, row, result) for t in report.tables for row in t.rows for result in row.finished]
     assert len(lines) == 2 * len(finished) == 104, "a failed run has no numbers"
     for line in lines:
@@ -44,7 +44,7 @@ def test_csv_has_one_line_per_run_and_length(report: Report) -> None:
 
 
 def test_markdown_says_what_the_table_says(report: Report) -> None:
-    text = FORMS[".md"](report).decode()
+    text = report.markdown().decode()
     for table in report.tables:
         assert f"## {table.title}" in text
         assert f"\n{table.caption}.\n" in text
@@ -63,14 +63,14 @@ def test_markdown_tables_keep_their_columns(report: Report) -> None:
     table = report.tables[0]
     columns = (Column("nothing", "nothing"), Column("id", "|r|"))
     rows = tuple(replace(row, name=f"a|{row.name}") for row in table.rows)
-    text = FORMS[".md"](replace(report, tables=[replace(table, columns=columns, rows=rows)])).decode()
+    text = replace(report, tables=[replace(table, columns=columns, rows=rows)]).markdown().decode()
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert lines[:2] == ["| variant | seeds | \\|r\\| |", "|---|---|---|"]
     assert [line.replace("\\|", "").count("|") for line in lines] == [4] * 5
 
 
 def test_json_holds_everything(report: Report, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(FORMS[".json"](report))
+    (tmp_path / "a.json").write_bytes(report.json())
     found = json.loads((tmp_path / "a.json").read_text())
     assert PublishedResults.load(tmp_path / "a.json").model_dump() == found
     assert found["config"] == report.config
@@ -86,14 +86,14 @@ def test_published_results_that_were_edited_or_are_of_another_format_are_refused
     report: Report, tmp_path: Path, key: str, value: object, reason: str
 ) -> None:
     path = tmp_path / "a.json"
-    path.write_bytes(FORMS[".json"](report))
+    path.write_bytes(report.json())
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
     with pytest.raises(CorruptFileError, match=reason):
         PublishedResults.load(path)
 
 
 def test_png_is_a_picture_of_the_whole_page(report: Report, browse: Callable[..., Any]) -> None:
-    data = FORMS[".png"](report)
+    data = report.png()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", data[16:24])
     assert width > 1000
@@ -106,7 +106,7 @@ def test_a_missing_browser_is_said(report: Report, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(pictures, "BROWSERS", ("no-such-browser",))
     with pytest.raises(UserError, match="needs a browser"):
-        FORMS[".png"](report)
+        report.png()
 
 
 # the verb

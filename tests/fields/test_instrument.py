@@ -81,7 +81,7 @@ def test_every_variant_is_compared_with_the_first(store: Store) -> None:
     (planned,) = FIELDS.plan(config, store)
     names = list(planned.variants)
     assert names[0] == "cross_attention"
-    assert [(c.a, c.b, c.by.part) for c in planned.contrasts] == [(name, names[0], "at ×1") for name in names[1:]]
+    assert [(a, b, by.part) for a, b, by in planned.contrasts] == [(name, names[0], "at ×1") for name in names[1:]]
     assert {len(runs) for runs in planned.variants.values()} == {2}
 
 

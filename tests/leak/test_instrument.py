@@ -142,6 +142,6 @@ def test_figures_and_the_table_give_a_mitigation_the_same_colour() -> None:
 def test_every_mitigation_is_compared_with_the_first_at_two_mask_ratios(store: Store) -> None:
     asked = {"data": "synthetic:steps=48,channels=2", "mitigations": ["none", "all", "content_gated"], "seeds": 2}
     (planned,) = LEAK.plan(LeakConfig.read(asked), store)
-    assert [(contrast.a, contrast.b, contrast.by.part) for contrast in planned.contrasts] == [
+    assert [(a, b, by.part) for a, b, by in planned.contrasts] == [
         (name, "none", f"at mask ratio {ratio}") for ratio in ("0.5", "0.9") for name in ("all", "content_gated")
     ]

@@ -30,7 +30,7 @@ from whence.app.jobs import CompareRequest, Document, Job, find_job, submit
 from whence.app.progress import controls, is_alive, progress_of, show_progress
 from whence.errors import UserError
 from whence.experiments.comparison import check_plan, plan_note, planned_runs, report_on, tables_of
-from whence.experiments.export import FORMS, Report
+from whence.experiments.export import FORMATS, Report
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.page import lost_html, summary_html, table_html
 from whence.experiments.saved import config_path, read_config, save_config, saved_configs
@@ -151,7 +151,7 @@ class Comparisons(Generic[C, R]):
         def make(form: Callable[[Report], bytes]) -> bytes:
             return form(report_on(instrument, config, store, ["--config", str(path)]))
 
-        downloads(path.stem, {ending: partial(make, form) for ending, form in FORMS.items()})
+        downloads(path.stem, {ending: partial(make, form) for ending, form in FORMATS.items()})
 
 
 @st.cache_resource(show_spinner="Reading runs", max_entries=16)

@@ -24,8 +24,6 @@ again. It listens on 127.0.0.1 alone and asks the network for nothing."""
 
 
 class AppOptions(StoreOptions):
-    """Where to show what."""
-
     port: int | None = Field(default=None, ge=1, le=65535, description="none: 8501, or the next that is free")
     no_browser: bool = Field(default=False, description="only say the address")
 
@@ -48,10 +46,8 @@ def _app(invocation: Invocation) -> int:
         if options.json_:
             print_json({"address": address, "store": str(store.root), "process": process.pid})
         else:
-            print(
-                f"whence app: {address}   store {store.root}   (Ctrl-C ends the app, not what it has started)",
-                flush=True,
-            )
+            ends = "(Ctrl-C ends the app, not what it has started)"
+            print(f"whence app: {address}   store {store.root}   {ends}", flush=True)
         if not options.no_browser:
             webbrowser.open(address)
         return process.wait()

@@ -37,24 +37,18 @@ PrintMetrics = Callable[[Any, Store], None]
 
 
 class ComparisonOptions(EngineOptions):
-    """Where and how to run a comparison."""
-
     minutes: float | None = Field(
         default=None, gt=0, description="add no more seeds to --until-decided after this long"
     )
 
 
 class PresetOptions(OutputOptions):
-    """Which presets to describe."""
-
     names: tuple[str, ...] = Field(
         default=(), description="those to describe; none: all", json_schema_extra=positional("NAME")
     )
 
 
 class ShowOptions(StoreOptions):
-    """Which run to show, and where to write its page."""
-
     run: str = Field(
         description="first digits of the run's id ('whence runs list')", json_schema_extra=positional("RUN")
     )
@@ -71,12 +65,11 @@ def instrument(name: str) -> Instrument[Any, Any]:
     return instruments.instrument(name)
 
 
-def unchanged(config: Any, options: Any) -> Any:
-    return config
-
-
 def compare(
-    name: str, description: str, options_class: type[ComparisonOptions] = ComparisonOptions, adapt: Adapt = unchanged
+    name: str,
+    description: str,
+    options_class: type[ComparisonOptions] = ComparisonOptions,
+    adapt: Adapt = lambda config, options: config,
 ) -> Verb:
     def run(invocation: Invocation) -> int:
         from whence.experiments.comparison import check_plan, run_comparison
@@ -93,7 +86,7 @@ def compare(
                 chosen,
                 config,
                 store,
-                options.execution,
+                options,
                 minutes=options.minutes,
                 watch=RunProgress,
                 on_progress=on_progress,
@@ -108,7 +101,7 @@ def train(
     name: str,
     description: str,
     options_class: type[EngineOptions] = EngineOptions,
-    adapt: Adapt = unchanged,
+    adapt: Adapt = lambda config, options: config,
     print_metrics: PrintMetrics | None = None,
     page: Page | None = None,
 ) -> Verb:
@@ -124,7 +117,7 @@ def train(
             config.check()
             print_json({"id": config.id, **config.document()})
             return 0
-        ends = execute_runs([config], store, options.execution, RunProgress)
+        ends = execute_runs([config], store, options, RunProgress)
         folder = store.folder(config.id)
         if options.json_:
             status = _status(folder)
@@ -155,9 +148,8 @@ def _status(folder: RunFolder) -> RunStatus | None:
 def print_run(folder: RunFolder, end: str = "") -> None:
     """In a line or two, how far a run has come. end: how it ended here."""
     status = _status(folder)
-    parts = [folder.id, status.state if status else end]
-    if end == "busy":
-        parts[1] = "another process is running it; nothing was done here"
+    state = status.state if status else end
+    parts = [folder.id, "another process is running it; nothing was done here" if end == "busy" else state]
     if status:
         parts.append(f"step {status.step}/{status.steps}")
         parts += [f"{name} {scored(name, value)}" for name, value in status.headline.items()]
@@ -172,16 +164,12 @@ def presets(name: str) -> Verb:
         options = invocation.options(PresetOptions)
         known = instrument(name).presets
         assert known is not None
-        found = {each: known.load(each) for each in options.names or known.names()}
+        configs = {each: known.load(each) for each in options.names or known.names()}
         if options.json_:
-            print_json(
-                [
-                    {"name": each, "about": known.about(each), "config": config.model_dump(mode="json")}
-                    for each, config in found.items()
-                ]
-            )
-            return 0
-        print("\n\n".join("\n  ".join([each, *known.about(each).splitlines()]) for each in found))
+            documents = {each: config.model_dump(mode="json") for each, config in configs.items()}
+            print_json([{"name": n, "about": known.about(n), "config": document} for n, document in documents.items()])
+        else:
+            print("\n\n".join("\n  ".join([each, *known.about(each).splitlines()]) for each in configs))
         return 0
 
     description = f"""List the configurations that come with whence: what each is, costs and should give

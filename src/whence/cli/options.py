@@ -10,19 +10,16 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
 
 from whence.config import Config
-from whence.errors import UserError, nearest
+from whence.errors import UserError, hint
+from whence.execution.options import ExecutionOptions
 from whence.experiments.options import NONE, Option, metavar, options_of, set_fields
 from whence.experiments.saved import CONFIG_FILES, Presets
 from whence.store.runs import Store
-from whence.system import Device
-
-if TYPE_CHECKING:
-    from whence.execution.options import ExecutionOptions
 
 S = TypeVar("S", bound=Config)
 Chosen = TypeVar("Chosen", bound="OutputOptions")
@@ -59,25 +56,12 @@ class StoreOptions(OutputOptions):
         return store
 
 
-class EngineOptions(StoreOptions):
+class EngineOptions(ExecutionOptions, StoreOptions):
     """Where and how to run: none of this changes what a run is."""
 
     GROUP: ClassVar[str] = "Execution"
 
-    workers: int | None = Field(default=None, ge=1, description="processes; none: one per core")
-    threads: int | None = Field(default=None, ge=1, description="CPU threads per process; none: the cores, shared out")
-    device: Device = Field(default="auto", description="auto takes a GPU if there is one")
-    checkpoint_interval: float = Field(
-        default=20.0, ge=0, description="seconds between checkpoints", json_schema_extra=metavar("SECONDS")
-    )
-    retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")
     print_config: bool = Field(default=False, description="print the complete configuration as JSON and stop")
-
-    @property
-    def execution(self) -> ExecutionOptions:
-        from whence.execution.options import ExecutionOptions
-
-        return ExecutionOptions(self.workers, self.threads, self.device, self.checkpoint_interval, self.retry_failed)
 
 
 @dataclass(frozen=True)
@@ -98,7 +82,7 @@ class Invocation:
         return shlex.join(["whence", *self.words, *self.arguments])
 
     def parse(
-        self, config_class: type[S], options_class: type[Chosen], presets: Presets | None = None
+        self, config_class: type[S], options_class: type[Chosen], presets: Presets[Any] | None = None
     ) -> tuple[S, Chosen]:
         """The config from defaults, then `--config FILE` or `--preset NAME`, then flags and words; and the options.
 
@@ -186,20 +170,18 @@ class _Parser:
         try:
             namespace, words = self.parser.parse_known_args(arguments)
         except argparse.ArgumentError as error:
-            flag, problem = error.argument_name, error.message
-            text = "a value must follow" if problem and problem.startswith("expected") else problem
-            raise UserError(f"{flag}: {text}. See '{self.parser.prog} --help'.") from None
+            text = "a value must follow" if error.message.startswith("expected") else error.message
+            raise UserError(f"{error.argument_name}: {text}. See '{self.parser.prog} --help'.") from None
         given = vars(namespace)
         for word in words:
             if word.startswith("-"):
-                match = nearest(word, self.parser._option_string_actions)
-                hint = f" Did you mean {match!r}?" if match else ""
-                raise UserError(f"{word}: no such option. See '{self.parser.prog} --help'.{hint}")
-        if words and self.words and isinstance(self.words.value, tuple):
-            given[self.words.flag] = words
-        elif words and self.words:
-            given[self.words.flag], *words = words
-        if words and not (self.words and isinstance(self.words.value, tuple)):
+                close = hint(word, self.parser._option_string_actions)
+                raise UserError(f"{word}: no such option. See '{self.parser.prog} --help'.{close}")
+        if words and self.words:
+            taken = len(words) if isinstance(self.words.value, tuple) else 1
+            given[self.words.flag] = words if isinstance(self.words.value, tuple) else words[0]
+            words = words[taken:]
+        if words:
             raise UserError(f"{words[0]!r}: not expected here. See '{self.parser.prog} --help'.", field=words[0])
         return given
 

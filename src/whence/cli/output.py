@@ -14,7 +14,6 @@ from rich.table import Table
 if TYPE_CHECKING:
     from whence.experiments.comparison import ComparisonResult
     from whence.experiments.instrument import Instrument
-    from whence.experiments.table import Cell
     from whence.experiments.table import Table as ComparisonTable
 
 stderr = Console(stderr=True)
@@ -68,22 +67,13 @@ def print_result(instrument: Instrument[Any, Any], result: ComparisonResult[Any]
 
 
 def print_comparison(table: ComparisonTable[Any]) -> None:
-    columns = [column for column in table.columns if not column.detail]
-    rows = [[row.name, row.dots, *(_text(row.cell(column.key)) for column in columns)] for row in table.rows]
-    empty = {i for i in range(len(columns)) if not any(row[i + 2] for row in rows)}
-    print_table(
-        table.title,
-        ["", "seeds", *(column.title for i, column in enumerate(columns) if i not in empty)],
-        [[*row[:2], *(cell for i, cell in enumerate(row[2:]) if i not in empty)] for row in rows],
-        caption=table.caption or None,
-    )
+    columns = [column for column in table.filled_columns if not column.detail]
+    rows = [[row.name, row.dots, *(row.cell(column.key).words for column in columns)] for row in table.rows]
+    titles = ["", "seeds", *(column.title for column in columns)]
+    print_table(table.title, titles, rows, caption=table.caption or None)
     for line in (*table.findings, f"{table.heading}."):
         print(f"  {line}")
     print()
-
-
-def _text(cell: Cell) -> str:
-    return " ".join(filter(None, (cell.text, cell.verdict)))
 
 
 def _budget_note(result: ComparisonResult[Any]) -> str:

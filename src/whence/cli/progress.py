@@ -79,7 +79,8 @@ class RunProgress:
             self.ended[run] = name
             self.state.pop(run, None)
             if not self.live or name in ("failed", "crashed"):
-                self._line(f"{self._label(run)}: {ENDED[name]}{self._detail(event)}")
+                detail = f" ({event.message})" if event.message else self._numbers(event)
+                self._line(f"{self._label(run)}: {ENDED[name]}{detail}")
         elif name == "interrupted":
             self.state.pop(run, None)
         else:
@@ -89,7 +90,9 @@ class RunProgress:
         elif time.monotonic() - self.last_plain > PLAIN_EVERY_SECONDS:
             self.last_plain = time.monotonic()
             for run, latest in self.state.items():
-                self._line(f"{self._label(run)}: step {latest.step}/{self._steps(run)}{self._numbers(latest)}")
+                self._line(
+                    f"{self._label(run)}: step {latest.step}/{self.runs[run].training.steps}{self._numbers(latest)}"
+                )
 
     def _summary(self) -> str:
         ends = list(self.ended.values())
@@ -101,8 +104,8 @@ class RunProgress:
         table = Table.grid(padding=(0, 2))
         roomy = stderr.width >= 110  # a narrow terminal shows what matters, on one line
         for run, latest in list(self.state.items())[:SHOWN_AT_ONCE]:
-            step, steps = latest.step, self._steps(run)
-            what = " · ".join(self.runs[run].labels().values()) + f" · seed {self.runs[run].seed}"
+            step, steps = latest.step, self.runs[run].training.steps
+            what = self._label(run).removeprefix(f"{run} ")
             bar = ProgressBar(total=steps, completed=step, width=24 if roomy else 8)
             cells = [Text(what, no_wrap=True, overflow="ellipsis"), f"{step}/{steps}", bar]
             table.add_row(*([run, *cells, self._numbers(latest)] if roomy else cells))
@@ -112,21 +115,12 @@ class RunProgress:
         return Group(Text(f"{done} of {total} runs ended · {self.crew} · {duration(elapsed)}{left}"), table)
 
     def _numbers(self, latest: Event) -> str:
-        numbers = [f"{name} {scored(name, value)}" for name, value in latest.headline.items()]
-        loss = latest.loss
-        return "  ".join([f"  loss {loss:.3f}" if loss is not None else "", *numbers])
-
-    def _detail(self, event: Event) -> str:
-        return f" ({event.message})" if event.message else self._numbers(event)
-
-    def _steps(self, run: str) -> int:
-        return self.runs[run].training.steps
+        loss = "" if latest.loss is None else f"  loss {latest.loss:.3f}"
+        return "  ".join([loss, *(f"{name} {scored(name, value)}" for name, value in latest.headline.items())])
 
     def _label(self, run: str) -> str:
-        config = self.runs[run]
-        return f"{run} {' · '.join(config.labels().values())} · seed {config.seed}"
+        return f"{run} {' · '.join(self.runs[run].labels().values())} · seed {self.runs[run].seed}"
 
     def _line(self, text: str) -> None:
-        (self.live.console if self.live else Console(file=sys.stderr, width=200)).print(
-            text, highlight=False, markup=False
-        )
+        console = self.live.console if self.live else Console(file=sys.stderr, width=200)
+        console.print(text, highlight=False, markup=False)

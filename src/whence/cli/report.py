@@ -73,12 +73,12 @@ VERBS = {"report": report_verb()}
 
 
 def _write(options: ReportOptions, store: Store) -> int:
-    from whence.experiments.export import FORMS
+    from whence.experiments.export import FORMATS
     from whence.store.files import addressed_name, write_atomically
 
     ending = Path(options.out).suffix if options.out else ".html"
-    if ending not in FORMS:
-        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(FORMS)}.")
+    if ending not in FORMATS:
+        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(FORMATS)}.")
     with stderr.status("reading runs"):
         report, name = gather(options.names, store)
     if not report.finished:
@@ -87,7 +87,7 @@ def _write(options: ReportOptions, store: Store) -> int:
         raise UserError(f"out: {str(Path(options.out).parent)!r} is not a directory.")
     try:
         with stderr.status("drawing the report"):
-            data = FORMS[ending](report)
+            data = FORMATS[ending](report)
         path = Path(options.out) if options.out else store.reports / addressed_name(name, data, ending)
         write_atomically(path, data)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 
 from pydantic import Field
 
@@ -47,13 +46,13 @@ def _reproduce(invocation: Invocation) -> int:
         config = PRESETS.load(name)
         if name in options.claims or options.all:
             stderr.print(f"{name}: {len(check_plan(ARENA, config, store))} runs", highlight=False)
-            result = run_comparison(ARENA, config, store, options.execution, watch=RunProgress)
+            result = run_comparison(ARENA, config, store, options, watch=RunProgress)
             code = max(code, exit_code(result.ends))
             if result.interrupted:
                 return code
         with stderr.status(f"judging {name}"):
             judgement = judge(claim, tables_of(ARENA, config, store))
-        found.append({"claim": name, "who": claim.who, "says": claim.says, **asdict(judgement)})
+        found.append({"claim": name, "who": claim.who, "says": claim.says, **judgement._asdict()})
     if options.json_:
         print_json(found)
     else:

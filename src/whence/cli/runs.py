@@ -152,7 +152,7 @@ def _resume(invocation: Invocation) -> int:
     if not runs:
         print_json({"runs": {}}) if options.json_ else print(f"nothing to resume in {store.root}")
         return 0
-    ends = execute_runs(runs, store, options.execution, RunProgress)
+    ends = execute_runs(runs, store, options, RunProgress)
     if options.json_:
         print_json({"runs": ends})
     return exit_code(ends)

@@ -32,22 +32,14 @@ class Event(Config):
 
     @classmethod
     def of_end(cls, end: RunEnd, status: RunStatus) -> Event:
-        return cls(
-            kind=end,
-            run=status.id,
-            step=status.step,
-            loss=status.loss,
-            headline=status.headline,
-            message=status.reason,
-        )
+        step, loss, headline, message = status.step, status.loss, status.headline, status.reason
+        return cls(kind=end, run=status.id, step=step, loss=loss, headline=headline, message=message)
 
 
 OnEvent = Callable[[Event], None]
 
 
 class RunRequest(Config):
-    """What a worker is to execute."""
-
     config: dict[str, Any]
     store: str
     options: ExecutionOptions

@@ -18,23 +18,8 @@ import whence
 from whence.execution.events import Event, OnEvent
 from whence.execution.options import ExecutionOptions
 from whence.random import Streams, preserve_rng_state
-from whence.store.files import (
-    TEMPORARY,
-    ChainWriter,
-    CorruptFileError,
-    file_digest,
-    read_chained,
-)
-from whence.store.records import (
-    Environment,
-    LogRecord,
-    RunError,
-    RunState,
-    RunStatus,
-    StoredConfig,
-    read_as,
-    write_as,
-)
+from whence.store.files import TEMPORARY, ChainWriter, CorruptFileError, file_digest, read_chained
+from whence.store.records import Environment, LogRecord, RunError, RunState, RunStatus, StoredConfig, read_as, write_as
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
 from whence.system import cores, resolve_device
@@ -87,8 +72,7 @@ def _reason_to_repeat(folder: RunFolder, status: RunStatus, options: ExecutionOp
 def _tidy(folder: RunFolder, store: Store, status: RunStatus, on_event: OnEvent) -> RunStatus:
     """What a kill or a damaged log left behind in a settled run, whose results are whole."""
     if status.state == "finished":
-        for old in checkpoint.saved_checkpoints(folder.path):
-            old.unlink()
+        checkpoint.remove_all(folder.path)
     log = folder.path / "log.jsonl"
     if log.exists() and file_digest(log) == status.files["log.jsonl"]:
         return status
@@ -143,7 +127,8 @@ class _Execution:
         self.threads = self.options.threads or cores()
         with preserve_rng_state(), _deterministic(self.threads):
             try:
-                self._clear_temporary_files()
+                for leftover in self.path.glob(f"{TEMPORARY}*"):
+                    leftover.unlink()
                 self._write_config()
                 self.log = self._open_log()
                 status = self._guarded()
@@ -152,8 +137,7 @@ class _Execution:
                     if file is not None:
                         file.close()
         if status.state == "finished":
-            for old in checkpoint.saved_checkpoints(self.path):
-                old.unlink()
+            checkpoint.remove_all(self.path)
         return status
 
     def _guarded(self) -> RunStatus:
@@ -175,13 +159,9 @@ class _Execution:
         optimizer = job.optimizer(self.config.training) or make_optimizer(job.model, self.config.training)
         metrics = self.metrics = self._restore(job, optimizer)
         torch.set_num_threads(self.threads)
-        begun = LogRecord(
-            event="resumed" if self.at.step else "started",
-            time=time.time(),
-            environment=self._environment(),
-            notices=tuple(self.notices),
-        )
-        self._log(begun)
+        event = "resumed" if self.at.step else "started"
+        conditions, notices = self._environment(), tuple(self.notices)
+        self._log(LogRecord(event=event, time=time.time(), environment=conditions, notices=notices))
         self.on_event(Event(kind="started", run=self.config.id, step=self.at.step))
 
         def save(at: Progress) -> None:
@@ -207,16 +187,11 @@ class _Execution:
             if all(parameter.isfinite().all() for parameter in job.model.parameters()):
                 save(self.at)
             raise
-        if not done:
-            return self._rest("interrupted")
-        checkpoint.save_weights(self.folder.weights, job.model)
-        return self._rest("finished")
+        if done:
+            checkpoint.save_weights(self.folder.weights, job.model)
+        return self._rest("finished" if done else "interrupted")
 
     # --- coming back
-
-    def _clear_temporary_files(self) -> None:
-        for leftover in self.path.glob(f"{TEMPORARY}*"):
-            leftover.unlink()
 
     def _write_config(self) -> None:
         path = self.path / "config.json"
@@ -224,11 +199,10 @@ class _Execution:
             config=self.config.document(), versions=self.config.versions(), streams=asdict(self.streams)
         )
         try:
-            if read_as(StoredConfig, path) == config:
-                return
-            self._notice("config.json does not describe this run; rewritten", path)
-        except FileNotFoundError:
-            pass
+            if path.exists():
+                if read_as(StoredConfig, path) == config:
+                    return
+                self._notice("config.json does not describe this run; rewritten", path)
         except CorruptFileError as damage:
             self._notice(f"config.json: {damage.reason}; rewritten", path)
         write_as(path, config)
@@ -272,10 +246,10 @@ class _Execution:
 
     def _check_old_status(self) -> None:
         path = self.path / "status.json"
+        if not path.exists():
+            return
         try:
             status = self.folder.written_status()
-        except FileNotFoundError:
-            return
         except CorruptFileError as damage:
             self._notice(f"status.json: {damage.reason}; rewritten", path)
             return
@@ -339,18 +313,15 @@ class _Execution:
         self.last_status = time.monotonic()
         return status
 
-    def _lasting_files(self, state: RunState) -> list[str]:
-        names = ["config.json", "metrics.jsonl", "log.jsonl", self.folder.weights.name]
-        if state != "finished":
-            names += [path.name for path in checkpoint.saved_checkpoints(self.path)]
-        return [name for name in names if (self.path / name).exists()]
-
     def _rest(self, state: Literal["finished", "failed", "interrupted"], error: RunError | None = None) -> RunStatus:
         """Write the last status, which holds the checksum of every other file."""
         self._log(LogRecord(event=state, time=time.time(), step=self.at.step, error=error))
         if self.metrics is not None:
             self.metrics.sync()
-        files = {name: file_digest(self.path / name) for name in self._lasting_files(state)}
+        lasting = [self.path / "config.json", self.path / "metrics.jsonl", self.path / "log.jsonl", self.folder.weights]
+        if state != "finished":
+            lasting += checkpoint.saved_checkpoints(self.path)
+        files = {path.name: file_digest(path) for path in lasting if path.exists()}
         status = self._write_status(state, files, error)
         self.on_event(Event.of_end(state, status))
         return status

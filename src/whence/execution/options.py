@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import ClassVar
 
+from pydantic import Field
+
+from whence.config import Config
 from whence.system import Device
 
 
-@dataclass(frozen=True)
-class ExecutionOptions:
+class ExecutionOptions(Config):
     """For one run or for many."""
 
-    workers: int | None = None
-    """Processes; by default one per core, and no more than there are runs"""
-    threads: int | None = None
-    """CPU threads per run; a resumed run keeps the number it started with, because results depend on it in the last
-    bits"""
-    device: Device = "auto"
-    checkpoint_interval: float = 20.0
-    """Seconds between checkpoints"""
-    retry_failed: bool = False
+    GROUP: ClassVar[str] = "Execution"
+
+    workers: int | None = Field(default=None, ge=1, description="processes; none: one per core")
+    # a resumed run keeps the number that it started with, because results depend on it in the last bits
+    threads: int | None = Field(default=None, ge=1, description="CPU threads per process; none: the cores, shared out")
+    device: Device = Field(default="auto", description="auto takes a GPU if there is one")
+    checkpoint_interval: float = Field(
+        default=20.0, ge=0, description="seconds between checkpoints", json_schema_extra={"metavar": "SECONDS"}
+    )
+    retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from whence import stats
 from whence.config import Config
 from whence.experiments.instrument import Instrument
 from whence.experiments.looks import consult
+from whence.experiments.options import is_group, is_list
 from whence.experiments.table import Criterion, Row, Table
-from whence.registry import Choice
 from whence.store.files import flat
 from whence.store.runs import Store
 
@@ -42,13 +44,14 @@ def config_changes(before: Config, after: Config) -> dict[str, tuple[Any, Any]]:
     return {name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)}
 
 
-def _readable(config: Any) -> Any:
+def _readable(value: Any) -> Any:
     """Choices as a user writes them."""
-    if isinstance(config, Choice) or (isinstance(config, Config) and type(config).__str__ is not Config.__str__):
-        return str(config)
-    if isinstance(config, Config):
-        return {name: _readable(getattr(config, name)) for name in type(config).model_fields}
-    return [_readable(item) for item in config] if isinstance(config, tuple | list) else config
+    if is_list(value):
+        return [_readable(item) for item in value]
+    if not isinstance(value, BaseModel):
+        return value
+    fields = type(value).model_fields
+    return {name: _readable(getattr(value, name)) for name in fields} if is_group(value) else str(value)
 
 
 def changes(
@@ -67,31 +70,24 @@ def changes(
         for criterion in two.planned.criteria
         if old.cell(criterion.column).per_seed and new.cell(criterion.column).per_seed
     ]
-    tables = (*before, *after)
-    rows = [row for _, _, old, new, _ in cells for row in (old, new)]
     earlier = consult(
-        [result.run for row in rows for result in row.results],
-        {result.run.id for row in rows for result in row.results if result.ended},
-        [(old.results[0].run, new.results[0].run, c.look or c.part) for _, _, old, new, c in cells],
+        [result for _, _, old, new, _ in cells for row in (old, new) for result in row.results],
+        [(old.results[0].run, new.results[0].run, by.look or by.part) for _, _, old, new, by in cells],
         store,
         "change",
     )
+    tables = (*before, *after)
     sequential = any(table.design == "sequential" for table in tables)
     complete = all(row.complete for table in tables for row in table.rows)
     design = earlier.design("sequential" if sequential else "fixed", complete=complete)
     pairs = [_pair(old, new, criterion) for _, _, old, new, criterion in cells]
     compared = stats.compare(pairs, design=design, others=earlier.comparisons) if design else [None] * len(pairs)
-    found = []
+    result: list[Change] = []
     for (one, two, old, new, criterion), c in zip(cells, compared, strict=True):
         ranked = all(instrument.comparable(t.planned, row, criterion) for t, row in ((one, old), (two, new)))
-        words = _words(old, criterion.column), _words(new, criterion.column)
-        found.append(Change(two.title, new.name, criterion.part, *words, c if c and c.n and ranked else None))
-    return found
-
-
-def _words(row: Row[Any], column: str) -> str:
-    cell = row.cell(column)
-    return cell.verdict or cell.text
+        was, now = (cell.verdict or cell.text for cell in (old.cell(criterion.column), new.cell(criterion.column)))
+        result.append(Change(two.title, new.name, criterion.part, was, now, c if c and c.n and ranked else None))
+    return result
 
 
 def _pair(old: Row[Any], new: Row[Any], criterion: Criterion) -> stats.Pair:
@@ -102,7 +98,7 @@ def _pair(old: Row[Any], new: Row[Any], criterion: Criterion) -> stats.Pair:
 
 def matched(before: Sequence[Table[Any]], after: Sequence[Table[Any]]) -> list[tuple[Table[Any], Table[Any]]]:
     """Tables of the same title; then those of the same subject, the first part of a title, in the same place."""
-    pairs = []
+    pairs: list[tuple[Table[Any], Table[Any]]] = []
     for subject in dict.fromkeys(_subject(table) for table in before):
         ones, twos = ([t for t in tables if _subject(t) == subject] for tables in (before, after))
         alike = [(one, two) for one in ones for two in twos if one.title == two.title]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -40,8 +40,6 @@ Watch = Callable[[Sequence[AnyRun], int, int], AbstractContextManager[OnEvent]]
 
 @dataclass(frozen=True)
 class ComparisonResult(Generic[R]):
-    """What a comparison came to."""
-
     name: str
     config: ComparisonConfig
     tables: list[Table[R]]
@@ -50,7 +48,7 @@ class ComparisonResult(Generic[R]):
     report: Path | None
     """The page; none while no run has finished"""
     command: str
-    """The command that makes it again"""
+    """Makes it again"""
 
     @property
     def interrupted(self) -> bool:
@@ -61,13 +59,9 @@ class ComparisonResult(Generic[R]):
         return sum(not c.decided for table in self.tables for c in table.comparisons)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "tables": [table.to_json() for table in self.tables],
-            "runs": self.ends,
-            "report": str(self.report) if self.report else None,
-            "command": self.command,
-        }
+        report = str(self.report) if self.report else None
+        tables = [table.to_json() for table in self.tables]
+        return {"name": self.name, "tables": tables, "runs": self.ends, "report": report, "command": self.command}
 
 
 def no_events(runs: Sequence[AnyRun], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
@@ -91,7 +85,7 @@ def run_comparison(
     started = time.monotonic()
     if minutes is not None and not config.until_decided:
         raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.")
-    check_comparison(instrument, config, store, options)
+    check_resources(check_plan(instrument, config, store), store, options)
     save_config(instrument.name, config, store)
     on_progress(plan_note(instrument, config, store))
     ends: dict[str, RunEnd] = {}
@@ -170,16 +164,12 @@ def plan_comparison(instrument: Instrument[C, R], config: C, store: Store) -> li
         return instrument.plan(config, store)
     known = set(store.ids())
     most = config.with_seeds(max(len(config.seed_range), config.max_seeds))
-    return [
-        replace(
-            planned,
-            variants={
-                name: [run for run in runs if run.seed in config.seed_range or run.id in known]
-                for name, runs in planned.variants.items()
-            },
-        )
-        for planned in instrument.plan(most, store)
-    ]
+
+    def begun(runs: Sequence[R]) -> list[R]:
+        return [run for run in runs if run.seed in config.seed_range or run.id in known]
+
+    plan = instrument.plan(most, store)
+    return [replace(table, variants={name: begun(runs) for name, runs in table.variants.items()}) for table in plan]
 
 
 def runs_of(plan: Sequence[PlannedTable[R]]) -> list[R]:
@@ -226,15 +216,6 @@ def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[
     ]
 
 
-def check_comparison(
-    instrument: Instrument[C, R], config: C, store: Store, options: ExecutionOptions = ExecutionOptions()
-) -> list[R]:
-    """Everything that can be checked without work: the runs, their memory, the device, the disk. Returns the runs."""
-    runs = check_plan(instrument, config, store)
-    check_resources(runs, store, options)
-    return runs
-
-
 def check_plan(instrument: Instrument[C, R], config: C, store: Store) -> list[R]:
     """Refuse fields that are valid alone and impossible together; returns the runs. Nothing is written."""
     config.check_budget()
@@ -273,12 +254,8 @@ def execute_runs(
     workers, threads = check_resources(runs, store, options)
     with watch(runs, workers, threads) as on_event:
         ends = run_all(runs, store, options, on_event)
-    return {run: _by_now(store, run) if end == "busy" else end for run, end in ends.items()}
-
-
-def _by_now(store: Store, run: str) -> RunEnd:
-    """A run that another process was busy with may be finished when all others are."""
-    try:
-        return "skipped" if store.folder(run).status().state == "finished" else "busy"
-    except (OSError, CorruptFileError):
-        return "busy"
+    for run in [run for run, end in ends.items() if end == "busy"]:
+        with suppress(OSError, CorruptFileError):  # the process that was running it may have finished meanwhile
+            if store.folder(run).status().state == "finished":
+                ends[run] = "skipped"
+    return ends

@@ -27,41 +27,6 @@ from whence.training.config import AnyRun
 PUBLISHED_FORMAT = 1
 
 
-@dataclass(frozen=True)
-class Report:
-    """Tables to be written as a file of any kind."""
-
-    instrument: Instrument[Any, Any]
-    tables: list[Table[Any]]
-    config: Any
-    command: str
-    store: Store
-
-    @property
-    def finished(self) -> bool:
-        """Some run has a result."""
-        return any(row.finished for table in self.tables for row in table.rows)
-
-    def html(self) -> bytes:
-        return comparison_page(self.instrument, self.tables, self.config, self.command, self.store)
-
-
-def report_on_runs(
-    runs: Sequence[AnyRun], store: Store, instrument_of: Callable[[str], Instrument[Any, Any]]
-) -> Report:
-    """Single runs of one instrument, tabulated. They may have been chosen by their results, so nothing is tested.
-
-    `instrument_of`: an instrument by its name, which is the kind of its runs.
-    """
-    kinds = {run.kind for run in runs}
-    if len(kinds) > 1:
-        raise UserError(f"run: expected runs of one instrument, got {' and '.join(sorted(kinds))}. Name those of one.")
-    instrument, own = instrument_of(kinds.pop()), {run.id: run for run in runs}
-    tables = tabulate(instrument, instrument.tables_of_runs(list(own.values())), store, tested=False)
-    command = shlex.join(["whence", "report", *own, *store_flag(store)])
-    return Report(instrument, tables, [run.document() for run in own.values()], command, store)
-
-
 class PublishedResults(Config):
     """What `whence report NAME --out results/NAME.json` writes: enough to check every number, without the store."""
 
@@ -93,16 +58,78 @@ class PublishedResults(Config):
         return cls.of(**document)
 
 
-def published_json(report: Report) -> bytes:
-    published = PublishedResults.of(
-        format=PUBLISHED_FORMAT,
-        instrument=report.instrument.name,
-        config=report.config,
-        command=report.command,
-        versions=versions(),
-        tables=[table.to_json() for table in report.tables],
-    )
-    return (json.dumps(published.model_dump(), indent=1) + "\n").encode()
+@dataclass(frozen=True)
+class Report:
+    """Tables as the content of a file of any kind."""
+
+    instrument: Instrument[Any, Any]
+    tables: Sequence[Table[Any]]
+    config: Any
+    command: str
+    store: Store
+
+    @property
+    def finished(self) -> bool:
+        """Some run has a result."""
+        return any(row.finished for table in self.tables for row in table.rows)
+
+    def html(self) -> bytes:
+        return comparison_page(self.instrument, self.tables, self.config, self.command, self.store)
+
+    def png(self) -> bytes:
+        return picture_of(self.html())
+
+    def csv(self) -> bytes:
+        return as_csv(line for table in self.tables for line in self.instrument.records(table)).encode()
+
+    def json(self) -> bytes:
+        published = PublishedResults.of(
+            format=PUBLISHED_FORMAT,
+            instrument=self.instrument.name,
+            config=self.config,
+            command=self.command,
+            versions=versions(),
+            tables=[table.to_json() for table in self.tables],
+        )
+        return (json.dumps(published.model_dump(), indent=1) + "\n").encode()
+
+    def markdown(self) -> bytes:
+        lines = [f"# {page_title(self.instrument, self.tables)}", ""]
+        for table in self.tables:
+            lines += [f"## {table.title}", "", f"{table.heading}.", "", *(f"- {line}" for line in table.findings), ""]
+            columns = table.filled_columns
+            lines += [_markdown_row(["variant", "seeds", *(column.title for column in columns)])]
+            lines += ["|---" * (2 + len(columns)) + "|"]
+            for row in table.rows:
+                texts = [row.cell(column.key).words for column in columns]
+                lines.append(_markdown_row([row.name, str(len(row.finished)), *texts]))
+            lines += ["", f"{table.caption}.", ""] if table.caption else [""]
+        return "\n".join([*lines, f"Made by `{self.command}`.", ""]).encode()
+
+
+FORMATS: dict[str, Callable[[Report], bytes]] = {
+    ".html": Report.html,
+    ".png": Report.png,
+    ".csv": Report.csv,
+    ".md": Report.markdown,
+    ".json": Report.json,
+}
+
+
+def report_on_runs(
+    runs: Sequence[AnyRun], store: Store, instrument_of: Callable[[str], Instrument[Any, Any]]
+) -> Report:
+    """Single runs of one instrument, tabulated. They may have been chosen by their results, so nothing is tested.
+
+    `instrument_of`: an instrument by its name, which is the kind of its runs.
+    """
+    kinds = {run.kind for run in runs}
+    if len(kinds) > 1:
+        raise UserError(f"run: expected runs of one instrument, got {' and '.join(sorted(kinds))}. Name those of one.")
+    instrument, own = instrument_of(kinds.pop()), {run.id: run for run in runs}
+    tables = tabulate(instrument, instrument.tables_of_runs(list(own.values())), store, tested=False)
+    command = shlex.join(["whence", "report", *own, *store_flag(store)])
+    return Report(instrument, tables, [run.document() for run in own.values()], command, store)
 
 
 def versions() -> dict[str, str]:
@@ -112,34 +139,5 @@ def versions() -> dict[str, str]:
     return {**known, "python": platform.python_version(), "machine": platform.machine(), "format": str(FORMAT)}
 
 
-def csv_lines(report: Report) -> bytes:
-    return as_csv(line for table in report.tables for line in report.instrument.records(table)).encode()
-
-
-def markdown(report: Report) -> bytes:
-    lines = [f"# {page_title(report.instrument, report.tables)}", ""]
-    for table in report.tables:
-        lines += [f"## {table.title}", "", f"{table.heading}.", "", *(f"- {line}" for line in table.findings), ""]
-        columns = table.filled_columns
-        lines += [_markdown_row(["variant", "seeds", *(column.title for column in columns)])]
-        lines += ["|---" * (2 + len(columns)) + "|"]
-        for row in table.rows:
-            cells = [row.cell(column.key) for column in columns]
-            texts = [" ".join(filter(None, (cell.text, cell.verdict))) for cell in cells]
-            lines.append(_markdown_row([row.name, str(len(row.finished)), *texts]))
-        lines += ["", f"{table.caption}.", ""] if table.caption else [""]
-    return "\n".join([*lines, f"Made by `{report.command}`.", ""]).encode()
-
-
 def _markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-FORMS: dict[str, Callable[[Report], bytes]] = {
-    ".html": Report.html,
-    ".png": lambda report: picture_of(report.html()),
-    ".csv": csv_lines,
-    ".md": markdown,
-    ".json": published_json,
-}
-"""By ending, the whole file"""

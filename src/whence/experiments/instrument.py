@@ -19,7 +19,7 @@ from whence.store.runs import Store
 from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    from whence.report.shell import go  # plotly has no type stubs
 
 R = TypeVar("R", bound=AnyRun)
 
@@ -66,8 +66,6 @@ class ComparisonConfig(Config):
 
 
 C = TypeVar("C", bound=ComparisonConfig)
-
-
 Q = TypeVar("Q", bound=Config)
 T = TypeVar("T", bound=Config)
 OnProgress = Callable[[str], None]
@@ -187,10 +185,8 @@ class Instrument(Protocol[C, R]):
         """For CSV: by default one line per run, with every number that the table shows."""
         for row in table.rows:
             for result in row.finished:
-                numbers = {
-                    column.key: cell.per_seed[result.run.seed]
-                    for column in table.columns
-                    if result.run.seed in (cell := row.cell(column.key)).per_seed
-                }
-                names = {"table": table.title, "variant": row.name, "seed": result.run.seed}
+                seed = result.run.seed
+                scores = {column.key: row.cell(column.key).per_seed for column in table.columns}
+                numbers = {key: per_seed[seed] for key, per_seed in scores.items() if seed in per_seed}
+                names = {"table": table.title, "variant": row.name, "seed": seed}
                 yield {**names, **numbers, "run": result.run.id, "seconds": result.seconds}

@@ -13,46 +13,32 @@ were planned, and the comparisons of the table. It has consequences for later ta
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from whence.config import Config
+from whence.experiments.results import RunResult
 from whence.stats import SEEDS_TO_DECIDE, TestDesign
 from whence.store.files import addressed_name, canonical, digest, write_atomically
 from whence.store.runs import Store
-from whence.training.config import AnyRun, RunConfig
+from whence.training.config import AnyRun
 
 PREFIX = "look"
-Pairs = Iterable[tuple[RunConfig, RunConfig, str]]
-"""For each comparison a run of either variant, and which of their scores are compared"""
 Kind = Literal["table", "change"]
 """Variants of one table, or one variant before and after a change: families of their own"""
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Config):
     """The runs and comparisons behind one table, or behind tables that share one error."""
 
-    shown: Mapping[str, tuple[int, ...]]
+    shown: dict[str, tuple[int, ...]]
     """By variant, the seeds whose results were shown"""
-    planned: Mapping[str, tuple[int, ...]]
+    planned: dict[str, tuple[int, ...]]
     comparisons: frozenset[str]
     """Each begins with its kind"""
-
-    @classmethod
-    def of(cls, runs: Iterable[AnyRun], ended: Collection[str], pairs: Pairs, kind: Kind) -> Look:
-        """`ended`: ids of the runs that have finished or failed."""
-        shown: dict[str, set[int]] = {}
-        planned: dict[str, set[int]] = {}
-        for run in runs:
-            name = variant(run)
-            planned.setdefault(name, set()).add(run.seed)
-            shown.setdefault(name, set()).update({run.seed} if run.id in ended else ())
-        named = [(*sorted((variant(a), variant(b))), part) for a, b, part in pairs]
-        comparisons = frozenset(" ".join((kind, *names)) for names in named)
-        return cls(_ordered(shown), _ordered(planned), comparisons)
 
     def includes(self, other: Look) -> bool:
         """Whether nothing would be lost by forgetting the other."""
@@ -67,11 +53,11 @@ class Look:
 class Earlier:
     """What earlier looks at the same variants permit."""
 
-    comparisons: int = 0
+    comparisons: int
     """Comparisons that were shown before and are not in this table: they share its error"""
-    seeds: int = 0
+    seeds: int
     """The largest number of seeds of a look that was part of another plan; 0: there was none"""
-    permits: Literal["fixed", "sequential", "nothing"] = "fixed"
+    permits: Literal["fixed", "sequential", "nothing"]
 
     def design(self, requested: TestDesign, *, complete: bool) -> TestDesign | None:
         """The test that applies; None: the table is not tested."""
@@ -79,10 +65,9 @@ class Earlier:
             return None
         return "sequential" if "sequential" in (requested, self.permits) else "fixed"
 
-    def why_not(self, requested: TestDesign, *, complete: bool) -> str:
-        """Why a table is not tested; empty if it is."""
-        if self.design(requested, complete=complete):
-            return ""
+    @property
+    def why_not(self) -> str:
+        """Why a table is not tested."""
         if self.permits == "nothing":
             return (
                 f"Not tested: {self.seeds} seeds of these variants were shown before, and this table leaves some of "
@@ -91,26 +76,34 @@ class Earlier:
         return "Not tested yet: verdicts are given when all planned runs have ended"
 
 
-NEVER = Earlier()
-
-
 def variant(run: AnyRun) -> str:
     """What runs of one variant share: all that decides their training, except the seed."""
     return digest(canonical({**run.training_document(), "seed": 0, "versions": run.versions()}))[:12]
 
 
 def consult(
-    runs: Sequence[AnyRun], ended: Collection[str], pairs: Pairs, store: Store, kind: Kind = "table"
+    results: Iterable[RunResult[AnyRun]], pairs: Iterable[tuple[AnyRun, AnyRun, str]], store: Store, kind: Kind
 ) -> Earlier:
-    """What earlier looks permit; the results of these runs count as shown from now on."""
-    look = Look.of(runs, ended, pairs, kind)
+    """What earlier looks permit; these results count as shown from now on.
+
+    pairs: for each comparison a run of either variant, and which of their scores are compared.
+    """
+    shown: dict[str, set[int]] = {}
+    planned: dict[str, set[int]] = {}
+    for result in results:
+        name = variant(result.run)
+        planned.setdefault(name, set()).add(result.run.seed)
+        shown.setdefault(name, set()).update({result.run.seed} if result.ended else ())
+    names = [(*sorted((variant(a), variant(b))), part) for a, b, part in pairs]
+    comparisons = frozenset(" ".join((kind, *those)) for those in names)
+    look = Look(shown=_ordered(shown), planned=_ordered(planned), comparisons=comparisons)
     recorded = _recorded(store)
     if any(look.shown.values()) and look.comparisons:
         _record(look, recorded, store)
-    return _earlier(look, [other for _, other in recorded], kind)
+    return _permitted(look, recorded.values(), kind)
 
 
-def _earlier(look: Look, others: Iterable[Look], kind: Kind) -> Earlier:
+def _permitted(look: Look, others: Iterable[Look], kind: Kind) -> Earlier:
     comparisons, most, permits = set(look.comparisons), 0, "fixed"
     for other in others:
         common = set(look.shown) & set(other.shown)
@@ -127,33 +120,29 @@ def _earlier(look: Look, others: Iterable[Look], kind: Kind) -> Earlier:
     return Earlier(len(comparisons) - len(look.comparisons), most, permits)
 
 
-def _record(look: Look, recorded: Sequence[tuple[Path, Look]], store: Store) -> None:
+def _record(look: Look, recorded: dict[Path, Look], store: Store) -> None:
     """Each look is a file of its own, named by its content. It replaces earlier looks that it includes."""
-    if any(other.includes(look) for _, other in recorded):
+    if any(other.includes(look) for other in recorded.values()):
         return
-    body = {"shown": look.shown, "planned": look.planned, "comparisons": sorted(look.comparisons)}
+    body = {**look.model_dump(mode="json"), "comparisons": sorted(look.comparisons)}
     content = (json.dumps(body, sort_keys=True) + "\n").encode()
     path = store.reports / addressed_name(PREFIX, content, ".json")
     with suppress(OSError):  # a store that cannot be written can still be read
         write_atomically(path, content)
-        for old, other in recorded:
+        for old, other in recorded.items():
             if old != path and look.includes(other):
                 old.unlink(missing_ok=True)
 
 
-def _recorded(store: Store) -> list[tuple[Path, Look]]:
-    looks = []
-    for path in sorted(store.reports.glob(f"{PREFIX}-*.json")) if store.reports.is_dir() else []:
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            body = json.loads(path.read_bytes())
-            shown, planned = (
-                _ordered({str(name): {int(seed) for seed in seeds} for name, seeds in body[key].items()})
-                for key in ("shown", "planned")
-            )
-            if set(shown) == set(planned):
-                looks.append((path, Look(shown, planned, frozenset(map(str, body["comparisons"])))))
+def _recorded(store: Store) -> dict[Path, Look]:
+    looks: dict[Path, Look] = {}
+    for path in sorted(store.reports.glob(f"{PREFIX}-*.json")):
+        with suppress(OSError, ValueError):
+            look = Look.model_validate_json(path.read_bytes())
+            if set(look.shown) == set(look.planned):
+                looks[path] = look
     return looks
 
 
-def _ordered(seeds: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
+def _ordered(seeds: dict[str, set[int]]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(those)) for name, those in seeds.items()}

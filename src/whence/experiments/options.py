@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from whence.config import Config
 from whence.registry import registries_in
+from whence.store.files import flat
 from whence.store.runs import Store
 
 NONE = "none"
@@ -75,10 +76,10 @@ def options_of(config: BaseModel | type[BaseModel], path: tuple[str, ...] = ()) 
     """All of them, those of nested configs in place of their field. Of a class: with the defaults as values."""
     for name, info in _fields(config).items():
         value = _set_or_default(config, name)
-        if _is_group(value):
+        if is_group(value):
             yield from options_of(value, (*path, name))
         else:
-            extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+            extra = {} if callable(info.json_schema_extra) else info.json_schema_extra or {}
             yield Option(
                 (*path, name),
                 info.annotation,
@@ -96,7 +97,7 @@ def set_fields(config: BaseModel | type[BaseModel]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for name in _fields(config):
         value = _set_or_default(config, name)
-        if _is_group(value):
+        if is_group(value):
             document[name] = set_fields(value)
         elif isinstance(config, BaseModel) and name in config.model_fields_set:
             document[name] = value
@@ -109,24 +110,20 @@ def command(
     """The command line for a document that holds what was set. others: options beside it."""
     plain: list[str] = []
     flags: list[str] = []
+    given = flat(document)
     for option in options_of(config_class):
-        value: Any = document
-        for part in option.path:
-            value = value.get(part, _UNSET) if isinstance(value, Mapping) else _UNSET
-        if value is _UNSET:
+        if (name := ".".join(option.path)) not in given:
             continue
+        value = given[name]
         if isinstance(value, bool):
             flags += [] if value == option.value else [option.flag if value else option.flag.replace("--", "--no-", 1)]
             continue
-        texts = [*map(_text, value)] if isinstance(value, list | tuple) else [_text(value)]
+        texts = [_text(item) for item in (value if is_list(value) else [value])]
         if option.positional:
             plain += texts
         else:
             flags += [option.flag, *texts]
     return shlex.join(["whence", *words, *plain, *flags, *others])
-
-
-_UNSET = object()
 
 
 def store_flag(store: Store) -> list[str]:
@@ -144,7 +141,11 @@ def _set_or_default(config: BaseModel | type[BaseModel], name: str) -> Any:
     return _fields(config)[name].get_default()
 
 
-def _is_group(value: Any) -> bool:
+def is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def is_group(value: Any) -> bool:
     """A nested config, unless a user writes it as one word (`rope:base=500`)."""
     return isinstance(value, Config) and type(value).__str__ is BaseModel.__str__
 

@@ -38,15 +38,15 @@ def comparison_page(
     title = page_title(instrument, tables)
     sections = instrument.sections(tables, store)
     parts: list[str] = [heading(title, level=1), *summary_html(instrument, tables)]
-    drawn = 0
+    with_script = True
     for table in tables:
         parts += [heading(table.title, table.heading)]
         parts += [bullets(table.findings), table_html(instrument, table)]
         for name, figure in instrument.figures(table).items():
             key = digest(table.title + name)[:8]
-            parts += [heading(name, level=3), plot(figure, key, with_script=drawn == 0)]
-            drawn += 1
-        parts += [*sections.get(table.title, ()), lost_html(table), _runs(table)]
+            parts += [heading(name, level=3), plot(figure, key, with_script)]
+            with_script = False
+        parts += [*sections.get(table.title, ()), lost_html(table), render(RUNS, rows=table.rows)]
     return shell(title, [*parts, *regenerate(command, config)])
 
 
@@ -111,7 +111,3 @@ def lost_html(table: Table[Any]) -> Markup:
         f"{row.name}, {run}: {reason}" for row in table.rows for run, reason in {**row.failed, **row.damaged}.items()
     ]
     return heading("Failed and damaged runs", level=3) + bullets(reasons) if reasons else Markup("")
-
-
-def _runs(table: Table[Any]) -> Markup:
-    return render(RUNS, rows=table.rows)

@@ -17,8 +17,6 @@ State = Literal["finished", "failed", "damaged", "unfinished", "not run"]
 
 @dataclass(frozen=True)
 class Evaluation(Generic[M]):
-    """One evaluation of a run."""
-
     step: int
     metrics: M
 
@@ -32,7 +30,7 @@ class RunResult(Generic[R]):
     reason: str = ""
     diverged: bool = False
     """Failed by its own numbers, as it would again. Other failures say nothing about the method."""
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Of the last evaluation; empty unless finished"""
     losses: Sequence[LossRecord] = ()
     """By step; empty unless finished"""

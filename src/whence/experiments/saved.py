@@ -70,8 +70,7 @@ def config_path(kind: str, config: Config, store: Store) -> Path:
 
 def saved_configs(kind: str, store: Store) -> list[Path]:
     """The latest first."""
-    paths = store.reports.glob(f"{kind}-*.json") if store.reports.is_dir() else []
-    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
+    return sorted(store.reports.glob(f"{kind}-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def read_config(path: Path, config: type[S]) -> S:

@@ -32,15 +32,6 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """Two variants to be compared."""
-
-    a: str
-    b: str
-    by: Criterion
-
-
-@dataclass(frozen=True)
 class PlannedTable(Generic[R]):
     """Which runs make a table, and which of its rows are compared. Decided before any of them has run."""
 
@@ -54,8 +45,8 @@ class PlannedTable(Generic[R]):
     """Held-out data that all seeds share: verdicts are then about these data alone"""
 
     @property
-    def contrasts(self) -> list[Contrast]:
-        return [Contrast(a, b, criterion) for criterion in self.criteria for a, b in self.pairs]
+    def contrasts(self) -> list[tuple[str, str, Criterion]]:
+        return [(a, b, criterion) for criterion in self.criteria for a, b in self.pairs]
 
     @property
     def runs(self) -> list[R]:
@@ -75,10 +66,14 @@ class Cell:
     """One entry of a row: a number over seeds, or words."""
 
     text: str = ""
-    per_seed: Mapping[int, float] = field(default_factory=dict)
+    per_seed: Mapping[int, float] = field(default_factory=dict[int, float])
     interval: tuple[float, float] | None = None
     """95 %, of the mean over seeds"""
     verdict: str = ""
+
+    @property
+    def words(self) -> str:
+        return " ".join(filter(None, (self.text, self.verdict)))
 
     @property
     def mean(self) -> float | None:
@@ -90,22 +85,16 @@ class Cell:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        numbers = {
-            "mean": self.mean,
-            "interval": list(self.interval) if self.interval else None,
-            "per_seed": {str(seed): value for seed, value in self.per_seed.items()},
-        }
-        return {
-            "text": self.text,
-            **(numbers if self.per_seed else {}),
-            **({"verdict": self.verdict} if self.verdict else {}),
-        }
+        document: dict[str, Any] = {"text": self.text}
+        if self.per_seed:
+            document["mean"] = self.mean
+            document["interval"] = list(self.interval) if self.interval else None
+            document["per_seed"] = {str(seed): value for seed, value in self.per_seed.items()}
+        return document | ({"verdict": self.verdict} if self.verdict else {})
 
 
 @dataclass(frozen=True)
 class Column:
-    """One kind of cell."""
-
     key: str
     title: str
     detail: bool = False
@@ -120,7 +109,7 @@ class Row(Generic[R]):
 
     name: str
     results: tuple[RunResult[R], ...]
-    cells: Mapping[str, Cell] = field(default_factory=dict)
+    cells: Mapping[str, Cell] = field(default_factory=dict[str, Cell])
     """By column"""
 
     @property
@@ -150,8 +139,8 @@ class Row(Generic[R]):
     def state(self) -> str:
         """Of a row without results."""
         states = {result.state for result in self.results}
-        known = [("failed", "failed"), ("damaged", "damaged"), ("unfinished", "not finished")]
-        return next((text for state, text in known if state in states), "not run")
+        known = {"failed": "failed", "damaged": "damaged", "unfinished": "not finished"}
+        return next((text for state, text in known.items() if state in states), "not run")
 
     @property
     def dots(self) -> str:
@@ -204,8 +193,7 @@ class Table(Generic[R]):
     @property
     def filled_columns(self) -> list[Column]:
         """Those in which any row has an entry."""
-        cells = {column.key: [row.cell(column.key) for row in self.rows] for column in self.columns}
-        return [column for column in self.columns if any(cell.text or cell.verdict for cell in cells[column.key])]
+        return [column for column in self.columns if any(row.cell(column.key).words for row in self.rows)]
 
     def row(self, name: str) -> Row[R]:
         return next(row for row in self.rows if row.name == name)
@@ -250,7 +238,7 @@ class Table(Generic[R]):
     @property
     def lost(self) -> list[str]:
         """Failed and damaged runs, in words."""
-        lines = []
+        lines: list[str] = []
         for kind, what in (("failed", "Failed"), ("damaged", "Damaged")):
             counts = [f"{row.name} ({len(getattr(row, kind))})" for row in self.rows if getattr(row, kind)]
             hint = " ('whence runs verify' gives details)" if kind == "damaged" else ""

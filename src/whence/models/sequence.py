@@ -91,17 +91,27 @@ class ModelConfig(Architecture, PositionConfig):
         transform = self.positions and self.positions.build(train_length=train_length, max_length=max_length)
         if transform:
             train_length, max_length = transform.lengths(train_length, max_length)
-        encodings = self._encodings(train_length, max_length)
+        encodings = [
+            self.encoding.build(
+                d_model=self.d_model,
+                heads=self.heads,
+                head_dim=self.d_model // self.heads,
+                causal=self.attention == "causal",
+                train_length=train_length,
+                max_length=max_length,
+            )
+            for _ in range(self.layers if self.encoding.variant.per_layer else 1)
+        ]
         room = encodings[0].longest
         if room is not None and max_length > room:
             raise ValueError(f"encoding: {self.encoding} has room for {room} positions, {max_length} are asked for.")
         if encodings[0].causal_only and self.attention != "causal":
             raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
-        unsupported_hooks = sorted(set(encodings[0].hooks()) - supported_hooks(mixer))
-        if unsupported_hooks:
-            supported = (name for name in ENCODINGS.names() if set(ENCODINGS[name].hooks()) <= supported_hooks(mixer))
+        available = supported_hooks(mixer)
+        if missing := sorted(set(encodings[0].hooks()) - available):
+            supported = (name for name in ENCODINGS.names() if set(ENCODINGS[name].hooks()) <= available)
             raise ValueError(
-                f"encoding: {self.encoding} enters through {', '.join(unsupported_hooks)}, which {self.mixer} does "
+                f"encoding: {self.encoding} enters through {', '.join(missing)}, which {self.mixer} does "
                 f"not have. Allowed: {', '.join(supported)}."
             )
         if self.attention not in mixer.kinds:
@@ -114,21 +124,6 @@ class ModelConfig(Architecture, PositionConfig):
                 f"positions: {self.positions} has no effect on {self.encoding}, which reads none. Allowed: none."
             )
         return SequenceModel(self, encodings, inputs, outputs, per, continuous=continuous, transform=transform)
-
-    def _encodings(self, train_length: int, max_length: int) -> list[Encoding]:
-        """One for all layers, or one per layer where the encoding asks for it."""
-        count = self.layers if self.encoding.variant.per_layer else 1
-        return [
-            self.encoding.build(
-                d_model=self.d_model,
-                heads=self.heads,
-                head_dim=self.d_model // self.heads,
-                causal=self.attention == "causal",
-                train_length=train_length,
-                max_length=max_length,
-            )
-            for _ in range(count)
-        ]
 
 
 def supported_hooks(mixer: type[Mixer]) -> set[str]:

@@ -12,7 +12,6 @@ from whence.stats.cells import (
     ALPHA,
     MASTERED,
     SOLVED,
-    Verdict,
     design_effect,
     effective,
     holm,
@@ -32,7 +31,6 @@ from whence.stats.evidence import SEEDS_TO_DECIDE
 from whence.stats.metric import ACCURACY, FVU, LOSS, NORMALIZED_ERROR, PSNR, Metric
 from whence.stats.pairs import (
     Comparison,
-    Outcome,
     Pair,
     TestDesign,
     against,
@@ -55,10 +53,8 @@ __all__ = [
     "SOLVED",
     "Comparison",
     "Metric",
-    "Outcome",
     "Pair",
     "TestDesign",
-    "Verdict",
     "against",
     "all_pairs",
     "compare",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from scipy import special
+from scipy.special import betainc, ndtri, stdtrit
 
 from whence.stats import fixed
 from whence.stats.evidence import half_width
@@ -17,6 +17,7 @@ Verdict = Literal["at chance", "learning", "solved"]
 SOLVED = 0.99
 MASTERED = 0.95
 ALPHA = 0.05
+CONFIDENCE = 0.95
 MANY_SEQUENCES = 30
 
 
@@ -52,7 +53,7 @@ def effective(*, correct: int, total: int, sequences: int, squares: int) -> floa
     inflation = design_effect(correct=correct, total=total, sequences=sequences, squares=squares)
     if inflation == 1.0 or sequences == 1:
         return total / inflation
-    estimated = special.stdtrit(total - 1, 0.975) / special.stdtrit(sequences - 1, 0.975)
+    estimated = stdtrit(total - 1, 0.975) / stdtrit(sequences - 1, 0.975)
     return max(1.0, total / inflation * float(estimated) ** 2)
 
 
@@ -63,12 +64,12 @@ def pooled(parts: Iterable[tuple[int, float]]) -> float:
     return total**2 / sum(answers**2 / worth for answers, worth in known)
 
 
-def wilson(correct: float, total: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval for a proportion that stays inside [0, 1] and is honest at the ends.
+def wilson(correct: float, total: float) -> tuple[float, float]:
+    """95 % interval for a proportion that stays inside [0, 1] and is honest at the ends.
 
     With an effective number of answers, `correct` is the accuracy times it.
     """
-    z = float(special.ndtri((1 + confidence) / 2))
+    z = float(ndtri((1 + CONFIDENCE) / 2))
     share = correct / total
     centre = share + z * z / (2 * total)
     half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
@@ -77,16 +78,16 @@ def wilson(correct: float, total: float, confidence: float = 0.95) -> tuple[floa
     return (0.0 if share == 0 else max(0.0, low)), (1.0 if share == 1 else min(1.0, high))
 
 
-def over_seeds(accuracies: Sequence[float], total: float, confidence: float = 0.95) -> tuple[float, float]:
+def over_seeds(accuracies: Sequence[float], total: float) -> tuple[float, float]:
     """Interval for the mean over seeds that were scored on `total` (effective) answers together.
 
     The wider, on either side, of what so many answers allow (Wilson) and of what the seeds show (bootstrap).
     """
     mean = math.fsum(accuracies) / len(accuracies)
-    low, high = wilson(mean * total, total, confidence)
+    low, high = wilson(mean * total, total)
     chance = random.Random(0)
     means = sorted(sum(chance.choices(accuracies, k=len(accuracies))) / len(accuracies) for _ in range(2000))
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     return min(low, means[int(tail * 2000)]), max(high, means[int((1 - tail) * 2000) - 1])
 
 
@@ -100,7 +101,7 @@ def p_above(accuracies: Sequence[float], total: float, baseline: float) -> float
     correct = math.floor(math.fsum(accuracies) / len(accuracies) * answers + 1e-9)
     if correct <= 0 or baseline >= 1:
         return 1.0
-    return float(special.betainc(correct, answers - correct + 1, max(baseline, 0.0)))
+    return float(betainc(correct, answers - correct + 1, max(baseline, 0.0)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -131,12 +132,12 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def mean_interval(values: Sequence[float], confidence: float = 1 - ALPHA) -> tuple[float, float] | None:
-    """t-interval of the mean over seeds; none from a single one."""
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % t-interval of the mean over seeds; none from a single one."""
     column = np.array(values, dtype=float)
     if len(column) < 2:
         return None
-    half = float(half_width(np.array(len(column)), column.mean(), (column**2).sum(), 1 - confidence))
+    half = float(half_width(np.array(len(column)), column.mean(), (column**2).sum(), 1 - CONFIDENCE))
     return float(column.mean()) - half, float(column.mean()) + half
 
 

@@ -8,10 +8,10 @@ axes are independent tables, so that a simulation and a single table go through 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
-from scipy import special
+from scipy.special import stdtrit
 
 SIGN_TOLERANCE = 1e-12
 """Differences up to this size are rounding errors: the two scores are equal."""
@@ -19,14 +19,8 @@ SEEDS_TO_DECIDE = 6
 """With fewer paired seeds no two-sided test of their signs can reach p < .05."""
 EXPLORATORY = 3
 """With fewer paired seeds an interval of the mean says nothing."""
-VERDICTS: tuple[Literal["exploratory", "undecided", "tied", "mixed", "a beats b", "b beats a"], ...] = (
-    "exploratory",
-    "undecided",
-    "tied",
-    "mixed",
-    "a beats b",
-    "b beats a",
-)
+Outcome = Literal["exploratory", "undecided", "tied", "mixed", "a beats b", "b beats a"]
+VERDICTS: tuple[Outcome, ...] = get_args(Outcome)
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ def half_width(n: np.ndarray, mean: np.ndarray, squares: np.ndarray, error: np.n
     degrees = np.maximum(n - 1, 1)
     spread = np.maximum(squares - n * mean**2, 0) / degrees
     spread = np.where(spread <= 1e-12 * np.maximum(squares / np.maximum(n, 1), 1e-300), 0.0, spread)
-    half = special.stdtrit(degrees, 1 - np.asarray(error) / 2) * np.sqrt(spread / np.maximum(n, 1))
+    half = stdtrit(degrees, 1 - np.asarray(error) / 2) * np.sqrt(spread / np.maximum(n, 1))
     return np.where(n < 2, np.inf, half)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
+from scipy.special import bdtrc
 
 from whence.stats.evidence import SEEDS_TO_DECIDE, SIGN_TOLERANCE, Evidence, half_width, verdicts
 
@@ -35,15 +35,15 @@ def sign_test(wins: np.ndarray, losses: np.ndarray) -> np.ndarray:
     scores counted half, above ½.
     """
     more = np.maximum(wins, losses)
-    tail = np.where(more > 0, special.bdtrc(np.maximum(more - 1, 0), np.maximum(wins + losses, 1), 0.5), 1.0)
+    tail = np.where(more > 0, bdtrc(np.maximum(more - 1, 0), np.maximum(wins + losses, 1), 0.5), 1.0)
     return np.minimum(1.0, 2 * tail)
 
 
 def holm(p: np.ndarray) -> np.ndarray:
     """Adjusted p-values along the last axis: the probability of any false rejection among them is controlled."""
     order = np.argsort(p, axis=-1, kind="stable")
-    count = p.shape[-1]
-    ranked = np.take_along_axis(p, order, -1) * np.arange(count, 0, -1)
+    count = int(p.shape[-1])
+    ranked = np.multiply(np.take_along_axis(p, order, -1), np.arange(count, 0, -1))
     adjusted = np.minimum(np.maximum.accumulate(ranked, axis=-1), 1.0)
     result = np.empty_like(adjusted)
     np.put_along_axis(result, order, adjusted, -1)

@@ -18,10 +18,9 @@ import numpy as np
 
 from whence.stats import fixed, sequential
 from whence.stats.cells import ALPHA
-from whence.stats.evidence import EXPLORATORY, VERDICTS
+from whence.stats.evidence import EXPLORATORY, VERDICTS, Outcome
 from whence.stats.metric import Metric
 
-Outcome = Literal["a beats b", "b beats a", "mixed", "tied", "undecided", "exploratory"]
 TestDesign = Literal["fixed", "sequential"]
 """Fixed: one test at a planned number of seeds. Sequential: valid after every seed, however often it is read."""
 
@@ -73,15 +72,10 @@ def against(control: str, names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, control) for name in names if name != control]
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Pair):
     """What the paired seeds of two methods show. `p` or `e` is adjusted for all comparisons of the family."""
 
-    a: str
-    b: str
-    metric: Metric
-    part: str
-    on: str
     n: int
     """Paired seeds"""
     difference: float
@@ -118,32 +112,14 @@ class Comparison:
         return self.verdict in ("a beats b", "b beats a", "mixed", "tied")
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "a": self.a,
-            "b": self.b,
-            "part": self.part,
-            "metric": self.metric.name,
-            "unit": self.metric.unit,
-            "on": self.on,
-            "n": self.n,
-            "difference": self.difference,
-            "interval": list(self.interval) if self.interval else None,
-            "wins": self.wins,
-            "losses": self.losses,
-            "failures": self.failures,
-            "verdict": self.verdict,
-            "winner": self.winner,
-            "family": self.family,
-            "p": self.p,
-            "e": self.e,
-            "decided_at": self.decided_at,
-        }
+        numbers = {name: value for name, value in vars(self).items() if name != "advantages"}
+        interval = list(self.interval) if self.interval else None
+        metric = {"metric": self.metric.name, "unit": self.metric.unit}
+        return {**numbers, **metric, "interval": interval, "winner": self.winner}
 
 
-def compare(
-    pairs: Sequence[Pair], *, design: TestDesign = "fixed", alpha: float = ALPHA, others: int = 0
-) -> list[Comparison]:
-    """Compare all pairs of one family: the probability of any false "beats" among them is at most `alpha`.
+def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", others: int = 0) -> list[Comparison]:
+    """Compare all pairs of one family: the probability of any false "beats" among them is at most `ALPHA`.
 
     Which pairs are in the family must not depend on their scores; which of the results are shown may. `others`:
     comparisons that belong to the family, too, because they were shown before.
@@ -157,28 +133,23 @@ def compare(
             raise ValueError(f"{p.metric.name} of {p.a} and {p.b}: differences must be numbers, got nan")
         row[: len(p.advantages)] = p.advantages
     margins = np.array([p.metric.tie_margin for p in pairs] + [0.0] * others)
-    evidence = (fixed if design == "fixed" else sequential).decide(table, margins, alpha)
-    comparisons = []
+    evidence = (fixed if design == "fixed" else sequential).decide(table, margins, ALPHA)
+    comparisons: list[Comparison] = []
     for i, p in enumerate(pairs):
         n, reach = int(evidence.n[i]), p.metric.largest_difference
         mean, half = float(evidence.mean[i]), float(evidence.half[i])
         interval = max(mean - half, -reach), min(mean + half, reach)
-        verdict: Outcome = VERDICTS[evidence.verdict[i]]
         value = float(evidence.value[i])
         comparisons.append(
             Comparison(
-                a=p.a,
-                b=p.b,
-                metric=p.metric,
-                part=p.part,
-                on=p.on,
+                **vars(p),
                 n=n,
                 difference=mean,
                 interval=interval if math.isfinite(half) and n >= EXPLORATORY else None,
                 wins=int(evidence.wins[i]),
                 losses=int(evidence.losses[i]),
                 failures=int(evidence.failures[i]),
-                verdict=verdict,
+                verdict=VERDICTS[int(evidence.verdict[i])],
                 family=family,
                 p=value if design == "fixed" else None,
                 e=value if design == "sequential" else None,
@@ -188,6 +159,6 @@ def compare(
     return comparisons
 
 
-def seeds_needed(comparisons: int = 1, *, design: TestDesign = "fixed", alpha: float = ALPHA) -> int:
+def seeds_needed(comparisons: int = 1, *, design: TestDesign = "fixed") -> int:
     """The fewest paired seeds with which a family of this size can have a winner: one that is ahead on all of them."""
-    return (fixed if design == "fixed" else sequential).seeds_needed(comparisons, alpha)
+    return (fixed if design == "fixed" else sequential).seeds_needed(comparisons, ALPHA)

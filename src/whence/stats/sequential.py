@@ -11,7 +11,7 @@ most. Intervals of the mean spend alpha over the numbers of seeds at which they 
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
+from scipy.special import gammaln
 
 from whence.stats.evidence import SEEDS_TO_DECIDE, SIGN_TOLERANCE, VERDICTS, Evidence, half_width, verdicts
 
@@ -49,7 +49,7 @@ def _since(verdict: np.ndarray, n: np.ndarray) -> np.ndarray:
 def wealth(ahead: np.ndarray, behind: np.ndarray) -> np.ndarray:
     """e-value of signs against a fair coin: the likelihood averaged over all biases, 2^n / ((n + 1) C(n, h))."""
     n = ahead + behind
-    choose = special.gammaln(n + 1) - special.gammaln(ahead + 1) - special.gammaln(behind + 1)
+    choose = gammaln(n + 1) - gammaln(ahead + 1) - gammaln(behind + 1)
     return np.exp(np.minimum(n * np.log(2.0) - np.log(n + 1) - choose, 600.0))
 
 

@@ -77,23 +77,22 @@ def sentence(c: Comparison) -> str:
     """One comparison in one sentence, without its full stop."""
     where = f" {PARTS.get(c.part, c.part)}" if c.part else ""
     on = f" on {c.on}" if c.on else ""
-    mean = f"{c.metric.display(c.difference)}{_unit(c.metric)}"
-    span = f" {c.metric.interval(*c.interval)}" if c.interval else ""
+    difference = f"difference {_amount(c.metric, c.difference)}"
+    difference += f" {c.metric.interval(*c.interval)}" if c.interval else ""
     evidence = f"{_seeds(c)}{_evidence(c)}"
     if c.winner:
         sign = 1 if c.winner == c.a else -1
         low, high = sorted(sign * end for end in c.interval or (c.difference, c.difference))
-        size = f"{c.metric.display(sign * c.difference)}{_unit(c.metric)} {c.metric.interval(low, high)}"
+        size = f"{_amount(c.metric, sign * c.difference)} {c.metric.interval(low, high)}"
         return f"{c.winner} beats {c.loser}{where}{on} by {size} ({evidence})"
-    if c.verdict == "mixed":
-        return f"{c.a} and {c.b}: mixed{where}{on} ({_seeds(c)}{_evidence(c)}, but {_contradiction(c)})"
     if c.verdict == "tied":
-        return f"{c.a} and {c.b} are tied{where}{on} (difference {mean}{span}, within {c.metric.margin})"
-    if c.verdict == "exploratory":
-        more = SEEDS_TO_DECIDE - c.n
-        seeds = f"{count(c.n, 'seed')}, {more} more needed"
-        return f"{c.a} and {c.b}: exploratory{where}{on} (difference {mean}{span}, {seeds})"
-    return f"{c.a} and {c.b}: undecided{where}{on} (difference {mean}{span}; {evidence})"
+        return f"{c.a} and {c.b} are tied{where}{on} ({difference}, within {c.metric.margin})"
+    details = {
+        "mixed": f"{evidence}, but {_contradiction(c)}",
+        "exploratory": f"{difference}, {count(c.n, 'seed')}, {SEEDS_TO_DECIDE - c.n} more needed",
+        "undecided": f"{difference}; {evidence}",
+    }
+    return f"{c.a} and {c.b}: {c.verdict}{where}{on} ({details[c.verdict]})"
 
 
 def report(comparisons: Sequence[Comparison]) -> list[str]:
@@ -132,8 +131,8 @@ def _contradiction(c: Comparison) -> str:
     sign = 1 if c.leader == c.a else -1
     if sign * c.difference > 0:
         return f"one of the two failed on {count(c.failures, 'seed')}"
-    worse = c.metric.display(abs(c.difference))
-    average = f"worse on average by {worse}{_unit(c.metric)}" if c.difference else "equal on average"
+    worse = _amount(c.metric, abs(c.difference))
+    average = f"worse on average by {worse}" if c.difference else "equal on average"
     rare = not c.failures and min(c.wins, c.losses) <= RARE * c.n
     return f"{average}: rare failures" if rare else average
 
@@ -156,5 +155,5 @@ def _evidence(c: Comparison) -> str:
     return f", p = {c.p:.3f}".replace("0.", ".", 1)
 
 
-def _unit(metric: Metric) -> str:
-    return f" {metric.unit}" if metric.unit else ""
+def _amount(metric: Metric, advantage: float) -> str:
+    return f"{metric.display(advantage)} {metric.unit}".rstrip()

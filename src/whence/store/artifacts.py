@@ -53,7 +53,7 @@ class ArtifactKind(Generic[Q, T]):
         return _artifact_id(self.name, request.model_dump(mode="json"))
 
     def path(self, request: Q, store: Store) -> Path:
-        return _folder(store) / f"{self.name}-{self.id(request)}.json"
+        return store.artifacts / f"{self.name}-{self.id(request)}.json"
 
     def find(self, request: Q, store: Store) -> Artifact[Q, T] | None:
         """None if it was never measured, or if its file is damaged."""
@@ -79,7 +79,8 @@ class ArtifactKind(Generic[Q, T]):
         try:
             request, result = self.request.model_validate(body["request"]), self.result.model_validate(body["result"])
         except ValueError as error:
-            raise CorruptFileError(path, f"not an artifact of kind {self.name!r} ({_first_line(error)})") from None
+            reason = str(error).splitlines()[0]
+            raise CorruptFileError(path, f"not an artifact of kind {self.name!r} ({reason})") from None
         return Artifact(_artifact_id(self.name, body["request"]), request, result, float(body["created"]), path)
 
     def all(self, store: Store) -> Iterator[Artifact[Q, T]]:
@@ -105,7 +106,7 @@ class ArtifactKind(Generic[Q, T]):
 
 def artifact_paths(store: Store, kind: str = "") -> list[Path]:
     """Files of one kind, or of all; the latest first."""
-    paths = [path for path in _folder(store).glob(f"{kind or '*'}-*.json") if NAME.fullmatch(path.name)]
+    paths = [path for path in store.artifacts.glob(f"{kind or '*'}-*.json") if NAME.fullmatch(path.name)]
     return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
@@ -121,11 +122,3 @@ def read_document_of_artifact(path: Path) -> dict[str, Any]:
 
 def _artifact_id(kind: str, request: Any) -> str:
     return digest(canonical({"kind": kind, "request": request, "format": FORMAT}))[:12]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
-
-
-def _folder(store: Store) -> Path:
-    return store.root / "artifacts"

@@ -77,15 +77,11 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         temporary.unlink(missing_ok=True)
         raise
     if durable:
-        _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def read_document(path: Path) -> bytes:
@@ -126,12 +122,8 @@ def read_sealed(path: Path) -> Any:
 # --- chained
 
 
-def _link(previous: str, record: Any) -> str:
-    return digest(previous + canonical(record))[:16]
-
-
 def _line(previous: str, record: Any) -> tuple[bytes, str]:
-    link = _link(previous, record)
+    link = digest(previous + canonical(record))[:16]
     return (canonical({"chain": link, "record": record}) + "\n").encode(), link
 
 
@@ -165,7 +157,7 @@ class ChainWriter:
 def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], tuple[int, str], bool]:
     """The intact records, the mark after them, and whether a torn last line follows (the writer was killed).
 
-    `Corrupt` if a complete line does not continue the chain.
+    `CorruptFileError` if a complete line does not continue the chain.
     """
     raw = read_document(path) if path.exists() else b""
     if upto is not None:

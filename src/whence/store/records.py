@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -124,10 +123,6 @@ class EvaluationRecord(Config):
 
 
 MetricsRecord = LossRecord | EvaluationRecord
-
-
-def parse_metrics(records: Iterable[dict[str, Any]], path: Path) -> list[MetricsRecord]:
-    return [parse_as(EvaluationRecord if "metrics" in record else LossRecord, record, path) for record in records]
 
 
 class Environment(Config):

@@ -25,18 +25,11 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from whence.config import Config
-from whence.errors import UserError, nearest
-from whence.store.files import (
-    TEMPORARY,
-    CorruptFileError,
-    file_digest,
-    flat,
-    read_chained,
-    write_atomically,
-)
+from whence.errors import UserError, hint
+from whence.store.files import TEMPORARY, CorruptFileError, file_digest, flat, read_chained, write_atomically
 from whence.store.records import (
     EvaluationRecord,
     LossRecord,
@@ -45,16 +38,16 @@ from whence.store.records import (
     RunStatus,
     RunSummary,
     StoredConfig,
-    parse_metrics,
+    parse_as,
     read_as,
     write_as,
 )
 from whence.training.config import AnyRun, load_run_config
 
 ID = re.compile(r"[0-9a-f]{12}")
+S = TypeVar("S", bound=RunSummary)
 SPARE_BYTES = 64 * 2**20
 """Left free on the disk after everything a sweep is expected to write."""
-
 
 Stamp = tuple[int, int, int]
 """Of a file: changes whenever its content does"""
@@ -97,8 +90,10 @@ class RunFolder:
         return read_as(RunStatus, self.path / "status.json")
 
     def status(self) -> RunStatus:
+        return self.live(self.written_status())
+
+    def live(self, status: S) -> S:
         """As written, except that a run whose process is gone reads as interrupted, never as running."""
-        status = self.written_status()
         gone = status.state == "running" and not self.is_locked()
         return status.model_copy(update={"state": "interrupted"}) if gone else status
 
@@ -110,10 +105,8 @@ class RunFolder:
         """Every record; `CorruptFileError` if any is damaged or, once the run rests, missing."""
         path = self.path / "metrics.jsonl"
         self.check_pinned(path)
-        return parse_metrics(read_chained(path)[0], path)
-
-    def losses(self) -> list[LossRecord]:
-        return [record for record in self.metrics() if isinstance(record, LossRecord)]
+        records = read_chained(path)[0]
+        return [parse_as(EvaluationRecord if "metrics" in record else LossRecord, record, path) for record in records]
 
     def evaluations(self) -> list[EvaluationRecord]:
         return [record for record in self.metrics() if isinstance(record, EvaluationRecord)]
@@ -148,7 +141,7 @@ class RunFolder:
         path = self.path / "lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
-            if not _flock(handle, patience=1.0):  # a reader that only looks is gone in a moment
+            if not _flock(handle):
                 raise RunLockedError(self.id)
             if not path.exists() or path.stat().st_ino != os.fstat(handle).st_ino:
                 raise RunLockedError(self.id)  # the folder was moved away between the opening and the locking
@@ -158,11 +151,10 @@ class RunFolder:
 
 
 class Store:
-    """A directory of runs."""
-
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
         self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
+        self.artifacts = self.root / "artifacts"
         self._index: tuple[Stamp, dict[str, IndexRow]] = (NO_FILE, {})
         """Stamp and content of the index as it was last seen: whoever asks often does not read it again."""
 
@@ -172,11 +164,8 @@ class Store:
         return RunFolder(self.runs / run_id)
 
     def ids(self) -> list[str]:
-        return (
-            sorted(p.name for p in os.scandir(self.runs) if ID.fullmatch(p.name) and p.is_dir())
-            if self.runs.is_dir()
-            else []
-        )
+        folders = os.scandir(self.runs) if self.runs.is_dir() else ()
+        return sorted(folder.name for folder in folders if ID.fullmatch(folder.name) and folder.is_dir())
 
     def find(self, text: str) -> RunFolder:
         """A run by its id or by the beginning of it."""
@@ -186,9 +175,8 @@ class Store:
             return self.folder(matches[0])
         if matches:
             raise UserError(f"run: {text!r} is ambiguous. Allowed: {', '.join(matches)}.")
-        match = nearest(text, ids)
-        hint = f" Did you mean {match!r}?" if match else f" {self.root} holds {len(ids)} runs: see 'whence runs list'."
-        raise UserError(f"run: no run {text!r} in {self.root}.{hint}")
+        close = hint(text, ids) or f" {self.root} holds {len(ids)} runs: see 'whence runs list'."
+        raise UserError(f"run: no run {text!r} in {self.root}.{close}")
 
     def must_exist(self) -> None:
         """For verbs that only read: a mistyped place must not look like an empty store."""
@@ -245,7 +233,8 @@ class Store:
         if rows != known and self.root.is_dir():
             with suppress(OSError):  # a read-only store still lists, only slower
                 write_as(self.root / "index.json", Index(runs=rows), durable=False)
-        return sorted((self._live(row.run) for row in rows.values()), key=lambda run: (run.created, run.id))
+        runs = (r.run if r.run.state != "running" else self.folder(r.run.id).live(r.run) for r in rows.values())
+        return sorted(runs, key=lambda run: (run.created, run.id))
 
     def _read_index(self) -> dict[str, IndexRow]:
         path = self.root / "index.json"
@@ -268,10 +257,6 @@ class Store:
             return RunSummary(id=run_id, state="interrupted")
         except (OSError, CorruptFileError) as error:
             return RunSummary(id=run_id, state="corrupt", error=RunError(kind="unreadable", message=str(error)))
-
-    def _live(self, run: RunSummary) -> RunSummary:
-        gone = run.state == "running" and not self.folder(run.id).is_locked()
-        return run.model_copy(update={"state": "interrupted"}) if gone else run
 
 
 @contextmanager
@@ -319,16 +304,15 @@ def evaluation_rows(store: Store, runs: Iterable[RunSummary]) -> tuple[list[dict
     return rows, left_out
 
 
-def _flock(handle: int, patience: float) -> bool:
-    deadline = time.monotonic() + patience
-    while True:
-        try:
+def _flock(handle: int) -> bool:
+    """Whether it could be locked within a second: a reader that only looks is gone in a moment."""
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
+        time.sleep(0.02)
+    return False
 
 
 def _stamp(path: Path | str) -> Stamp:

@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from whence.store.artifacts import artifact_paths, read_document_of_artifact
-from whence.store.files import (
-    CorruptFileError,
-    check_addressed,
-    file_digest,
-    read_chained,
-    read_sealed,
-)
+from whence.store.files import CorruptFileError, check_addressed, file_digest, read_chained, read_sealed
 from whence.store.records import StoredConfig, read_as
 from whence.store.runs import RunFolder, Store
 from whence.training import checkpoint
@@ -34,12 +28,12 @@ def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
         yield name, [] if folder.is_locked() else problems_of(folder)  # a running one is never at rest
     if store.reports.is_dir():
         for page in sorted(path for path in store.reports.iterdir() if path.is_file()):
-            yield f"reports/{page.name}", list(_caught(page, lambda page=page: check_addressed(page)))
+            yield f"reports/{page.name}", list(_caught(page, check_addressed))
     for path in reversed(artifact_paths(store)):
-        yield f"artifacts/{path.name}", list(_caught(path, lambda path=path: read_document_of_artifact(path)))
+        yield f"artifacts/{path.name}", list(_caught(path, read_document_of_artifact))
     index = store.root / "index.json"
     if index.exists():
-        yield index.name, list(_caught(index, lambda: read_sealed(index)))
+        yield index.name, list(_caught(index, read_sealed))
 
 
 def _problems(run: RunFolder) -> Iterator[str]:
@@ -56,20 +50,19 @@ def _problems(run: RunFolder) -> Iterator[str]:
             yield f"{name}: missing"
         elif file_digest(path / name) != expected:
             yield f"{name}: checksum does not match"
-    yield from _caught(path / "config.json", lambda: _check_identity(run))
+    yield from _caught(path / "config.json", _check_identity)
     for name in ("metrics.jsonl", "log.jsonl"):
-        yield from _caught(path / name, lambda name=name: _check_chain(path / name))
+        yield from _caught(path / name, _check_chain)
     for saved in checkpoint.saved_checkpoints(path):
-        yield from _caught(saved, lambda saved=saved: check_addressed(saved))
+        yield from _caught(saved, check_addressed)
     lock = path / "lock"
     if lock.exists() and lock.stat().st_size:
         yield "lock: should be empty"
 
 
-def _check_identity(run: RunFolder) -> None:
-    path = run.path / "config.json"
+def _check_identity(path: Path) -> None:
     stored = read_as(StoredConfig, path)
-    if run_id(stored.config, stored.versions) != run.id:
+    if run_id(stored.config, stored.versions) != path.parent.name:
         raise CorruptFileError(path, "describes another run than its directory's name says")
 
 
@@ -78,9 +71,9 @@ def _check_chain(path: Path) -> None:
         raise CorruptFileError(path, "the last line is torn (its writer was killed); dropped on resume")
 
 
-def _caught(path: Path, check: Callable[[], object]) -> Iterator[str]:
+def _caught(path: Path, check: Callable[[Path], object]) -> Iterator[str]:
     try:
-        check()
+        check(path)
     except FileNotFoundError:
         yield f"{path.name}: missing"
     except OSError as error:

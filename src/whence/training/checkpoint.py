@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import safetensors
 import safetensors.torch
@@ -13,16 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from whence.config import Config
-from whence.store.files import (
-    FORMAT,
-    LARGEST_DOCUMENT,
-    CorruptFileError,
-    FormatError,
-    addressed_name,
-    canonical,
-    check_addressed,
-    write_atomically,
-)
+from whence.store import files
+from whence.store.files import FORMAT, CorruptFileError, FormatError, canonical, write_atomically
 from whence.store.records import Environment, parse_as
 from whence.store.runs import RunFolder
 from whence.training.trainer import Progress
@@ -51,7 +43,7 @@ def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts
     # one entry: safetensors writes several in any order, and the same state must give the same bytes
     metadata = {"facts": canonical({"format": FORMAT, **facts.model_dump(mode="json")})}
     data = safetensors.torch.save({key: _plain(tensor) for key, tensor in tensors.items()}, metadata)
-    path = folder / addressed_name(f"checkpoint-{step:09d}", data, ".safetensors")
+    path = folder / files.addressed_name(f"checkpoint-{step:09d}", data, ".safetensors")
     write_atomically(path, data)
     earlier = [old for old in saved_checkpoints(folder) if old != path]
     for old in earlier:
@@ -64,19 +56,24 @@ def saved_checkpoints(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), reverse=True)
 
 
+def remove_all(folder: Path) -> None:
+    for path in saved_checkpoints(folder):
+        path.unlink()
+
+
 def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], CheckpointFacts]:
     """Tensors and facts of a checkpoint; `CorruptFileError` if it is damaged or was taken of another model."""
     state = model.state_dict()
     expected = sum(tensor.nbytes for tensor in state.values())
-    if path.stat().st_size > 4 * expected + LARGEST_DOCUMENT:  # weights, two moments, and the facts
+    if path.stat().st_size > 4 * expected + files.LARGEST_DOCUMENT:  # weights, two moments, and the facts
         raise CorruptFileError(path, "is far larger than the model")
-    check_addressed(path)
-    tensors = safetensors.torch.load_file(path)
-    with safetensors.safe_open(path, "pt") as file:
-        document: dict[str, Any] = json.loads(file.metadata()["facts"])
+    files.check_addressed(path)
+    file = _open(path)
+    document: dict[str, Any] = json.loads(file.metadata()["facts"])
     if (format := document.pop("format", "none")) != FORMAT:
         raise FormatError(path, format)
     facts = parse_as(CheckpointFacts, document, path)
+    tensors = _tensors(file)
     shapes = {key: value.shape for key, value in weights_in(tensors).items()}
     if shapes != {key: value.shape for key, value in state.items()}:
         raise CorruptFileError(path, "holds another model's tensors")
@@ -111,4 +108,20 @@ def _plain(tensor: Tensor) -> Tensor:
 def weights_of(run: RunFolder) -> dict[str, Tensor]:
     """Of a finished run, after a check that the file is what the run wrote."""
     run.check_pinned(run.weights)
-    return safetensors.torch.load_file(run.weights)
+    return _tensors(_open(run.weights))
+
+
+class _Reader(Protocol):
+    """`safetensors.safe_open`, whose stubs state no types."""
+
+    def keys(self) -> list[str]: ...
+    def get_tensor(self, name: str) -> Tensor: ...
+    def metadata(self) -> dict[str, str]: ...
+
+
+def _open(path: Path) -> _Reader:
+    return safetensors.safe_open(path, "pt")
+
+
+def _tensors(file: _Reader) -> dict[str, Tensor]:
+    return {name: file.get_tensor(name) for name in list(file.keys())}

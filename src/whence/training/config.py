@@ -106,7 +106,8 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
     @classmethod
     def metrics_class(cls) -> type[M]:
         """What its evaluations compute: the first parameter of `RunConfig[…]`."""
-        return next(args[0] for parent in cls.__mro__ if (args := _generic_arguments(parent)))
+        generics = (getattr(parent, "__pydantic_generic_metadata__", {}).get("args") for parent in cls.__mro__)
+        return next(arguments[0] for arguments in generics if arguments)
 
     def document(self) -> dict[str, Any]:
         return {"kind": self.kind, **self.model_dump(mode="json")}
@@ -144,10 +145,6 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
 AnyRun = RunConfig[Any, Any]
 
 
-def _generic_arguments(model: type) -> tuple[Any, ...]:
-    return getattr(model, "__pydantic_generic_metadata__", {}).get("args", ())
-
-
 def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
     return digest(canonical({"config": document, "versions": versions}))[:12]
 
@@ -155,8 +152,8 @@ def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
 def load_run_config(document: dict[str, Any]) -> AnyRun:
     """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
     kind = str(document.get("kind"))
-    known = re.fullmatch(r"[a-z]+", kind) and importlib.util.find_spec(f"whence.{kind}")
-    if not known or importlib.util.find_spec(f"whence.{kind}.run") is None:
+    places = (f"whence.{kind}", f"whence.{kind}.run")
+    if not (re.fullmatch(r"[a-z]+", kind) and all(map(importlib.util.find_spec, places))):
         raise UserError(f"kind: {kind!r} is not an instrument of this version of whence")
     importlib.import_module(f"whence.{kind}.run")
     return RunConfig.kinds[kind].read({key: value for key, value in document.items() if key != "kind"})

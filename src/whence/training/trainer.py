@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from pydantic import JsonValue
 from torch import nn
 
-from whence.random import Streams, derive, generator
+from whence.random import Streams, generator, seed_torch
 from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
 from whence.training.config import Trainable, TrainingConfig
 
@@ -62,13 +63,7 @@ def train(
 ) -> bool:
     """Go on from `at` to the end. True when done, False when asked to stop (a checkpoint was taken)."""
     log_every = max(1, training.steps // LOGGED_LOSSES)
-    evaluation_steps = training.evaluation_steps()
-
-    def evaluate_if_due() -> None:
-        if at.step in evaluation_steps and at.evaluated < at.step:
-            _evaluate(job, training, streams, at, listener)
-
-    evaluate_if_due()
+    _evaluate_if_due(job, training, streams, at, listener)
     while at.step < training.steps:
         if listener.should_stop():
             listener.checkpoint(at)
@@ -79,7 +74,7 @@ def train(
         at.seconds += time.perf_counter() - started
         if at.step % log_every == 0:
             listener.record(LossRecord(step=at.step, loss=at.loss, grad_norm=norm, lr=training.lr_at(at.step - 1)))
-        evaluate_if_due()
+        _evaluate_if_due(job, training, streams, at, listener)
         if at.step < training.steps and listener.checkpoint_due():
             listener.checkpoint(at)
         listener.progress(at)
@@ -90,13 +85,13 @@ def _step(
     job: Trainable[Any], training: TrainingConfig, streams: Streams, optimizer: torch.optim.Optimizer, step: int
 ) -> tuple[float, float, int]:
     job.model.train()
-    torch.manual_seed(derive(streams.dropout, step))
+    seed_torch(streams.dropout, step)
     with autocast(job.model, training.precision):
         loss, tokens = job.step(generator(streams.data, step))
     value = loss.item()
     if not math.isfinite(value):
         raise NonFiniteError(step, _blame(job, training, streams, step))
-    loss.backward()
+    torch.autograd.backward(loss)
     norm = nn.utils.clip_grad_norm_(job.model.parameters(), training.clip).item()
     if not math.isfinite(norm):
         bad = (n for n, p in job.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all())
@@ -110,16 +105,17 @@ def _step(
     return value, norm, tokens
 
 
-def _evaluate(
+def _evaluate_if_due(
     job: Trainable[Any], training: TrainingConfig, streams: Streams, at: Progress, listener: Listener
 ) -> None:
+    if at.step not in training.evaluation_steps() or at.evaluated >= at.step:
+        return
     job.model.eval()
-    torch.manual_seed(derive(streams.evaluation, "model"))
+    seed_torch(streams.evaluation, "model")
     with torch.no_grad(), autocast(job.model, training.precision):
         computed = (job.evaluate if at.step == training.steps else job.monitor)(streams)
     metrics = computed.model_dump(mode="json")
-    bad = _first_non_finite(metrics)
-    if bad is not None:
+    if (bad := _first_non_finite(metrics)) is not None:
         raise NonFiniteError(at.step, f"evaluation metric {bad}")
     at.latest, at.evaluated = metrics, at.step
     listener.record(EvaluationRecord(step=at.step, metrics=metrics))
@@ -131,10 +127,10 @@ def autocast(model: nn.Module, precision: str) -> AbstractContextManager[Any]:
     return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
 
 
-def _first_non_finite(value: Any, path: str = "") -> str | None:
+def _first_non_finite(value: JsonValue, path: str = "") -> str | None:
     if isinstance(value, float):
         return None if math.isfinite(value) else path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return next((bad for key, v in items if (bad := _first_non_finite(v, f"{path}.{key}".strip(".")))), None)
 
 
@@ -144,20 +140,16 @@ def _blame(job: Trainable[Any], training: TrainingConfig, streams: Streams, step
         if not parameter.isfinite().all():
             return f"parameter {name}"
     guilty: list[str] = []
+    with ExitStack() as hooks:
+        for name, module in job.model.named_modules():
 
-    def watch(name: str) -> Callable[..., None]:
-        def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor) and not output.isfinite().all():
-                guilty.append(name)
+            def look(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
+                if isinstance(output, torch.Tensor) and not output.isfinite().all():
+                    guilty.append(name)
 
-        return look
-
-    handles = [m.register_forward_hook(watch(name)) for name, m in job.model.named_modules() if name]
-    try:
-        torch.manual_seed(derive(streams.dropout, step))
+            if name:
+                hooks.callback(module.register_forward_hook(look).remove)
+        seed_torch(streams.dropout, step)
         with torch.no_grad(), autocast(job.model, training.precision):
             job.step(generator(streams.data, step))
-    finally:
-        for handle in handles:
-            handle.remove()
     return f"output of {guilty[0]}" if guilty else "loss"

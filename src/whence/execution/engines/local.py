@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from whence.execution.events import Event, OnEvent, RunEnd, RunRequest
@@ -31,7 +30,7 @@ CTRL_C = -1
 class _Worker:
     """A child process, in a session of its own so that Ctrl-C reaches the engine alone."""
 
-    def __init__(self, number: int, threads: int, inbox: Inbox) -> None:
+    def __init__(self, number: int, threads: int | None, inbox: Inbox) -> None:
         self.number, self.run = number, ""
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(
@@ -87,19 +86,13 @@ def run_all(
     Returns when all have ended or, after Ctrl-C, when the running ones have stopped cleanly.
     """
     count, threads = share(len(configs), options.workers, options.threads)
-    engine = _Engine(configs, store, replace(options, threads=threads), on_event)
+    engine = _Engine(configs, store, options.model_copy(update={"threads": threads}), on_event)
     with _ctrl_c_goes_to(engine.inbox):
-        return engine.run(count, threads)
+        return engine.run(count)
 
 
 class _Engine:
-    def __init__(
-        self,
-        configs: Sequence[AnyRun],
-        store: Store,
-        options: ExecutionOptions,
-        on_event: OnEvent,
-    ) -> None:
+    def __init__(self, configs: Sequence[AnyRun], store: Store, options: ExecutionOptions, on_event: OnEvent) -> None:
         self.waiting = deque(configs)
         self.store, self.options, self.on_event = store, options, on_event
         self.inbox: Inbox = SimpleQueue()
@@ -108,8 +101,7 @@ class _Engine:
         self.stopping = False
         self.ends: dict[str, RunEnd] = {}
 
-    def run(self, count: int, threads: int) -> dict[str, RunEnd]:
-        self.threads = threads
+    def run(self, count: int) -> dict[str, RunEnd]:
         try:
             for _ in range(count if self.waiting else 0):
                 self._spawn()
@@ -130,7 +122,7 @@ class _Engine:
         return self.ends
 
     def _spawn(self) -> None:
-        worker = self.workers[self.spawned] = _Worker(self.spawned, self.threads, self.inbox)
+        worker = self.workers[self.spawned] = _Worker(self.spawned, self.options.threads, self.inbox)
         self.spawned += 1
         self._assign(worker)
 
