@@ -321,15 +321,9 @@ DETECTORS = (
 )
 
 
-@contextmanager
-def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> Iterator[None]:
+def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> AbstractContextManager[None]:
     """What the modules return, replaced for a while, or only observed."""
-    handles = [module.register_forward_hook(hook) for module in modules]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    return entered(module.register_forward_hook(hook) for module in modules)
 
 
 @contextmanager

@@ -125,8 +125,5 @@ def _at_the_first_block(target: AuditTarget, act: Callable[[Tensor], Tensor]) ->
         name = next((key for key, value in kwargs.items() if isinstance(value, Tensor)), None)
         return (args, {**kwargs, name: act(kwargs[name])}) if name else None
 
-    handle = module.register_forward_pre_hook(before, with_kwargs=True)
-    try:
+    with module.register_forward_pre_hook(before, with_kwargs=True):
         yield
-    finally:
-        handle.remove()
