@@ -74,9 +74,9 @@ def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None
             return _quality(decode(model, x, tuple(signals.shape[2:]), "render", tokens), signals)
 
         on_progress("Swapping position tokens")
-        tokens = {"": encoded, "_swapped": encoded.swapped()}
-        renders = {f"render{name}": render(one) for name, one in tokens.items()}
-        own, swapped = map(field, tokens.values())
+        swapped = encoded.swapped()
+        own, field_swapped = field(encoded), field(swapped)
+        rendered, render_swapped = render(encoded), render(swapped)
         on_progress("Moving locations and queries")
         spacing = model.shape.spacing
         noise = torch.randn(encoded.locations.shape, generator=torch.Generator().manual_seed(0))
@@ -91,9 +91,10 @@ def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None
         on_progress("Pruning position tokens, one by one")
         return FieldAnalysis(
             own=own,
-            swapped=swapped,
+            swapped=field_swapped,
             diversity=diversity(encoded),
-            **renders,
+            render=rendered,
+            render_swapped=render_swapped,
             jitter=jitter,
             query_offset=query_offset,
             neighbours=_neighbours(encoded),
