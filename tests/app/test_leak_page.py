@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Locator, expect
 
 from tests.app.browse import App, Visitor
 from tests.app.test_arena_page import TAMPERED
-from whence.app.jobs import FORMAT, ActionRequest, Job, JobEnd, Submission, job_id, jobs
+from whence.app.jobs import ActionRequest, Job, JobEnd, Submission, job_id, jobs
 from whence.cli.main import run
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
@@ -159,7 +159,7 @@ def from_elsewhere(store: Store, out: str) -> Job:
     job = Job(store.root / "jobs" / job_id(request))
     job.path.mkdir(parents=True)
     submission = Submission(request=request, title=f"<b>{job.id}</b>", link={}, exclusive=False)
-    write_sealed(job.path / "job.json", {"format": FORMAT, **submission.model_dump(mode="json")})
+    write_sealed(job.path / "job.json", submission.model_dump(mode="json"))
     write_sealed(job.path / "end.json", JobEnd(state="finished").model_dump())
     path = AUDITS.path(audit_request(config, store), store)
     path.parent.mkdir(exist_ok=True)

@@ -130,7 +130,7 @@ class TaskSheet:
     answers: str
     options: Options
     train_length: int
-    test_lengths: list[int]
+    test_lengths: tuple[int, ...]
     example: dict[str, Sequence[float | None]]
     baselines: dict[int, ShortcutScore]
     """By length: the best shortcut"""

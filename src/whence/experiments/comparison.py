@@ -42,7 +42,7 @@ Watch = Callable[[Sequence[AnyRun], int, int], AbstractContextManager[OnEvent]]
 class ComparisonResult(Generic[R]):
     name: str
     config: ComparisonConfig
-    tables: list[Table[R]]
+    tables: Sequence[Table[R]]
     ends: dict[str, RunEnd]
     """By run, how its process ended"""
     report: Path | None
@@ -144,7 +144,7 @@ def report_on(
     store: Store,
     named: Sequence[str],
     ends: dict[str, RunEnd] | None = None,
-) -> Report:
+) -> Report[R]:
     """named: the flag by which a command finds this configuration, and its value."""
     command = shlex.join(["whence", *instrument.command, *named, *store_flag(store)])
     tables = tables_of(instrument, config, store, ends)

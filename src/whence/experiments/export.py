@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from whence.config import Config
 from whence.errors import UserError
@@ -24,6 +24,7 @@ from whence.store.files import FORMAT, CorruptFileError, canonical, digest
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 
+R = TypeVar("R", bound=AnyRun)
 PUBLISHED_FORMAT = 1
 
 
@@ -59,11 +60,11 @@ class PublishedResults(Config):
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Generic[R]):
     """Tables as the content of a file of any kind."""
 
-    instrument: Instrument[Any, Any]
-    tables: Sequence[Table[Any]]
+    instrument: Instrument[Any, R]
+    tables: Sequence[Table[R]]
     config: Any
     command: str
     store: Store
@@ -107,18 +108,18 @@ class Report:
         return "\n".join([*lines, f"Made by `{self.command}`.", ""]).encode()
 
 
-FORMATS: dict[str, Callable[[Report], bytes]] = {
-    ".html": Report.html,
-    ".png": Report.png,
-    ".csv": Report.csv,
-    ".md": Report.markdown,
-    ".json": Report.json,
+FORMATS: dict[str, Callable[[Report[Any]], bytes]] = {
+    ".html": lambda report: report.html(),
+    ".png": lambda report: report.png(),
+    ".csv": lambda report: report.csv(),
+    ".md": lambda report: report.markdown(),
+    ".json": lambda report: report.json(),
 }
 
 
 def report_on_runs(
     runs: Sequence[AnyRun], store: Store, instrument_of: Callable[[str], Instrument[Any, Any]]
-) -> Report:
+) -> Report[Any]:
     """Single runs of one instrument, tabulated. They may have been chosen by their results, so nothing is tested.
 
     `instrument_of`: an instrument by its name, which is the kind of its runs.

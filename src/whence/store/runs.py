@@ -248,7 +248,7 @@ class Store:
 
     def summary(self, run_id: str) -> RunSummary:
         """Of one run. Of a run that has not begun: interrupted, and created at no time."""
-        return self._live(self._summarise(run_id))
+        return self.folder(run_id).live(self._summarise(run_id))
 
     def _summarise(self, run_id: str) -> RunSummary:
         try:
