@@ -10,9 +10,9 @@ from whence.app import components
 from whence.app.address import switch, turn_to
 from whence.app.comparisons import Comparisons
 from whence.app.components import header, markup, plain
-from whence.app.features.collecting import collect
-from whence.app.features.looking import look
 from whence.app.jobs import Document
+from whence.app.views.features.collecting import collect
+from whence.app.views.features.looking import look
 from whence.errors import not_allowed
 from whence.experiments.table import Table
 from whence.features.activations.store import collections

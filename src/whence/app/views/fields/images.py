@@ -13,8 +13,8 @@ from torch import Tensor
 
 from whence.app.address import choice
 from whence.app.components import plain
-from whence.app.fields.runs import model_of
 from whence.app.server import UPLOAD_MIB
+from whence.app.views.fields.runs import model_of
 from whence.errors import UserError
 from whence.fields import images
 from whence.fields.baselines import resize

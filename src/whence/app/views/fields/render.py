@@ -12,8 +12,15 @@ from torch import Tensor
 
 from whence.app.address import addressed
 from whence.app.components import draw, empty, guarded, plain, terminal
-from whence.app.fields.images import RenderedImage, choose_image, compared, difference, difference_map, render_image
-from whence.app.fields.runs import ListedRun, field_runs
+from whence.app.views.fields.images import (
+    RenderedImage,
+    choose_image,
+    compared,
+    difference,
+    difference_map,
+    render_image,
+)
+from whence.app.views.fields.runs import ListedRun, field_runs
 from whence.fields.config import Output
 from whence.fields.decode import LARGEST
 from whence.fields.images import data_uri, encode

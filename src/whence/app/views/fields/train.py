@@ -11,10 +11,10 @@ from torch import Tensor
 from whence.app.address import choice, part, turn_to
 from whence.app.comparisons import EVERY_SECONDS
 from whence.app.components import draw, empty, findings, guarded, live, markup
-from whence.app.fields.runs import ListedRun, field_runs, model_of, show_progression
 from whence.app.forms import form, offered_data, without_files
 from whence.app.jobs import ALIVE, ActionRequest, Document, Job, TrainRequest, find_job, jobs, submit
 from whence.app.progress import controls, is_alive, progress_of, show_progress
+from whence.app.views.fields.runs import ListedRun, field_runs, model_of, show_progression
 from whence.errors import UserError
 from whence.fields import page
 from whence.fields.analysis import ANALYSES, SHOWN, as_images, example_signals, side_by_side

@@ -5,8 +5,8 @@ from __future__ import annotations
 from whence.app.address import part
 from whence.app.comparisons import Comparisons
 from whence.app.components import guarded, header
-from whence.app.fields import render, train
 from whence.app.forms import offered_data, without_files
+from whence.app.views.fields import render, train
 from whence.fields.data import DATA
 from whence.fields.instrument import FIELDS
 from whence.store.runs import Store
