@@ -32,10 +32,10 @@ def fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     here = [model]
     for part in path:
         inside = [
-            found
+            model
             for kind in here
             if part in kind.model_fields
-            for found in _models_in(kind.model_fields[part].rebuild_annotation())
+            for model in _models_in(kind.model_fields[part].rebuild_annotation())
         ]
         tagged = [kind for kind in here if "name" in kind.model_fields and kind.model_fields["name"].default == part]
         here = inside or tagged or here

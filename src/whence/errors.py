@@ -43,8 +43,8 @@ def from_validation(
     items = error.errors()
     # a list whose only item is wrong is also reported as too short: say it once
     places = [item["loc"] for item in items if item["type"] != "too_short"]
-    told = [i for i in items if i["type"] != "too_short" or not any(p[: len(i["loc"])] == i["loc"] for p in places)]
-    problems = [_describe(item, known_fields, whole) for item in told]
+    reported = [i for i in items if i["type"] != "too_short" or not any(p[: len(i["loc"])] == i["loc"] for p in places)]
+    problems = [_describe(item, known_fields, whole) for item in reported]
     return UserError("\n".join(text for _, text in problems), field=problems[0][0])
 
 

@@ -22,7 +22,7 @@ SHOWN_AT_ONCE = 12
 
 
 @dataclass(frozen=True)
-class RunProgress:
+class WatchedRun:
     """How far a planned run has come."""
 
     run: AnyRun
@@ -42,16 +42,16 @@ class RunProgress:
         return self.stored.step / self.stored.seconds if self.stored.seconds else 0.0
 
 
-def progress_of(runs: Sequence[AnyRun], store: Store) -> list[RunProgress]:
-    return [RunProgress(run, store.summary(run.id)) for run in runs]
+def progress_of(runs: Sequence[AnyRun], store: Store) -> list[WatchedRun]:
+    return [WatchedRun(run, store.summary(run.id)) for run in runs]
 
 
-def is_alive(progress: Sequence[RunProgress], job: Job | None) -> bool:
+def is_alive(progress: Sequence[WatchedRun], job: Job | None) -> bool:
     """Whoever started it: the app, or a terminal."""
     return (job is not None and job.alive) or any(run.state == "running" for run in progress)
 
 
-def show_progress(progress: Sequence[RunProgress], job: Job | None) -> None:
+def show_progress(progress: Sequence[WatchedRun], job: Job | None) -> None:
     """A bar for all, and a line for each that is running or has gone wrong."""
     left, done = sum(run.left for run in progress), sum(run.stored.step for run in progress)
     states = Counter(run.state for run in progress)
@@ -97,7 +97,7 @@ def _restart(label: str, job: Job, key: str, icon: str) -> None:
         st.rerun()
 
 
-def _times(progress: Sequence[RunProgress], left: int, job: Job | None) -> str:
+def _times(progress: Sequence[WatchedRun], left: int, job: Job | None) -> str:
     """How long the job has been at it, and an estimate of the rest."""
     start = job.started if job and job.alive else None
     if start is None or start.begun is None:
@@ -110,7 +110,7 @@ def _times(progress: Sequence[RunProgress], left: int, job: Job | None) -> str:
     return f" · {elapsed}" + (f" · about {duration(left / speed)} left" if speed and left else "")
 
 
-def _line(run: RunProgress) -> list[str]:
+def _line(run: WatchedRun) -> list[str]:
     name = " · ".join([*run.run.labels().values(), f"seed {run.run.seed}"])
     stored, steps = run.stored, run.run.training.steps
     step = f"{stored.step}/{steps}"

@@ -106,12 +106,9 @@ def _stays_at_chance(tables: Tables) -> Judgement:
     if not rows:
         learned = ", ".join(_percent(row) for table in tables for row in table.rows if id_score(row))
         return _open(f"nobody mastered it within training ({learned})")
-    scores = ", ".join(f"{_percent(row)} within, {100 * beyond.accuracy:.1f} % beyond" for row, beyond in rows)
+    scores = ", ".join(f"{_percent(row)} ID, {100 * ood.accuracy:.1f} % OOD" for row, ood in rows)
     scores += f"; the OOD baseline is {100 * rows[0][1].baseline:.1f} %"
-    way = {
-        row.name: [stats.normalised(end, beyond.baseline) for end in beyond.interval or (0.0, 1.0)]
-        for row, beyond in rows
-    }
+    way = {row.name: [stats.normalised(end, ood.baseline) for end in ood.interval or (0.0, 1.0)] for row, ood in rows}
     held = [encoding for encoding, (low, _) in way.items() if low >= FAR]
     between = [encoding for encoding, (_, high) in way.items() if high >= NEAR]
     way_up = "way from the shortcut baseline to 100 %"
@@ -131,29 +128,29 @@ def _randomised_wins(tables: Tables) -> Judgement:
     planned = [stats.pair(stats.ACCURACY, other.name, one.name, scores) for one, other in pairs]
     wins = False
     for (one, other), c in zip(pairs, stats.compare(planned, design=table.design), strict=True):
-        beyond = ood_score(other)
-        if mastered(one) and mastered(other) and beyond and beyond.interval:
+        ood = ood_score(other)
+        if mastered(one) and mastered(other) and ood and ood.interval:
             if c.winner == one.name:
                 return Judgement("not reproduced", words)
-            wins |= bool(c.winner) and stats.normalised(beyond.interval[0], beyond.baseline) >= FAR
+            wins |= bool(c.winner) and stats.normalised(ood.interval[0], ood.baseline) >= FAR
     return Judgement("reproduced", words) if wins else _open(words)
 
 
 def _state_runs_full(tables: Tables) -> Judgement:
     """The gap between attention and a fixed state, at few pairs and at many."""
-    found: dict[int, dict[str, Row[ArenaRun]]] = {}
+    by_pairs: dict[int, dict[str, Row[ArenaRun]]] = {}
     for table in tables:
-        found.setdefault(table.planned.run.train_length, {})[table.planned.run.model.mixer.name] = table.rows[0]
-    few, many = min(found), max(found)
+        by_pairs.setdefault(table.planned.run.train_length, {})[table.planned.run.model.mixer.name] = table.rows[0]
+    few, many = min(by_pairs), max(by_pairs)
 
     def gaps(pairs: int) -> list[float]:
-        attention, state = (found[pairs][mixer].cell("id").per_seed for mixer in ("attention", "mamba"))
+        attention, state = (by_pairs[pairs][mixer].cell("id").per_seed for mixer in ("attention", "mamba"))
         return [attention[seed] - state[seed] for seed in sorted(set(attention) & set(state))]
 
     growth = _compared(tables, gaps(many), gaps(few))
     shown = {
         pairs: [f"{name} {100 * score.accuracy:.1f} %" for name, row in rows.items() if (score := id_score(row))]
-        for pairs, rows in sorted(found.items())
+        for pairs, rows in sorted(by_pairs.items())
     }
     words = "; ".join(f"{pairs} pairs: {', '.join(accuracies)}" for pairs, accuracies in shown.items())
     if growth.winner:

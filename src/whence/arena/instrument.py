@@ -89,8 +89,8 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
 
     def rows(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]], store: Store) -> list[Row[ArenaRun]]:
         scores = [{part: score_of(row.finished, part) for part in PARTS} for row in rows]
-        found = [{part: score for part, score in of.items() if score is not None} for of in scores]
-        judged = judge([replace(row, cells=cells) for row, cells in zip(rows, found, strict=True)])
+        cells_of_rows = [{part: score for part, score in of.items() if score is not None} for of in scores]
+        judged = judge([replace(row, cells=cells) for row, cells in zip(rows, cells_of_rows, strict=True)])
         return [replace(row, cells=_cells(planned, row)) for row in judged]
 
     def columns(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]]) -> list[Column]:
@@ -125,8 +125,8 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
 
     def caption(self, table: Table[ArenaRun]) -> str:
         run = table.planned.run
-        beyond = ", ".join(map(str, run.test_lengths))
-        where = f"Trained at lengths up to {run.train_length}" + (f"; OOD at {beyond}" if beyond else "")
+        ood_lengths = ", ".join(map(str, run.test_lengths))
+        where = f"Trained at lengths up to {run.train_length}" + (f"; OOD at {ood_lengths}" if ood_lengths else "")
         parts = [("ID", map(id_score, table.rows)), ("OOD", map(ood_score, table.rows))]
         known = [(name, score) for name, scores in parts if (score := next(filter(None, scores), None))]
         baselines = "; ".join(f"{name} {100 * score.baseline:.1f} % ({score.baseline_name})" for name, score in known)
@@ -203,13 +203,13 @@ def _cells(planned: PlannedTable[ArenaRun], row: Row[ArenaRun]) -> dict[str, Cel
     cells = dict(row.cells)
     if isinstance(planned, ArenaTable) and planned.tuned:
         cells["chosen"] = Cell(text_of(planned.chosen(row.name)))
-    score, beyond = id_score(row), ood_score(row)
+    score, ood = id_score(row), ood_score(row)
     if score is None:
         reasons = "; ".join(sorted({*row.failed.values(), *row.damaged.values()}))
         return {**cells, "id": Cell(reasons, verdict=row.state)}
-    if beyond is not None and mastered(row):
-        gap = {seed: accuracy - beyond.per_seed[seed] for seed, accuracy in score.per_seed.items()}
-        cells["gap"] = Cell(f"{100 * (score.accuracy - beyond.accuracy):.1f}", gap)
+    if ood is not None and mastered(row):
+        gap = {seed: accuracy - ood.per_seed[seed] for seed, accuracy in score.per_seed.items()}
+        cells["gap"] = Cell(f"{100 * (score.accuracy - ood.accuracy):.1f}", gap)
     if score.exact_share is not None:
         cells["exact"] = Cell(f"{100 * score.exact_share:.1f}")
     solved = sum(accuracy >= stats.SOLVED for accuracy in score.per_seed.values())
@@ -238,10 +238,10 @@ def overall(tables: Sequence[Table[ArenaRun]]) -> dict[str, tuple[float, int]]:
     if len({str(table.planned.run.task) for table in tables}) < 2:
         return {}
     common = set.intersection(*({row.name for row in table.rows if id_score(row)} for table in tables))
-    found: dict[str, tuple[float, int]] = {}
+    averages: dict[str, tuple[float, int]] = {}
     for encoding in (row.name for row in tables[0].rows if row.name in common):
         scores = [score for table in tables if (score := id_score(table.row(encoding))) and score.baseline < 1]
         values = [stats.normalised(a, score.baseline) for score in scores for a in score.per_seed.values()]
         if values:
-            found[encoding] = stats.iqm(values), len(values)
-    return found
+            averages[encoding] = stats.iqm(values), len(values)
+    return averages

@@ -60,8 +60,8 @@ class Lengths(Config):
     def for_task(self, task: Task) -> Lengths:
         """With nothing left open."""
         train = self.train_length or task.train_length
-        beyond = task.ood_lengths(train) if self.test_lengths is None else self.test_lengths
-        filled = dict(self) | {"train_length": train, "test_lengths": beyond}
+        test_lengths = task.ood_lengths(train) if self.test_lengths is None else self.test_lengths
+        filled = dict(self) | {"train_length": train, "test_lengths": test_lengths}
         return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known
 
 
@@ -158,8 +158,8 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
 
     def shortcut_baselines(self, length: int) -> dict[str, float]:
         """Accuracy of every shortcut, by name, on the answers that count at this length."""
-        found = scores(self.task, length, self.first_counted(length))
-        return {score.name: score.accuracy for score in found if not score.expresses_skill}
+        baselines = scores(self.task, length, self.first_counted(length))
+        return {score.name: score.accuracy for score in baselines if not score.expresses_skill}
 
     def stated_baseline(self, length: int) -> ShortcutScore:
         """The best shortcut on these answers."""
@@ -226,12 +226,12 @@ class ArenaJob(Trainable[SequenceModel]):
         return self._metrics(streams, min(MONITORED_SEQUENCES, self.run.lengths.test_sequences))
 
     def _metrics(self, streams: Streams, sequences: int) -> ArenaMetrics:
-        within = self._count(streams, "test", self.run.train_length, sequences)
-        beyond = {length: self._count(streams, "test", length, sequences) for length in self.run.test_lengths}
-        ood = pool(list(beyond.values())) if beyond else None
-        headline = {"id": within.accuracy} | ({"ood": ood.accuracy} if ood else {})
-        lengths = {self.run.train_length: within, **beyond}
-        return ArenaMetrics(headline=headline, id=pool([within]), ood=ood, lengths=lengths)
+        own = self._count(streams, "test", self.run.train_length, sequences)
+        longer = {length: self._count(streams, "test", length, sequences) for length in self.run.test_lengths}
+        ood = pool(list(longer.values())) if longer else None
+        headline = {"id": own.accuracy} | ({"ood": ood.accuracy} if ood else {})
+        lengths = {self.run.train_length: own, **longer}
+        return ArenaMetrics(headline=headline, id=pool([own]), ood=ood, lengths=lengths)
 
     def _count(self, streams: Streams, purpose: str, length: int, sequences: int | None = None) -> EvalCounts:
         batches = (of.to(self.device) for of in evaluation_batches(self.run, streams, purpose, length, sequences))

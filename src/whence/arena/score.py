@@ -76,18 +76,18 @@ class Score(Cell):
 
 
 def score_of(results: Sequence[RunResult[ArenaRun]], part: Part) -> Score | None:
-    found = [final_metrics(result) for result in results]
-    parts = [counts for metrics in found if (counts := metrics.part(part))]
+    finished = [final_metrics(result) for result in results]
+    parts = [counts for metrics in finished if (counts := metrics.part(part))]
     if not parts:
         return None
     run = results[0].run
     lengths = (run.train_length,) if part == "id" else run.test_lengths
-    sets = {n: [metrics.lengths[n] for metrics in found] for n in lengths}
+    sets = {n: [metrics.lengths[n] for metrics in finished] for n in lengths}
     totals = {n: of[0].total for n, of in sets.items()}
     limits = sum(run.stated_baseline(n).interval[1] * total for n, total in totals.items())
     by_seed = zip(*sets.values(), strict=True)
     effective = sum(stats.pooled((counts.total, counts.effective) for counts in of) for of in by_seed)
-    seen = sum(metrics.seen_in_training for metrics in found) if part == "id" else 0
+    seen = sum(metrics.seen_in_training for metrics in finished) if part == "id" else 0
     several = any(counts.total > counts.sequences for counts in parts)
     accuracies = [counts.accuracy for counts in parts]
     low, high = stats.over_seeds(accuracies, effective)
@@ -141,8 +141,8 @@ def judge(rows: Sequence[Row[ArenaRun]]) -> list[Row[ArenaRun]]:
                 verdict = stats.verdict(score.accuracy, adjusted[row.name, part])
                 survivors = part == "id" and row.diverged and verdict == "solved"
                 cells[part] = replace(score, verdict="learning" if survivors else verdict)
-            elif part == "ood" and (beyond := ood_score(row)):
-                cells[part] = replace(beyond, text="", verdict=NOT_LEARNED)
+            elif part == "ood" and (ood := ood_score(row)):
+                cells[part] = replace(ood, text="", verdict=NOT_LEARNED)
         judged.append(replace(row, cells=cells))
     return judged
 

@@ -52,14 +52,14 @@ class RunProgress:
         self.ended: dict[str, str] = {}
         self.started = time.monotonic()
         self.last_plain = self.started
-        self.crew = f"{workers} worker{'s' * (workers > 1)} × {threads} thread{'s' * (threads > 1)}"
+        self.workers = f"{workers} worker{'s' * (workers > 1)} × {threads} thread{'s' * (threads > 1)}"
         self.live = Live(console=stderr, refresh_per_second=4, transient=True) if stderr.is_terminal else None
 
     def __enter__(self) -> Callable[[Event], None]:
         if self.live:
             self.live.__enter__()
         else:
-            self._line(f"{len(self.runs)} run{'s' * (len(self.runs) != 1)} · {self.crew}")
+            self._line(f"{len(self.runs)} run{'s' * (len(self.runs) != 1)} · {self.workers}")
         return self.event
 
     def __exit__(
@@ -112,7 +112,7 @@ class RunProgress:
         done, total = len(self.ended), len(self.runs)
         elapsed = time.monotonic() - self.started
         left = f" · about {duration(elapsed / done * (total - done))} left" if done else ""
-        return Group(Text(f"{done} of {total} runs ended · {self.crew} · {duration(elapsed)}{left}"), table)
+        return Group(Text(f"{done} of {total} runs ended · {self.workers} · {duration(elapsed)}{left}"), table)
 
     def _numbers(self, latest: Event) -> str:
         loss = "" if latest.loss is None else f"  loss {latest.loss:.3f}"

@@ -162,7 +162,7 @@ def _list(store: Store, as_json: bool, only: str | None) -> int:
     from whence.experiments.saved import read_config, saved_configs
     from whence.instruments import instruments
 
-    found = []
+    comparisons = []
     for name, each in instruments().items():
         for path in saved_configs(name, store) if only in (None, name) else ():
             try:
@@ -171,12 +171,12 @@ def _list(store: Store, as_json: bool, only: str | None) -> int:
                 print_note(f"left out: {error}")
                 continue
             document = config.model_dump(mode="json")
-            found.append({"name": path.stem, "instrument": name, "title": each.title(config), "config": document})
+            comparisons.append({"name": path.stem, "instrument": name, "title": each.title(config), "config": document})
     if as_json:
-        print_json(found)
-    elif found:
-        title, columns = f"comparisons in {store.root}, the latest of each instrument first", list(found[0])[:3]
-        print_lines(title, columns, [[one[column] for column in columns] for one in found])
+        print_json(comparisons)
+    elif comparisons:
+        title, columns = f"comparisons in {store.root}, the latest of each instrument first", list(comparisons[0])[:3]
+        print_lines(title, columns, [[one[column] for column in columns] for one in comparisons])
     else:
         print(f"no comparisons in {store.root}; 'whence {only or 'arena'} compare' makes some")
     return 0

@@ -40,7 +40,7 @@ def _reproduce(invocation: Invocation) -> int:
         print_json({name: PRESETS.load(name).model_dump(mode="json") for name in options.claims or CLAIMS})
         return 0
     store, code = Store(options.store), 0
-    found: list[dict[str, str]] = []
+    judged: list[dict[str, str]] = []
     for name, claim in CLAIMS.items():
         config = PRESETS.load(name)
         if name in options.claims or options.all:
@@ -51,11 +51,11 @@ def _reproduce(invocation: Invocation) -> int:
                 return code
         with stderr.status(f"judging {name}"):
             judgement = judge(claim, tables_of(ARENA, config, store))
-        found.append({"claim": name, "who": claim.who, "says": claim.says, **judgement._asdict()})
+        judged.append({"claim": name, "who": claim.who, "says": claim.says, **judgement._asdict()})
     if options.json_:
-        print_json(found)
+        print_json(judged)
     else:
-        rows = [list(one.values()) for one in found]
+        rows = [list(one.values()) for one in judged]
         print_table("published claims", ["claim", "who", "says", "here", "because"], rows)
     return code
 

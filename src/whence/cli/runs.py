@@ -29,11 +29,11 @@ class FilterOptions(StoreOptions):
     label: str = Field(default="", description="only runs whose title (task, encoding) contains this text")
 
 
-class ExportOptions(FilterOptions):
+class RunsExportOptions(FilterOptions):
     csv: bool = Field(default=False, description="comma-separated values (the default)")
 
 
-class ShowOptions(StoreOptions):
+class RunsShowOptions(StoreOptions):
     run: str = Field(description="first digits of its id", json_schema_extra=positional("RUN"))
 
 
@@ -95,7 +95,7 @@ def _row(row: RunSummary) -> list[str]:
 
 
 def _show(invocation: Invocation) -> int:
-    options = invocation.options(ShowOptions)
+    options = invocation.options(RunsShowOptions)
     folder = options.open_store().find(options.run)
     try:
         status, config, records = folder.status(), folder.config_document(), folder.metrics()
@@ -126,7 +126,7 @@ def _show(invocation: Invocation) -> int:
 
 
 def _export(invocation: Invocation) -> int:
-    options = invocation.options(ExportOptions)
+    options = invocation.options(RunsExportOptions)
     store = options.open_store()
     if options.json_ and options.csv:
         raise UserError("csv: one form at a time. Allowed: --csv or --json.")

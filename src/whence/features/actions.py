@@ -29,7 +29,7 @@ from whence.features.config import (
 from whence.features.data import StoredActivations
 from whence.features.evals.measures import dictionary_metrics, seed_stability
 from whence.features.evals.order_probing import OrderProbe, order_activations, probe_order
-from whence.features.evals.probing import PositionProbe, SetProbe, probe, probe_by_position
+from whence.features.evals.probing import ProbeByPosition, SetProbe, probe, probe_by_position
 from whence.features.evals.profiles import FeatureProfiles, feature_profiles
 from whence.features.evals.splice import Recovered, SplitModel, held_out_text, recovered
 from whence.features.evals.unlearning import Corpora, UnlearningResult, UnlearningSettings, unlearning
@@ -135,7 +135,7 @@ class ProbeReport(Config):
     """By name of the set, or of the order task."""
 
     sets: dict[str, SetProbe]
-    by_position: dict[str, PositionProbe]
+    by_position: dict[str, ProbeByPosition]
     order: dict[str, OrderProbe]
 
 
@@ -151,8 +151,8 @@ def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeR
     dictionaries, _, site = _on_text(store, config.runs)
     report = ProbeReport(sets={}, by_position={}, order={})
     for name in config.sets:
-        told = partial(_tell_shards, on_progress, f"{name}: activations of texts")
-        texts = labelled_activations(name, site, store, train=config.train, test=config.test, on_progress=told)
+        on_shard = partial(_tell_shards, on_progress, f"{name}: activations of texts")
+        texts = labelled_activations(name, site, store, train=config.train, test=config.test, on_progress=on_shard)
         on_progress(f"{name}: probing")
         report.sets[name] = probe(dictionaries, texts, mask_off=config.mask_off)
         if config.by_position:

@@ -203,8 +203,8 @@ class StoredActivations(ActivationData):
         """(n, 2): sequence and position of every state of a split, in the order that they are given in."""
         train, held_out = self.collection.places("train"), self.collection.places("held out")
         lengths = self._lengths(train)
-        kept = held_out[~sinks(self._lengths(held_out), lengths)]
-        return {"train": train[~sinks(lengths)], "held out": kept}
+        without_sinks = held_out[~sinks(self._lengths(held_out), lengths)]
+        return {"train": train[~sinks(lengths)], "held out": without_sinks}
 
     def _lengths(self, places: Tensor) -> Tensor:
         return torch.cat([self.collection.activations(some).norm(dim=1) for some in places.split(PART)])

@@ -113,8 +113,8 @@ class BasicMotions(RecordingData):
 @functools.cache
 def _read_motions(training: Path, test: Path) -> Splits:
     known, unseen = ([recording.T.contiguous() for recording in read_ts(path)] for path in (training, test))
-    kept = [recording for i, recording in enumerate(known) if i % 5]
-    return _standardised({"train": kept, "validation": known[::5], "test": unseen})
+    train = [recording for i, recording in enumerate(known) if i % 5]
+    return _standardised({"train": train, "validation": known[::5], "test": unseen})
 
 
 class Daphnet(RecordingData):

@@ -131,8 +131,8 @@ class PositionPenalty(Mitigation):
     def penalty(self, step: PenaltyInput) -> Tensor | None:
         if len(step.prediction) < 3:
             return None
-        told = mean_correlation if self.form == "source" else explained
-        return told(step.prediction, step.position.to(step.prediction.dtype)) * step.loss * 100 * self.weight
+        association = mean_correlation if self.form == "source" else explained
+        return association(step.prediction, step.position.to(step.prediction.dtype)) * step.loss * 100 * self.weight
 
 
 def mean_correlation(prediction: Tensor, position: Tensor) -> Tensor:
@@ -262,8 +262,8 @@ class PositionPrior(Mitigation):
         """What two halves of the recordings agree on is position; the rest of their means is chance."""
         one, two = (tokens.mean(0) - tokens.mean((0, 1)) for tokens in (some, others))
         usual = (one + two) / 2
-        kept = ((one * two).mean(0) / usual.pow(2).mean(0).clamp(min=1e-12)).clamp(0, 1)
-        self.table.copy_(kept * usual)
+        share = ((one * two).mean(0) / usual.pow(2).mean(0).clamp(min=1e-12)).clamp(0, 1)
+        self.table.copy_(share * usual)
 
     def content(self, tokens: Tensor) -> Tensor:
         return tokens - self.table

@@ -186,7 +186,7 @@ def recurrent_states(target: AuditTarget, masked: Tensor) -> list[Pathway]:
 
 @contextmanager
 def _forgetful(tables: list[Tensor]) -> Iterator[None]:
-    kept = [table.detach().clone() for table in tables]
+    saved = [table.detach().clone() for table in tables]
     try:
         with torch.no_grad():
             for table in tables:
@@ -194,7 +194,7 @@ def _forgetful(tables: list[Tensor]) -> Iterator[None]:
         yield
     finally:
         with torch.no_grad():
-            for table, before in zip(tables, kept, strict=True):
+            for table, before in zip(tables, saved, strict=True):
                 table.copy_(before)
 
 

@@ -39,7 +39,7 @@ class ComparedRun:
 
 def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[str, str]]:
     """Those that can be read, and why others cannot, by id."""
-    found: list[ComparedRun] = []
+    compared: list[ComparedRun] = []
     unreadable: dict[str, str] = {}
     for place, run_id in enumerate(ids):
         folder = store.folder(run_id)
@@ -47,10 +47,10 @@ def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[st
             status, spec, evaluations = folder.status(), folder.config_document(), folder.evaluations()
             encoding = status.labels.get("encoding")  # has its own colour everywhere
             style = style_at(place) if encoding is None else line_style(encoding)
-            found.append(ComparedRun(run_id, status, spec, evaluations, style))
+            compared.append(ComparedRun(run_id, status, spec, evaluations, style))
         except (OSError, CorruptFileError) as damage:
             unreadable[run_id] = str(damage)
-    return found, unreadable
+    return compared, unreadable
 
 
 def scored_by(runs: Sequence[ComparedRun]) -> list[str]:
@@ -62,8 +62,8 @@ def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
     """By dotted name, the fields of their specifications in which they are not all alike."""
     flats = [flat(run.config) for run in runs]
     names = dict.fromkeys(name for one in flats for name in one)
-    told = {name: [json.dumps(one[name]) if name in one else "–" for one in flats] for name in names}
-    return {name: values for name, values in told.items() if len(set(values)) > 1}
+    texts = {name: [json.dumps(one[name]) if name in one else "–" for one in flats] for name in names}
+    return {name: values for name, values in texts.items() if len(set(values)) > 1}
 
 
 def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
@@ -87,10 +87,10 @@ def _score(headline: Mapping[str, float], name: str) -> str:
 def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
     """One score over steps, a line per run."""
     scale = 100 if is_share(name) else 1
-    found = {
+    curves = {
         run.name: [{e.step: scale * e.headline[name] for e in run.evaluations if name in e.headline}] for run in runs
     }
-    return learning_curves(found, labelled(name), {run.name: run.style for run in runs}, markers=True)
+    return learning_curves(curves, labelled(name), {run.name: run.style for run in runs}, markers=True)
 
 
 def runs_page(runs: Sequence[ComparedRun], command: str) -> bytes:

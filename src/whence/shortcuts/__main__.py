@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     only = parser.parse_args(arguments).only
     entries = packaged_entries()
     anew = {name for name, (choice, _, _) in entries.items() if choice.name == only}
-    current = {name: found for name, found in baselines.packaged().items() if name in entries and name not in anew}
+    current = {name: known for name, known in baselines.packaged().items() if name in entries and name not in anew}
     wanted = [name for name in entries if name in anew or (only is None and name not in current)]
     with ProcessPoolExecutor(cores(), get_context("spawn"), torch.set_num_threads, (1,)) as workers:
         searches = {}

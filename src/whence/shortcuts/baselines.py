@@ -44,9 +44,9 @@ def key(choice: Choice[Task], length: int, first: int = 0) -> str:
 
 def _search_now(name: str, choice: Choice[Task], length: int, first: int) -> list[ShortcutScore]:
     print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
-    found = searched(str(choice), length, first)
-    _save(name, found)
-    return found
+    results = searched(str(choice), length, first)
+    _save(name, results)
+    return results
 
 
 def searched(task: str, length: int, first: int) -> list[ShortcutScore]:

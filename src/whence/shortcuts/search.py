@@ -178,8 +178,8 @@ def _looked_up(keys: Keys, known: Answers, new: Answers) -> Iterator[tuple[str, 
     targets, asked = known.targets.reshape(len(known), -1).unbind(1), keys(new)
     for label, table in keys(known).items():
         of, new_of = (k.reshape(len(k), -1).expand(-1, len(targets)).unbind(1) for k in (table, asked[label]))
-        found = [look_up(*of_one) for of_one in zip(of, targets, new_of, strict=True)]
-        guesses = torch.stack(found, 1).reshape(new.targets.shape)
+        predictions = [look_up(*of_one) for of_one in zip(of, targets, new_of, strict=True)]
+        guesses = torch.stack(predictions, 1).reshape(new.targets.shape)
         regression = new.task.goal == "regression"
         yield label, new.task.correct(guesses, new.targets) if regression else guesses == new.targets
 

@@ -118,7 +118,7 @@ def verdict(accuracy: float, adjusted_p: float) -> Verdict:
 
 def rankable(verdicts: Mapping[str, str]) -> list[str]:
     """Those that may be compared: cells at chance, not learned, failed or not run are never ranked."""
-    return [name for name, found in verdicts.items() if found in ("learning", "solved")]
+    return [name for name, verdict in verdicts.items() if verdict in ("learning", "solved")]
 
 
 def normalised(accuracy: float, baseline: float) -> float:

@@ -141,11 +141,11 @@ def words_exchanged(cut: Windows, word: Callable[[int], str | None], size: int) 
             both = half & (here > 0) & (there > 0)
             ways = [(both & way).nonzero().flatten() for way in (here < there, here > there)]
             count = min(max(1, share // (4 * len(pairs))), *map(len, ways))
-            kept = torch.cat([way[:count] for way in ways])
-            label, texts = here[kept] < there[kept], cut.take(kept)
-            rows += [texts.ids, exchanged(texts.ids, here[kept], there[kept])]
+            chosen = torch.cat([way[:count] for way in ways])
+            label, texts = here[chosen] < there[chosen], cut.take(chosen)
+            rows += [texts.ids, exchanged(texts.ids, here[chosen], there[chosen])]
             about["label"] += [label, ~label]
-            about["task"] += [torch.full((len(kept),), task)] * 2
+            about["task"] += [torch.full((len(chosen),), task)] * 2
             about["test"] += [texts.test] * 2
     words = list(names.values())
     names_of = tuple(f"{words[one]} before {words[other]}" for one, other in pairs)

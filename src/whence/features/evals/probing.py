@@ -92,7 +92,7 @@ class RangeProbe(ProbeResult):
     last: int
 
 
-class PositionProbe(Config):
+class ProbeByPosition(Config):
     """On a labelled set, from one range of positions at a time."""
 
     set: str
@@ -252,7 +252,7 @@ def probe_by_position(
     ranges: int = 4,
     *,
     mask_off: bool = False,
-) -> PositionProbe:
+) -> ProbeByPosition:
     """The same from the tokens of one range of positions at a time.
 
     All ranges are judged on the same texts, those that reach into the last, so that ranges differ in nothing but
@@ -274,7 +274,7 @@ def probe_by_position(
         units = Units.of_texts(sequences, tokens)
         compared = compare_dictionaries(dictionaries, sequences, units, tasks, ks, mask_off)
         results.append(RangeProbe(first=low, last=high - 1, **dict(compared)))
-    return PositionProbe(set=sequences.notes.set, texts=int(long.sum()), ranges=tuple(results))
+    return ProbeByPosition(set=sequences.notes.set, texts=int(long.sum()), ranges=tuple(results))
 
 
 def _tasks(sequences: SequenceActivations, usable: Tensor) -> list[ProbeTask]:

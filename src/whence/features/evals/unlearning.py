@@ -179,8 +179,8 @@ def unlearning(
     allowed = [(setting.forgotten, setting, features) for setting, features in tried if setting.forgotten is not None]
     if not allowed:
         most = max(setting.retained for setting in settings)
-        kept = f"leaves {most:.3f} of retained tokens right, and {config.keep:g} must stay"
-        reason = f"the gentlest of {len(tried)} settings {kept}"
+        retention = f"leaves {most:.3f} of retained tokens right, and {config.keep:g} must stay"
+        reason = f"the gentlest of {len(tried)} settings {retention}"
         return UnlearningResult(outcome="no setting retains", reason=reason, eligible=counts, settings=settings)
     _, best, features = max(allowed, key=lambda one: one[0])
     random = _others((often[0] + often[1] > 0).nonzero().flatten(), features, config.seed)

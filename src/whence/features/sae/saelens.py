@@ -200,8 +200,8 @@ class Imported:
         codes = torch.where(pre > self.threshold, pre, 0.0)
         if self.k is None:
             return codes
-        kept = top_k(codes, self.k)
-        return torch.zeros_like(codes).scatter_(1, kept, codes.gather(1, kept))
+        largest = top_k(codes, self.k)
+        return torch.zeros_like(codes).scatter_(1, largest, codes.gather(1, largest))
 
     def decode(self, codes: Tensor, positions: Tensor) -> Tensor:
         return codes @ self.decoder + self.bias

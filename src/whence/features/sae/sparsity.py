@@ -132,8 +132,8 @@ class BatchTopK(Sparsity):
 
     def chosen(self, pre: Tensor, masked: Tensor) -> Tensor:
         if self.training:
-            kept = min(self.k * len(masked), masked.numel())
-            least = masked.flatten().kthvalue(masked.numel() - kept + 1).values.clamp(min=0)
+            active = min(self.k * len(masked), masked.numel())
+            least = masked.flatten().kthvalue(masked.numel() - active + 1).values.clamp(min=0)
             self.threshold.copy_(least if self.threshold < 0 else MEMORY * self.threshold + (1 - MEMORY) * least)
             self.least = least
         else:

@@ -46,7 +46,7 @@ def audit_target(
             "mask: audit() requires the id of the mask token for token inputs, e.g. "
             "audit(model, ids, mask=tokenizer.mask_token_id)."
         )
-    told = _takes_two(model)
+    takes_mask = _takes_two(model)
 
     def arguments(some: Tensor, masked: Tensor) -> tuple[Any, ...]:
         if callable(mask):
@@ -56,7 +56,7 @@ def audit_target(
         some, masked = some.to(home), masked.to(home)
         gone = masked.view(*masked.shape, *[1] * (some.ndim - 2))
         shown = some.masked_fill(gone, mask if ids and mask is not None else 0)
-        return (shown, masked) if told else (shown,)
+        return (shown, masked) if takes_mask else (shown,)
 
     def build(module: nn.Module) -> AuditTarget:
         def predict(some: Tensor, masked: Tensor) -> Tensor:
@@ -96,13 +96,13 @@ def _takes_two(model: nn.Module) -> bool:
 
 def _of(output: Any) -> Tensor:
     """Where a model returns several things, the first tensor."""
-    found = first_tensor(output)
-    if found is None:
+    tensor = first_tensor(output)
+    if tensor is None:
         raise UserError(
             f"prediction: the model returns {type(output).__name__}. Say where the prediction is: prediction=lambda "
             "output: …"
         )
-    return found
+    return tensor
 
 
 def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], content: Tensor) -> tuple[str, ...]:
