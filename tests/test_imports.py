@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import whence
+
 LEVELS = [
     {"errors", "config", "registry", "system", "recordings", "random", "formatting", "stats"},
     {"kernels", "encodings", "tasks"},
@@ -124,3 +126,11 @@ def test_help_does_not_import_torch(arguments: list[str]) -> None:
     code = f"import sys; from whence.cli.main import run\nrun({arguments!r})\nassert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_public_name_is_there() -> None:
+    code = "import sys, whence\nassert 'torch' not in sys.modules\nfor name in whence.__all__: getattr(whence, name)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match="it has arena, audit"):
+        whence.nothing  # noqa: B018

@@ -11,15 +11,28 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from whence import arena, encodings, kernels, leak, mixers, models, runs, tasks
+    from whence import arena, encodings, features, fields, kernels, leak, mixers, models, tasks
     from whence.api import compare
     from whence.leak.audit.auditing import audit
     from whence.models.capture import capture
 
-_PARTS = ("arena", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks")
+_PARTS = ("arena", "encodings", "features", "fields", "kernels", "leak", "mixers", "models", "tasks")
 _NAMES = {"audit": "whence.leak.audit.auditing", "compare": "whence.api", "capture": "whence.models.capture"}
 
-__all__ = ["arena", "audit", "capture", "compare", "encodings", "kernels", "leak", "mixers", "models", "runs", "tasks"]
+__all__ = [
+    "arena",
+    "audit",
+    "capture",
+    "compare",
+    "encodings",
+    "features",
+    "fields",
+    "kernels",
+    "leak",
+    "mixers",
+    "models",
+    "tasks",
+]
 
 
 def __getattr__(name: str) -> Any:
