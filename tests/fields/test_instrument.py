@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tables import traces, untested
+from whence.errors import UserError
 from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
@@ -89,3 +90,19 @@ def test_what_is_drawn_anew_for_every_seed_is_not_named_as_shared(store: Store) 
     config = {"axis": "hyponet", "seeds": 2}
     on = {data: FIELDS.plan(FieldsConfig.read({**config, "data": data}), store)[0].on for data in ("photos", "volume")}
     assert on == {"photos": "these held-out signals", "volume": ""}
+
+
+@pytest.mark.parametrize(
+    ("axis", "field", "value"),
+    [
+        ("lps", "lps", 8),
+        ("placement", "conditional", True),
+        ("hyponet", "hyponet", "siren"),
+        ("encoder", "mixer", "mamba"),
+    ],
+)
+def test_what_an_axis_varies_cannot_be_set(axis: str, field: str, value: object, store: Store) -> None:
+    """A variant would be listed twice, or the value would be ignored."""
+    config = FieldsConfig.read({"axis": axis, "model": {field: value}})
+    with pytest.raises(UserError, match=f"{field}: expected no value beside axis {axis}"):
+        FIELDS.plan(config, store)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, OutputOptions, StoreOptions, Verb
-from whence.cli.output import exit_code, print_json, print_result
+from whence.cli.output import exit_code, print_json, print_note, print_result
 from whence.cli.progress import RunProgress, progress_line
 from whence.errors import UserError
 from whence.experiments.options import metavar, positional
@@ -90,9 +90,10 @@ def compare(
                 minutes=options.minutes,
                 watch=RunProgress,
                 on_progress=on_progress,
+                on_note=print_note,
             )
-        print_json(result.to_json()) if options.json_ else print_result(chosen, result)
-        return exit_code(result.ends)
+        print_json(result.to_json()) if options.json_ else print_result(result)
+        return exit_code(result.ends, invocation.command)
 
     return Verb(description, run)
 
@@ -123,7 +124,7 @@ def train(
             status = _status(folder)
             known = status.to_json() if status else {"id": folder.id, "state": ends[config.id]}
             print_json({"path": str(folder.path), **known})
-            return exit_code(ends)
+            return exit_code(ends, invocation.command)
         finished = ends[config.id] in ("finished", "skipped")
         if finished and print_metrics:
             print_metrics(config, store)
@@ -132,7 +133,7 @@ def train(
             with progress_line() as on_progress:
                 report = write_page(config, store, invocation, page, on_progress)
             print(f"report  {report}")
-        return exit_code(ends)
+        return exit_code(ends, invocation.command)
 
     return Verb(description, run)
 

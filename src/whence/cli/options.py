@@ -201,7 +201,8 @@ class _Parser:
 def _groups(config_class: type[Config]) -> dict[tuple[str, str | None], list[Option]]:
     """By title and description: fields of the class itself, of those it is made from, of nested configs."""
     classes = config_class.__mro__
-    owners = {name: owner for owner in reversed(classes) for name in vars(owner).get("__annotations__", {})}
+    # a class that narrows a field leaves it in the group of the class that introduced it
+    owners = {name: owner for owner in classes for name in vars(owner).get("__annotations__", {})}
     flat = {owner: (vars(owner).get("GROUP", "Options"), None) for owner in classes}
     groups: dict[tuple[str, str | None], list[Option]] = {title: [] for title in flat.values()}
     for option in options_of(config_class):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +11,11 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from whence.experiments.comparison import ComparisonResult
-    from whence.experiments.instrument import Instrument
     from whence.experiments.table import Table as ComparisonTable
 
 stderr = Console(stderr=True)
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-"""Exit codes beside 0: a run failed or a file is corrupt; a user's mistake; Ctrl-C"""
+FAILED, INTERRUPTED = 1, 130
+"""Exit codes beside 0 and 2: a run failed or a file is corrupt; Ctrl-C"""
 
 
 def print_json(document: Any) -> None:
@@ -51,11 +48,11 @@ def print_note(text: str) -> None:
     stderr.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_result(instrument: Instrument[Any, Any], result: ComparisonResult[Any]) -> None:
+def print_result(result: ComparisonResult[Any]) -> None:
     """A comparison: its tables, what they come to, its page and its command."""
     for table in result.tables:
         print_comparison(table)
-    if summary := instrument.summary(result.tables):
+    if summary := result.summary:
         print_table(f"{summary.title}. {summary.note}", summary.columns, summary.rows)
         print()
     if result.config.until_decided:
@@ -77,19 +74,23 @@ def print_comparison(table: ComparisonTable[Any]) -> None:
 
 
 def _budget_note(result: ComparisonResult[Any]) -> str:
+    if result.interrupted:
+        return "Interrupted before everything was decided."
+    if untested := [table.untested for table in result.tables if table.untested]:
+        return f"{untested[0]}."
     if not any(table.comparisons for table in result.tables):
         return "Nothing to decide: no table has two variants that may be ranked."
     if not result.undecided:
         return "Decided: every comparison of variants that may be ranked."
-    if result.interrupted:
-        return "Interrupted before everything was decided."
-    budget = result.config.max_seeds
-    return f"The budget of {budget} seeds, or of minutes, is spent: {result.undecided} comparisons are open."
+    if "crashed" in result.ends.values():
+        return "Not decided: a process died. The same command runs its model again."
+    left = f"{result.undecided} comparison{'s' * (result.undecided != 1)}"
+    return f"The budget of {result.config.max_seeds} seeds, or of minutes, is spent: {left} not decided."
 
 
-def exit_code(ends: Mapping[str, str]) -> int:
+def exit_code(ends: Mapping[str, str], command: str) -> int:
     """From how runs ended. After an interruption, print how to resume."""
     if "interrupted" in ends.values():
-        print_note(f"Interrupted; nothing is lost. To resume:  {shlex.join(['whence', *sys.argv[1:]])}")
+        print_note(f"Interrupted; nothing is lost. To resume:  {command}")
     codes = {"failed": FAILED, "crashed": FAILED, "busy": FAILED, "interrupted": INTERRUPTED}
     return max((codes.get(end, 0) for end in ends.values()), default=0)

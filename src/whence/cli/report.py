@@ -116,7 +116,7 @@ def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
         if name not in runs:
             chosen, config, path = find(name, store)
             is_preset = chosen.presets is not None and name in chosen.presets.names()
-            named = ["--preset", name] if is_preset else ["--config", str(path)]
+            named = ["--preset", name] if is_preset else ["--config", str(path.absolute())]
             parts[path.stem] = report_on(chosen, config, store, named)
     if len(parts) == 1:
         name, report = next(iter(parts.items()))

@@ -46,7 +46,7 @@ def _reproduce(invocation: Invocation) -> int:
         if name in options.claims or options.all:
             stderr.print(f"{name}: {len(check_plan(ARENA, config, store))} runs", highlight=False)
             result = run_comparison(ARENA, config, store, options, watch=RunProgress)
-            code = max(code, exit_code(result.ends))
+            code = max(code, exit_code(result.ends, invocation.command))
             if result.interrupted:
                 return code
         with stderr.status(f"judging {name}"):

@@ -155,7 +155,7 @@ def _resume(invocation: Invocation) -> int:
     ends = execute_runs(runs, store, options, RunProgress)
     if options.json_:
         print_json({"runs": ends})
-    return exit_code(ends)
+    return exit_code(ends, invocation.command)
 
 
 def _verify(invocation: Invocation) -> int:

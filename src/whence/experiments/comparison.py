@@ -10,7 +10,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +21,7 @@ from whence.execution.events import OnEvent, RunEnd
 from whence.execution.execute import bytes_needed
 from whence.execution.options import ExecutionOptions
 from whence.experiments.export import Report
-from whence.experiments.instrument import ComparisonConfig, Instrument, Measurement, OnProgress
+from whence.experiments.instrument import ComparisonConfig, Instrument, Measurement, OnProgress, Summary
 from whence.experiments.options import store_flag
 from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table
@@ -43,6 +43,7 @@ class ComparisonResult(Generic[R]):
     name: str
     config: ComparisonConfig
     tables: Sequence[Table[R]]
+    summary: Summary | None
     ends: dict[str, RunEnd]
     """By run, how its process ended"""
     report: Path | None
@@ -61,7 +62,15 @@ class ComparisonResult(Generic[R]):
     def to_json(self) -> dict[str, Any]:
         report = str(self.report) if self.report else None
         tables = [table.to_json() for table in self.tables]
-        return {"name": self.name, "tables": tables, "runs": self.ends, "report": report, "command": self.command}
+        summary = asdict(self.summary) if self.summary else None
+        return {
+            "name": self.name,
+            "tables": tables,
+            "summary": summary,
+            "runs": self.ends,
+            "report": report,
+            "command": self.command,
+        }
 
 
 def no_events(runs: Sequence[AnyRun], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
@@ -77,40 +86,43 @@ def run_comparison(
     minutes: float | None = None,
     watch: Watch = no_events,
     on_progress: OnProgress = lambda message: None,
+    on_note: OnProgress | None = None,
 ) -> ComparisonResult[R]:
     """Run what is missing, then make the tables and the page.
 
     What is impossible is refused before anything is written. After `minutes`, `until_decided` adds no more seeds.
+    `on_progress` receives what is being done, `on_note` what a reader should still see later (by default the same).
     """
+    on_note = on_note or on_progress
     started = time.monotonic()
     if minutes is not None and not config.until_decided:
         raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.")
     check_resources(check_plan(instrument, config, store), store, options)
     save_config(instrument.name, config, store)
-    on_progress(plan_note(instrument, config, store))
+    on_note(plan_note(instrument, config, store))
     ends: dict[str, RunEnd] = {}
 
-    def run(runs: Sequence[R]) -> bool:
+    def execute(runs: Sequence[R]) -> bool:
         """Whether all of them were given their time."""
         ends.update(execute_runs([run for run in runs if run.id not in ends], store, options, watch))
         return "interrupted" not in ends.values()
 
-    going = all(run(stage) for stage in instrument.stages(config, store))
-    going = going and run(runs_of(plan_comparison(instrument, config, store)))
+    going = all(execute(stage) for stage in instrument.stages(config, store))
+    going = going and execute(runs_of(plan_comparison(instrument, config, store)))
     while going and config.until_decided and not (minutes and time.monotonic() - started > 60 * minutes):
         more = [run for run in more_runs(instrument, config, store, ends) if run.id not in ends]
         if not more:
             break
-        on_progress(f"Not decided yet: {len(more)} more runs, seed {more[0].seed}")
-        going = run(more)
+        on_note(f"Not decided yet: {len(more)} more runs, seed {more[0].seed}")
+        going = execute(more)
     if going:
         for planned in plan_comparison(instrument, config, store):
             for measurement in instrument.measurements(planned, store):
-                measure(measurement, store, on_progress)
+                measure(measurement, store, on_progress, on_note)
     return read_comparison(instrument, config, store, ends, on_progress=on_progress)
 
 
-def measure(measurement: Measurement[Any, Any], store: Store, on_progress: OnProgress) -> None:
+def measure(measurement: Measurement[Any, Any], store: Store, on_progress: OnProgress, on_note: OnProgress) -> None:
     """Store it unless it is there. Files that cannot be read are reported, and nothing else depends on them."""
     if measurement.kind.find(measurement.request, store) is not None:
         return
@@ -118,7 +130,7 @@ def measure(measurement: Measurement[Any, Any], store: Store, on_progress: OnPro
     try:
         measurement.kind.save(measurement.request, measurement.compute(), store)
     except (OSError, CorruptFileError) as damage:
-        on_progress(f"{measurement.label}: not possible, {damage}")
+        on_note(f"{measurement.label}: not possible, {damage}")
 
 
 def read_comparison(
@@ -135,7 +147,8 @@ def read_comparison(
     if report.finished:
         on_progress("Drawing the report")
         page = write(path.stem, report.html(), store.reports)
-    return ComparisonResult(path.stem, config, report.tables, ends or {}, page, report.command)
+    summary = instrument.summary(report.tables)
+    return ComparisonResult(path.stem, config, report.tables, summary, ends or {}, page, report.command)
 
 
 def report_on(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -122,10 +123,12 @@ class Instrument(Protocol[C, R]):
         """The words of the command line that start a comparison."""
         return (self.name, "compare")
 
+    @abstractmethod
     def title(self, config: C) -> str:
         """One line, for lists of comparisons."""
         ...
 
+    @abstractmethod
     def plan(self, config: C, store: Store) -> list[PlannedTable[R]]:
         """Tables and runs, unchecked. What tuning chose, and seeds that were added, are read from the store."""
         ...
@@ -146,10 +149,12 @@ class Instrument(Protocol[C, R]):
         """Runs that must end before the plan is known, such as those of tuning."""
         yield from ()
 
+    @abstractmethod
     def rows(self, planned: PlannedTable[R], rows: Sequence[Row[R]], store: Store) -> Sequence[Row[R]]:
         """The same rows with their cells."""
         ...
 
+    @abstractmethod
     def columns(self, planned: PlannedTable[R], rows: Sequence[Row[R]]) -> Sequence[Column]: ...
 
     def comparable(self, planned: PlannedTable[R], row: Row[R], criterion: Criterion) -> bool:

@@ -128,7 +128,8 @@ def command(
 
 def store_flag(store: Store) -> list[str]:
     """The option that names this store, where it is not the one that would be used anyway."""
-    return [] if Store().root.absolute() == store.root.absolute() else ["--store", str(store.root)]
+    root = store.root.absolute()
+    return [] if Store().root.absolute() == root else ["--store", str(root)]
 
 
 def _fields(config: BaseModel | type[BaseModel]) -> dict[str, FieldInfo]:

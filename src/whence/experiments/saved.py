@@ -65,12 +65,13 @@ def save_config(kind: str, config: Config, store: Store) -> Path:
 
 
 def config_path(kind: str, config: Config, store: Store) -> Path:
-    return store.reports / addressed_name(kind, _bytes(config), ".json")
+    """Absolute: commands and pages that name it are the same from every folder."""
+    return store.reports.absolute() / addressed_name(kind, _bytes(config), ".json")
 
 
 def saved_configs(kind: str, store: Store) -> list[Path]:
     """The latest first."""
-    return sorted(store.reports.glob(f"{kind}-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return sorted(store.reports.absolute().glob(f"{kind}-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def read_config(path: Path, config: type[S]) -> S:

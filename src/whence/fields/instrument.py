@@ -117,8 +117,21 @@ ANALYZE = Action("analyze", AnalyzeConfig, analyze_run, lambda config: f"Analysi
 # --- comparisons
 
 
+VARIED = {
+    "lps": ("lps",),
+    "placement": ("placement", "conditional"),
+    "hyponet": ("hyponet",),
+    "encoder": ("mixer", "encoding"),
+}
+"""By axis, the fields of the model that its variants set"""
+
+
 def variants(config: FieldsConfig) -> dict[str, FieldModelConfig]:
     """By name, the models. The first is what the others are compared with."""
+    usual = FieldsConfig().model
+    for field in VARIED[config.axis]:
+        if getattr(config.model, field) != getattr(usual, field):
+            raise UserError(f"{field}: expected no value beside axis {config.axis}, which sets it. Leave it out.")
 
     def model(**changes: object) -> FieldModelConfig:
         return FieldModelConfig.read({**config.model.model_dump(), **changes})
