@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from typing import Any
 
@@ -98,6 +99,18 @@ def test_asking_for_the_best_pair_alone_does_not_shrink_the_family(store: Store)
     wider = spec(*names, "fire", seeds=6, lengths={"test_lengths": 0})
     finish_all(store, [run for run in planned(wider) if run.model.position_label == "fire"], {"fire": [0.5] * 6})
     assert one(tables_of(wider, store)).family == 12, "a wider family holds all that was shown"
+
+
+def test_a_look_with_more_in_it_still_counts(store: Store) -> None:
+    """One that was not read would be forgotten, and the next table tested as if it were the first."""
+    short, long = (spec("rope", "alibi", seeds=n, lengths=FEW) for n in (6, 8))
+    finish_all(store, planned(long), {"rope": [0.9] * 8, "alibi": [0.7] * 8})
+    tables_of(short, store)
+    (path,) = store.reports.glob("look-*")
+    look = json.loads(path.read_text())
+    shown = {name: [*reversed(seeds), seeds[0]] for name, seeds in look["shown"].items()}
+    path.write_text(json.dumps({**look, "shown": shown, "comment": "by hand"}))
+    assert one(tables_of(long, store)).design == "sequential"
 
 
 def test_families(store: Store) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from whence.cli.main import run
 from whence.errors import UserError
@@ -165,6 +168,18 @@ def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, 
     shard_path(store.root / "activations" / "gap", 0).unlink()
     with pytest.raises(UserError, match="not complete"):
         Collection.open(store, "gap")
+
+
+@pytest.mark.parametrize("change", ["width", "dtype", "sequences"])
+def test_a_shard_not_as_its_collection_says(kept: tuple[Store, Collection], tmp_path: Path, change: str) -> None:
+    folder = tmp_path / "collection"
+    shutil.copytree(kept[1].path, folder)
+    shard = load_file(shard_path(folder, 0))["activations"]
+    other = {"width": shard[..., :-1], "dtype": shard.float(), "sequences": shard[:-1]}[change]
+    save_file({"activations": other.contiguous()}, shard_path(folder, 0))
+    collection = replace(kept[1], path=folder)
+    with pytest.raises(UserError, match="as its collection says"):
+        collection.activations(torch.tensor([[0, 1]]))
 
 
 def test_the_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:

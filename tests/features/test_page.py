@@ -182,7 +182,8 @@ def test_curves_are_means_over_runs_and_final_losses_over_the_last_tenth() -> No
 
     def drawn(*runs: dict[int, float]) -> dict[int, float]:
         row = Row("plain_topk", tuple(result(seed, 0.2, losses(values)) for seed, values in enumerate(runs)))
-        *_, mean = traces(score_figures(table_of(row))["Training loss"])
+        *seeds, mean = traces(score_figures(table_of(row))["Training loss"])
+        assert len(seeds) == (len(runs) if len(runs) > 1 else 0)
         return dict(zip(mean.x, mean.y, strict=True))
 
     assert drawn({1: 2.0, 2: 4.0}, {1: 4.0, 3: 1.0}) == {1: 3.0}

@@ -121,6 +121,24 @@ def test_contexts_are_the_highest_activations(collected: StoredActivations) -> N
     assert those[0].value == pytest.approx(float(codes[:, feature].max()))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("mask_off", {"shape": [2, 3]}),
+        ("mask_off", 3),
+        ("mask_off", {"shape": [2, 3], "float32": "AAAA"}),
+        ("mask_off", {"shape": [2, 3], "float32": "not base64"}),
+        ("active", None),
+        ("active", ["many"]),
+    ],
+)
+def test_a_stored_profile_of_another_shape_is_invalid(collected: StoredActivations, field: str, value: object) -> None:
+    document = feature_profiles(autoencoder(WIDTH, CONTEXT, "none", collected), collected).model_dump(mode="json")
+    FeatureProfiles.model_validate(document)
+    with pytest.raises(ValueError, match=field):
+        FeatureProfiles.model_validate({**document, field: value})
+
+
 def test_states_that_are_left_out_do_not_shift_the_text_of_others(tmp_path: Path) -> None:
     data = collect(tmp_path, "run:0123456789ab", sinks=(3, 7))
     model = autoencoder(WIDTH, CONTEXT, "none", data)

@@ -78,3 +78,13 @@ def test_numbers_that_are_none_stay_so() -> None:
     said = torch.full((1, 1, 16), torch.nan)
     assert np.isnan(psnr(said, noise(1, 1, 16)).item())
     assert np.isnan(ssim(said, noise(1, 1, 16)).item())
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(ValueError, match="11 or more"):
+        ssim(noise(1, 1, 20, 10), noise(1, 1, 20, 10))
+    for measure in (psnr, ssim):
+        with pytest.raises(ValueError, match="both must be"):
+            measure(noise(2, 3, 16, 16), noise(1, 3, 16, 16))
+        with pytest.raises(ValueError, match="both must be"):
+            measure(noise(16, 16), noise(16, 16))

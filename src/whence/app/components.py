@@ -165,7 +165,9 @@ def downloads(
     not_now: Mapping[str, str] = {},
 ) -> None:
     """forms: by ending, what makes the file, once somebody wants it. not_now: by ending, why there is none."""
-    problems = {**({} if browser() else {".png": "Needs Chromium, which was not found."}), **not_now}
+    problems = dict(not_now)
+    if ".png" in forms and not browser():
+        problems[".png"] = "Needs Chromium, which was not found."
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(caption, width="content")
         for ending, make in forms.items():

@@ -17,7 +17,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, ConfigDict
 
 from whence.config import Config
 from whence.experiments.results import RunResult
@@ -31,12 +33,17 @@ Kind = Literal["table", "change"]
 """Variants of one table, or one variant before and after a change: families of their own"""
 
 
+Seeds = Annotated[tuple[int, ...], AfterValidator(lambda seeds: tuple(sorted(set(seeds))))]
+
+
 class Look(Config):
     """The runs and comparisons behind one table, or behind tables that share one error."""
 
-    shown: dict[str, tuple[int, ...]]
+    model_config = ConfigDict(extra="ignore")  # a look that is not understood would be a look that was never taken
+
+    shown: dict[str, Seeds]
     """By variant, the seeds whose results were shown"""
-    planned: dict[str, tuple[int, ...]]
+    planned: dict[str, Seeds]
     comparisons: frozenset[str]
     """Each begins with its kind"""
 

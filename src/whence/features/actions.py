@@ -120,7 +120,7 @@ def run_evaluate(
         else:
             dictionary, run = load_autoencoder(store, config.target)
             mask_values, data = dictionary.mask_values(), stored or run.data.build()
-        check_fits(dictionary, data.shape.d_in)
+        check_fits(dictionary, data.shape.d_in, name=repr(config.target))
         on_progress("Evaluating")
         metrics = dictionary_metrics(dictionary, data.held_out(), mask_values)
         return EvaluateResult(d_in=dictionary.d_in, d_sae=dictionary.d_sae, metrics=metrics)

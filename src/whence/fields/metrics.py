@@ -24,6 +24,7 @@ C1, C2 = 0.01**2, 0.03**2
 
 def psnr(predicted: Tensor, truth: Tensor) -> Tensor:
     """Peak signal-to-noise ratio in dB, `CAP` where there is less noise than that."""
+    _check(predicted, truth)
     error = (predicted.double() - truth.double()).pow(2).flatten(1).mean(1)
     return -10 * error.clamp(min=10 ** (-CAP / 10)).log10()
 
@@ -31,6 +32,9 @@ def psnr(predicted: Tensor, truth: Tensor) -> Tensor:
 def ssim(predicted: Tensor, truth: Tensor) -> Tensor:
     """Structural similarity (Wang et al. 2004), 1 for equal signals; mean over channels and all whole windows, of which
     there must be one."""
+    _check(predicted, truth)
+    if min(predicted.shape[2:]) < WINDOW:
+        raise ValueError(f"size {tuple(predicted.shape[2:])}: ssim needs {WINDOW} or more along every axis")
     x, y = predicted.double(), truth.double()
     mean_x, mean_y = _windowed(x), _windowed(y)
     variance_x, variance_y = _windowed(x * x) - mean_x**2, _windowed(y * y) - mean_y**2
@@ -38,6 +42,14 @@ def ssim(predicted: Tensor, truth: Tensor) -> Tensor:
     brightness = (2 * mean_x * mean_y + C1) / (mean_x**2 + mean_y**2 + C1)
     structure = (2 * covariance + C2) / (variance_x + variance_y + C2)
     return (brightness * structure).flatten(1).mean(1)
+
+
+def _check(predicted: Tensor, truth: Tensor) -> None:
+    if predicted.shape != truth.shape or predicted.ndim not in (3, 4, 5):
+        raise ValueError(
+            f"shapes {tuple(predicted.shape)} and {tuple(truth.shape)}: both must be (rows, channels, *size) of 1 to 3 "
+            "axes"
+        )
 
 
 def _windowed(x: Tensor) -> Tensor:

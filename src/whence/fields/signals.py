@@ -76,11 +76,7 @@ class ImageData(FieldData):
         """By their headers; damage inside an image shows when it is drawn."""
         side = self.true[0]
         for path in [path for split in SPLITS for path in self.files(split)]:
-            height, width = read_size(path)
-            if min(height, width) < side:
-                raise UserError(
-                    f"data: {path.name} is {width}×{height}. Allowed: {side}×{side} or more (size × factor)."
-                )
+            _check_size(path, read_size(path), side)
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
         files = self.files(split)
@@ -119,10 +115,17 @@ def sixths(everything: Sequence[T], split: Split) -> list[T]:
     return [everything[place] for place in places[split]]
 
 
+def _check_size(path: Path, size: tuple[int, ...], side: int) -> None:
+    height, width = size
+    if min(size) < side:
+        raise UserError(f"data: {path.name} is {width}×{height}. Allowed: {side}×{side} or more (size × factor).")
+
+
 @functools.lru_cache(maxsize=128)
 def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
     """An image and smaller versions of it, in bytes, as long as a crop fits."""
     image = read(path)
+    _check_size(path, tuple(image.shape[1:]), side)
     most = min(1.0, max(LARGEST / max(image.shape[1:]), side / min(image.shape[1:])))
     image = resize(image[None], [max(side, int(count * most)) for count in image.shape[1:]], "area")[0]
     sizes, scale = [], 1.0

@@ -80,7 +80,7 @@ def learning_curves(
             )
     if log:
         figure.update_yaxes(type="log")
-    if max(map(len, curves), default=0) > 24:  # below each other, under the figure
+    if len(curves) > 8 or max(map(len, curves), default=0) > 24:  # below each other, under the figure
         legend = {"orientation": "v", "y": -0.2, "yanchor": "top", "x": 0}
         figure.update_layout(height=400 + 22 * len(curves), legend=legend)
     return figure

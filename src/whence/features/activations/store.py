@@ -180,6 +180,18 @@ class Collection:
         wanted = torch.isin(self.flags, torch.tensor(flags)).nonzero().flatten()
         return torch.cartesian_prod(self.sequences(split), wanted)
 
+    def _shard(self, index: int) -> Tensor:
+        """(sequences × context_size, d_in) bfloat16"""
+        file = shard_path(self.path, index).name
+        shard = self._tensor(file, "activations")
+        sequences = min(SHARD, self.config.sequences - index * SHARD)
+        if shard.dtype != torch.bfloat16 or shard.numel() != sequences * self.context_size * self.d_in:
+            raise UserError(
+                f"activations: {str(self.path / file)!r} does not hold {sequences} sequences of {self.context_size} "
+                f"states of {self.d_in} numbers, as its collection says. Remove it, and collect again."
+            )
+        return shard.view(-1, self.d_in)
+
     def activations(self, places: Tensor) -> Tensor:
         """(n, d_in) float32 at (n, 2) sequences and positions."""
         shard, inside = places[:, 0] // SHARD, (places[:, 0] % SHARD) * self.context_size + places[:, 1]
@@ -187,8 +199,7 @@ class Collection:
         order = shard.argsort(stable=True)
         shards, counts = shard[order].unique_consecutive(return_counts=True)
         for index, here in zip(shards.tolist(), order.split(counts.tolist()), strict=True):
-            activations = self._tensor(shard_path(self.path, index).name, "activations")
-            rows.index_copy_(0, here, activations.view(-1, self.d_in).index_select(0, inside[here]))
+            rows.index_copy_(0, here, self._shard(index).index_select(0, inside[here]))
         return rows.float()
 
 

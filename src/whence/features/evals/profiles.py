@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypedDict
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter
 from torch import Tensor
 
 from whence.config import Config
@@ -42,7 +43,7 @@ class ActivatingContext(Config):
     after: str
 
 
-class TableDocument(TypedDict):
+class TableDocument(Config):
     """(positions, d_sae) numbers in a document."""
 
     shape: tuple[int, int]
@@ -50,19 +51,28 @@ class TableDocument(TypedDict):
     """Base64 of the bytes, row by row"""
 
 
-def _read_table(value: Tensor | TableDocument) -> Tensor:
+NUMBERS = TypeAdapter(tuple[float, ...])
+
+
+def _read_table(value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value.float()  # as it is stored
-    return torch.frombuffer(bytearray(base64.b64decode(value["float32"])), dtype=torch.float32).view(value["shape"])
+    document = TableDocument.model_validate(value)
+    data = bytearray(base64.b64decode(document.float32))
+    if len(data) != 4 * math.prod(document.shape):
+        raise ValueError(f"{len(data)} bytes are not float32 numbers of shape {document.shape}")
+    return torch.frombuffer(data, dtype=torch.float32).view(document.shape)
 
 
-def _write_table(table: Tensor) -> TableDocument:
+def _write_table(table: Tensor) -> dict[str, object]:
     data = table.contiguous().numpy().tobytes()
-    return {"shape": (table.shape[0], table.shape[1]), "float32": base64.b64encode(data).decode()}
+    return {"shape": tuple(table.shape), "float32": base64.b64encode(data).decode()}
 
 
-def _numbers(value: Tensor | Sequence[float]) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+def _numbers(value: object) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    return torch.tensor(NUMBERS.validate_python(value), dtype=torch.float64)
 
 
 ProfileTable = Annotated[Tensor, BeforeValidator(_read_table), PlainSerializer(_write_table, return_type=dict)]
