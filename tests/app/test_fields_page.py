@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, expect
 
-from tests.app.browse import App, Visitor, until
+from tests.app.browse import SOON_MS, App, Visitor, until
 from tests.app.fields import saved, trained, waves
 from whence.fields.run import FieldsRun
 
@@ -27,6 +27,15 @@ def test_without_a_run_the_page_says_what_to_do(visitor: Visitor) -> None:
     visitor.open("fields")
     visitor.sees("No field of colour images has been trained in this store yet.")
     assert visitor.page.locator('input[type="file"]').count() == 0
+
+
+def render_larger(visitor: Visitor) -> None:
+    """Opens the expander, which closes when the page is made anew in that moment."""
+    button = visitor.page.get_by_role("button", name="Render at 384", exact=True).first
+    if not button.is_visible():
+        visitor.page.get_by_text("Larger", exact=True).first.click()
+        expect(button).to_be_visible(timeout=SOON_MS)
+    visitor.press("Render at 384")
 
 
 def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor, run: FieldsRun) -> None:
@@ -57,8 +66,7 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
 
     page.get_by_role("radio", name="as it is").click()
     visitor.sees("No larger than what the model was given")
-    page.get_by_text("Larger", exact=True).first.click()
-    visitor.insist(lambda: visitor.press("Render at 384"), "96×64 → 384×256 pixels")
+    visitor.insist(lambda: render_larger(visitor), "96×64 → 384×256 pixels")
     visitor.sees("There is no truth to hold this against")
     visitor.settled()
     download = visitor.download("Download as PNG")

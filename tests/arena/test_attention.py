@@ -131,7 +131,7 @@ def test_damaged_weights_are_refused_and_the_other_maps_stay(store: Store) -> No
     messages: list[str] = []
     (table,) = plan_comparison(ARENA, comparison, store)
     for measurement in ARENA.measurements(table, store):
-        measure(measurement, store, messages.append)
+        measure(measurement, store, messages.append, messages.append)
     assert [message.split(":")[0] for message in messages if "not possible" in message] == [
         "Measuring attention of rope",
         "Measuring attention of alibi",
