@@ -128,6 +128,13 @@ def test_help_does_not_import_torch(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_list_of_commands_is_printed_at_once() -> None:
+    """Without pydantic it takes 30 ms, with it 170."""
+    code = "import sys; from whence.cli.main import run\nrun(['--help'])\nassert 'pydantic' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_public_name_is_there() -> None:
     code = "import sys, whence\nassert 'torch' not in sys.modules\nfor name in whence.__all__: getattr(whence, name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

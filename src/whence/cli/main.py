@@ -7,10 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from whence import __version__
-from whence.cli.options import Invocation, Verb
 from whence.errors import UserError, not_allowed
+
+if TYPE_CHECKING:
+    from whence.cli.options import Verb
 
 INSTRUMENTS = {
     "arena": "Compare positional encodings on tasks, in distribution and out of distribution",
@@ -89,6 +92,8 @@ def run_command(name: str, *arguments: str) -> int:
         raise not_allowed("command", name, [*INSTRUMENTS, *COMMANDS])
     if name in SLOW_TO_START and arguments and sys.stderr.isatty():
         print("whence: starting (loading torch) …", file=sys.stderr)
+    from whence.cli.options import Invocation  # which imports pydantic, and the list of commands is printed without it
+
     verbs = verbs_of(name)
     if name in verbs:
         return verbs[name].run(Invocation((name,), verbs[name].description, list(arguments)))
