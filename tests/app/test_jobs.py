@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +31,8 @@ from whence.arena.run import ArenaRun
 from whence.errors import UserError
 from whence.experiments.comparison import read_comparison
 from whence.experiments.saved import read_config, saved_configs
-from whence.store.files import CorruptFileError, read_sealed, write_sealed
+from whence.store.disk import CorruptFileError
+from whence.store.files import canonical, digest, read_sealed, write_sealed
 from whence.store.runs import Store
 
 MODEL: dict[str, Any] = {
@@ -145,7 +147,7 @@ def test_a_damaged_job_is_left_out(store: Store) -> None:
     assert jobs(store) == [job]
 
 
-@pytest.mark.parametrize("name", ["log.txt", "progress.txt", "started.json", "lock"])
+@pytest.mark.parametrize("name", ["log.txt", "progress.txt", "started.json"])
 def test_links_are_not_followed(store: Store, tmp_path: Path, name: str) -> None:
     """A store from elsewhere cannot make a job write where it points."""
     target = tmp_path / "precious.txt"
@@ -158,24 +160,38 @@ def test_links_are_not_followed(store: Store, tmp_path: Path, name: str) -> None
     assert target.read_text() == "precious"
 
 
-@pytest.mark.parametrize("linked", ["job", "all jobs"])
-def test_folders_that_lead_elsewhere_are_not_entered(store: Store, tmp_path: Path, linked: str) -> None:
+def test_a_job_that_leads_elsewhere_is_not_entered(store: Store, tmp_path: Path) -> None:
     job = over(store)
-    (there := tmp_path / "elsewhere").mkdir()
-    path = job.path if linked == "job" else job.path.parent
-    path.rename(tmp_path / "away")
-    path.symlink_to(there)
-    with pytest.raises(UserError, match="leads out of the store"):
-        over(store)
+    there = job.path.rename(tmp_path / "elsewhere")
+    before = sorted(path.name for path in there.iterdir())
+    job.path.symlink_to(there)
     assert jobs(store) == []
     with pytest.raises(CorruptFileError):
         job.start()
-    assert list(there.iterdir()) == []
+    assert over(store).state not in ALIVE
+    assert not job.path.is_symlink()
+    assert sorted(path.name for path in there.iterdir()) == before
 
 
-def request_becomes(job: Job, request: JsonValue) -> None:
+def test_jobs_that_lead_elsewhere_are_not_entered(store: Store, tmp_path: Path) -> None:
+    job = over(store)
+    there = job.path.parent.rename(tmp_path / "elsewhere")
+    before = sorted(there.rglob("*"))
+    job.path.parent.symlink_to(there)
+    for use in (lambda: over(store), lambda: jobs(store), job.start):
+        with pytest.raises(UserError, match="is a symbolic link"):
+            use()
+    assert sorted(there.rglob("*")) == before
+
+
+def request_becomes(job: Job, request: JsonValue) -> Job:
+    """As somebody would write it who knows the format."""
     body = read_sealed(job.path / "job.json")
-    write_sealed(job.path / "job.json", {**body, "request": request})
+    other = Job(job.path.with_name(digest(canonical(request))[:12]))
+    other.path.mkdir()
+    write_sealed(other.path / "job.json", {**body, "request": request})
+    shutil.rmtree(job.path)
+    return other
 
 
 def run_as_it_is(job: Job) -> None:
@@ -202,8 +218,7 @@ def audit_of(model: JsonValue) -> ActionRequest:
 def test_no_job_names_code_or_writes_a_file_of_any_name(store: Store, request_: ActionRequest) -> None:
     with pytest.raises(UserError, match="in a terminal only"):
         submit(request_, store, title="x", exclusive=False)
-    job = over(store)
-    request_becomes(job, request_.model_dump(mode="json"))
+    job = request_becomes(over(store), request_.model_dump(mode="json"))
     with pytest.raises(UserError, match="in a terminal only"):
         job.start()
     run_as_it_is(job)
@@ -223,8 +238,7 @@ def test_no_job_names_code_or_writes_a_file_of_any_name(store: Store, request_: 
     ],
 )
 def test_a_store_from_elsewhere_cannot_make_a_job_of_anything(store: Store, foreign: JsonValue) -> None:
-    job = over(store)
-    request_becomes(job, foreign)
+    job = request_becomes(over(store), foreign)
     assert jobs(store) == []
     with pytest.raises(CorruptFileError):
         job.start()

@@ -124,6 +124,7 @@ def finish(store: Store, run: ArenaRun, *scores: Any, **more: Any) -> None:
     records = ChainWriter(folder / "metrics.jsonl")
     for step in (0, run.training.steps):
         records.append({"step": step, "metrics": found})
+    records.sync()
     records.close()
 
 

@@ -25,7 +25,7 @@ from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
 from whence.experiments.comparison import measure, plan_comparison
 from whence.random import Streams
-from whence.store.files import CorruptFileError
+from whence.store.disk import CorruptFileError
 from whence.store.runs import RunFolder, Store
 
 Tiny = Callable[..., ArenaRun]

@@ -19,7 +19,8 @@ from whence.execution.engines.local import run_all, share
 from whence.execution.events import Event
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
-from whence.store.runs import RunLockedError, Store
+from whence.store.lock import LockedError
+from whence.store.runs import Store
 from whence.store.verify import verify_store
 
 
@@ -61,8 +62,8 @@ def test_a_worker_that_dies_takes_only_its_run_with_it(tiny: Callable[..., Any],
 
 
 def workers_of(parent: int, run_id: str, store: Store) -> list[int]:
-    """Direct children of this process that hold the run's lock file open."""
-    lock = str((store.folder(run_id).path / "lock").resolve())
+    """Direct children of this process that hold the run's folder open."""
+    lock = str(store.folder(run_id).path.resolve())
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -78,7 +79,7 @@ def test_two_processes_never_write_one_run(tiny: Callable[..., Any], tmp_path: P
     spec, store = tiny(), Store(tmp_path)
     store.folder(spec.id).path.mkdir(parents=True)
     with store.folder(spec.id).lock():
-        with pytest.raises(RunLockedError):
+        with pytest.raises(LockedError):
             execute(spec, store)
         assert run_all([spec], store) == {spec.id: "busy"}
     assert not store.folder(spec.id).is_locked()

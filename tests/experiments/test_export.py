@@ -23,7 +23,7 @@ from whence.experiments.saved import save_config
 from whence.experiments.table import Column
 from whence.leak.config import LeakConfig
 from whence.report import export as pictures
-from whence.store.files import CorruptFileError
+from whence.store.disk import CorruptFileError
 from whence.store.runs import Store
 
 

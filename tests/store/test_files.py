@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from pathlib import Path
 
 import pytest
 
 from whence.store import files
+from whence.store.disk import CorruptFileError, write_atomically
 from whence.store.files import (
     FORMAT,
     ChainWriter,
-    CorruptFileError,
     FormatError,
     addressed_name,
     check_addressed,
     read_chained,
     read_sealed,
-    write_atomically,
     write_sealed,
 )
 
@@ -54,6 +52,7 @@ def test_chain_notices_every_byte(tmp_path: Path) -> None:
     writer = ChainWriter(path)
     for step in range(4):
         writer.append({"step": step, "loss": 1 / (step + 1)})
+    writer.sync()
     writer.close()
     data = path.read_bytes()
     assert read_chained(path)[0][3] == {"step": 3, "loss": 0.25}
@@ -74,6 +73,7 @@ def test_chain_notices_lines_that_moved(tmp_path: Path) -> None:
     writer = ChainWriter(path)
     for step in range(3):
         writer.append({"step": step})
+    writer.sync()
     writer.close()
     first, second, third = path.read_bytes().splitlines(keepends=True)
     for damaged in (second + first + third, first + third, second + third, first + first + second):
@@ -83,21 +83,26 @@ def test_chain_notices_lines_that_moved(tmp_path: Path) -> None:
 
 
 def test_chain_goes_on_from_a_mark(tmp_path: Path) -> None:
-    path, straight = tmp_path / "f.jsonl", tmp_path / "g.jsonl"
+    path, straight = tmp_path / "run" / "f.jsonl", tmp_path / "straight" / "run" / "f.jsonl"
+    for each in (path, straight):
+        each.parent.mkdir(parents=True)
     writer = ChainWriter(path)
     writer.append({"step": 0})
     mark = writer.sync()
     writer.append({"step": 99})
+    writer.sync()
     writer.close()
     with path.open("ab") as file:
         file.write(b'{"torn')
     assert read_chained(path)[2]
     again = ChainWriter(path, mark)
     again.append({"step": 1})
+    again.sync()
     again.close()
     expected = ChainWriter(straight)
     expected.append({"step": 0})
     expected.append({"step": 1})
+    expected.sync()
     expected.close()
     assert path.read_bytes() == straight.read_bytes()
 
@@ -129,7 +134,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path: Path, monkey
 
 def test_another_format_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "status.json"
-    monkeypatch.setattr(files, "_seal", functools.partial(files._seal, format=FORMAT - 1))
+    monkeypatch.setattr(files, "FORMAT", FORMAT - 1)
     write_sealed(path, {"version": 1})
     monkeypatch.undo()
     message = f"{path}: stored in format {FORMAT - 1}; this version of whence reads format {FORMAT}"

@@ -16,7 +16,7 @@ from whence.app.server import STORE
 from whence.errors import UserError
 from whence.report.export import browser
 from whence.report.html import bullets, html_table, render
-from whence.store.files import CorruptFileError
+from whence.store.disk import CorruptFileError
 from whence.store.runs import Store
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import math
 import os
 import signal
 import sys
@@ -11,7 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -29,8 +29,10 @@ from whence.app.jobs import (
 )
 from whence.errors import UserError
 from whence.instruments import instrument
+from whence.store import disk
+from whence.store.lock import LockedError, lock_file, lock_folder
 from whence.store.records import write_as
-from whence.store.runs import RunLockedError, Store, load_runs
+from whence.store.runs import Store, load_runs
 from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
@@ -49,13 +51,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def main(folder: Path) -> None:
     job = Job(folder)
     signal.signal(signal.SIGINT, _stop)  # a parent in the background may have ignored it
-    with suppress(RunLockedError), job.lock.lock():  # unless somebody else has just started it
-        log = _open(folder / "log.txt")
+    with suppress(LockedError), lock_folder(folder) as lock:  # unless somebody else has just started it
+        log = disk.open_to_append(folder / "log.txt", 0)
         for stream in (1, 2):
             os.dup2(log, stream)
         end = _run(job)
         if end.state != "finished" and stopped.is_set():
             end = JobEnd(state="stopped")
+        lock.check()
         write_as(folder / "end.json", end)
 
 
@@ -63,11 +66,12 @@ def _run(job: Job) -> JobEnd:
     try:
         submission = job.submission
         check_request(submission.request)
-        with os.fdopen(_open(job.path / "progress.txt"), "w") as progress:
+        with os.fdopen(disk.open_to_append(job.path / "progress.txt", 0), "w") as progress, ExitStack() as held:
             start = JobStart(process=os.getpid(), time=time.time())
             if submission.exclusive:
                 write_as(job.path / "started.json", start)
-                _wait_for_turn(job.path.parent / "turn")
+                # held until the work has ended: nobody has to give it back
+                held.enter_context(lock_file(_turn(job), patience=math.inf))
             write_as(job.path / "started.json", start.model_copy(update={"begun": time.time()}))
 
             def on_progress(message: str) -> None:
@@ -81,6 +85,13 @@ def _run(job: Job) -> JobEnd:
     except Exception as error:  # also a job that the app would not have made
         traceback.print_exc()
         return JobEnd(state="failed", failure=JobFailure(message=f"{type(error).__name__}: {error}"))
+
+
+def _turn(job: Job) -> Path:
+    path = job.path.parent / "turn"
+    if disk.kind_of(path) not in ("", "a file"):
+        Store(job.path.parents[1]).set_aside(path)
+    return path
 
 
 def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEnd:
@@ -120,15 +131,6 @@ def _stored_runs(ids: Sequence[str], store: Store, on_progress: OnProgress) -> l
     if not runs:
         raise UserError("\n".join(problems), field="run")
     return runs
-
-
-def _wait_for_turn(path: Path) -> None:
-    """Held until this process ends: nobody has to give it back."""
-    fcntl.flock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644), fcntl.LOCK_EX)
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
 
 
 if __name__ == "__main__":

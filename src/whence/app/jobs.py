@@ -5,9 +5,9 @@
                   progress.txt           one line per step of the work
                   log.txt                what libraries print, and tracebacks
                   end.json      sealed   how it ended, once it has, and why
-                  lock          empty    held while its process lives, however that ends
 <store>/jobs/turn               empty    held by the one job that trains: two at once would only slow each other down
 
+The folder of a job is locked while its process lives, however that ends.
 A job's id is the content hash of its request. Results are where the command line puts them: runs, artifacts and saved
 configurations of the store. The process is `whence.app.job`.
 """
@@ -31,9 +31,12 @@ from pydantic import Field, JsonValue
 from whence.config import Config
 from whence.errors import UserError
 from whence.instruments import PLACES
-from whence.store.files import CorruptFileError, canonical, digest
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+from whence.store.files import canonical, digest
+from whence.store.lock import is_locked
 from whence.store.records import read_as, write_as
-from whence.store.runs import ID, RunFolder, Store
+from whence.store.runs import ID, Store
 
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
 ALIVE: tuple[State, ...] = ("waiting", "running")
@@ -126,24 +129,17 @@ class Job:
         return self.path.name
 
     @property
-    def lock(self) -> RunFolder:
-        """A job is locked as a run is."""
-        return RunFolder(self.path)
-
-    @property
     def alive(self) -> bool:
-        return self.lock.is_locked()
+        return is_locked(self.path)
 
     @property
     def submission(self) -> Submission:
         """`CorruptFileError` unless it is one: the store may come from elsewhere, or from another version."""
-        if self.leads_out:
-            raise CorruptFileError(self.path, "leads out of the store")
-        return read_as(Submission, self.path / "job.json")
-
-    @property
-    def leads_out(self) -> bool:
-        return self.path.is_symlink() or self.path.parent.is_symlink()
+        path = self.path / "job.json"
+        submission = read_as(Submission, path)
+        if job_id(submission.request) != self.id:
+            raise CorruptFileError(path, "requests another job than its folder's name says")
+        return submission
 
     @property
     def started(self) -> JobStart | None:
@@ -166,20 +162,28 @@ class Job:
     def progress(self) -> list[str]:
         """The last steps of its work, the current one at the end."""
         try:
-            with (self.path / "progress.txt").open("rb") as file:
+            with disk.open_file(self.path / "progress.txt") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_PROGRESS))
-                return file.read().decode(errors="replace").splitlines()
-        except OSError:
+                return file.read(LONGEST_PROGRESS).decode(errors="replace").splitlines()
+        except (OSError, CorruptFileError):
             return []
+
+    def clear(self) -> None:
+        """Set aside what is no file, and could not be replaced by one."""
+        for path in disk.entries(self.path):
+            if disk.kind_of(path) != "a file":
+                Store(self.path.parents[1]).set_aside(path)
 
     def start(self) -> None:
         """Start its process, which continues where an earlier one stopped. Returns once it is there."""
         if self.alive:
             raise UserError("job: this is running already.")
+        Store(self.path.parents[1]).place("jobs")  # refuses a link
+        self.clear()
         check_request(self.submission.request)
         signs = [self.path / "started.json", self.path / "end.json"]
         for stale in signs:
-            stale.unlink(missing_ok=True)
+            disk.remove_tree(stale)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "whence.app.job", str(self.path)],
             stdin=subprocess.DEVNULL,
@@ -189,7 +193,7 @@ class Job:
         )
         threading.Thread(target=process.wait, daemon=True).start()
         deadline = time.monotonic() + 10
-        while process.poll() is None and time.monotonic() < deadline and not any(sign.exists() for sign in signs):
+        while process.poll() is None and time.monotonic() < deadline and not any(map(disk.kind_of, signs)):
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -206,11 +210,14 @@ def submit(
     check_request(request)
     store.prepare()
     job = Job(_folder(store) / job_id(request))
-    if job.leads_out:
-        raise UserError(f"job: {str(job.path)!r} leads out of the store. Allowed: a folder, or nothing.")
-    job.path.mkdir(parents=True, exist_ok=True)
+    try:
+        disk.make_directory(job.path)
+    except CorruptFileError:
+        store.set_aside(job.path)
+        disk.make_directory(job.path)
     if job.alive:
         return job
+    job.clear()
     submission = Submission(request=request, title=title, link=dict(link or {}), exclusive=exclusive)
     write_as(job.path / "job.json", submission)
     job.start()
@@ -233,8 +240,7 @@ def check_request(request: JobRequest) -> None:
 def jobs(store: Store, **wanted: str) -> list[Job]:
     """Those whose request has these fields (kind, instrument, verb), the latest start first."""
     matches: list[tuple[float, Job]] = []
-    folder = _folder(store)
-    for path in folder.iterdir() if folder.is_dir() else ():
+    for path in disk.entries(_folder(store)):
         if ID.fullmatch(path.name) and (job := _existing(path)):
             request, start = job.submission.request, job.started
             if all(getattr(request, name, None) == value for name, value in wanted.items()):
@@ -256,7 +262,7 @@ def _existing(path: Path) -> Job | None:
 
 
 def _folder(store: Store) -> Path:
-    return store.root / "jobs"
+    return store.place("jobs")
 
 
 def _read(path: Path, document: type[D]) -> D | None:

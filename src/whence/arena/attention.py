@@ -15,7 +15,7 @@ from whence.models.capture import capture
 from whence.models.sequence import SequenceModel
 from whence.random import Streams, derive, preserve_rng_state
 from whence.store.artifacts import ArtifactKind
-from whence.store.files import CorruptFileError
+from whence.store.disk import CorruptFileError
 from whence.store.runs import RunFolder, Store
 from whence.tasks import Batch
 from whence.training.checkpoint import weights_of

@@ -255,7 +255,7 @@ def write_page(
 ) -> Path:
     """Among the reports of the store, or where the user wants it."""
     from whence.report.shell import write
-    from whence.store.files import write_atomically
+    from whence.store import disk
 
     if out and (Path(out).suffix != ".html" or not Path(out).absolute().parent.is_dir()):
         raise UserError(f"out: {out!r}. Allowed: FILE.html in a directory that exists.")
@@ -263,5 +263,5 @@ def write_page(
     if out is None:
         store.prepare()
         return write("-".join(invocation.words), content, store.reports)
-    write_atomically(Path(out), content)
+    disk.write_output(Path(out), content)
     return Path(out)

@@ -74,7 +74,8 @@ VERBS = {"report": report_verb()}
 
 def _write(options: ReportOptions, store: Store) -> int:
     from whence.experiments.export import FORMATS
-    from whence.store.files import addressed_name, write_atomically
+    from whence.store import disk
+    from whence.store.files import addressed_name
 
     ending = Path(options.out).suffix if options.out else ".html"
     if ending not in FORMATS:
@@ -89,9 +90,11 @@ def _write(options: ReportOptions, store: Store) -> int:
         with stderr.status("drawing the report"):
             data = FORMATS[ending](report)
         path = Path(options.out) if options.out else store.reports / addressed_name(name, data, ending)
-        write_atomically(path, data)
+        (disk.write_output if options.out else disk.write_atomically)(path, data)
     except OSError as error:
-        raise UserError(f"out: {options.out or str(store.reports)!r} cannot be written ({error.strerror}).") from None
+        raise UserError(
+            f"out: {options.out or str(store.reports)!r} cannot be written ({disk.reason_of(error)})."
+        ) from None
     document = {"report": str(path), "tables": [table.to_json() for table in report.tables]}
     print_json(document) if options.json_ else print(path)
     damaged = [line for table in report.tables for row in table.rows for line in row.damaged.items()]

@@ -15,9 +15,10 @@ from whence.cli.progress import RunProgress
 from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
 from whence.formatting import as_csv, duration, scored, scores
-from whence.store.files import CorruptFileError
+from whence.store.disk import CorruptFileError
+from whence.store.lock import LockedError
 from whence.store.records import EvaluationRecord, RunSummary
-from whence.store.runs import RunFolder, RunLockedError, Store, evaluation_rows, load_runs
+from whence.store.runs import RunFolder, Store, evaluation_rows, load_runs
 
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
@@ -195,7 +196,7 @@ def _rm(invocation: Invocation) -> int:
     for folder in folders:
         try:
             store.remove(folder)
-        except RunLockedError:
+        except LockedError:
             raise UserError(f"run: {folder.id} is being written by another process; stop it first.") from None
     if options.json_:
         print_json({"removed": [folder.id for folder in folders]})

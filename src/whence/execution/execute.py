@@ -7,7 +7,7 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,10 @@ import whence
 from whence.execution.events import Event, OnEvent
 from whence.execution.options import ExecutionOptions
 from whence.random import Streams, preserve_rng_state
-from whence.store.files import TEMPORARY, ChainWriter, CorruptFileError, file_digest, read_chained
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+from whence.store.files import ChainWriter, read_chained, stored_digest
+from whence.store.lock import Lock
 from whence.store.records import Environment, LogRecord, RunError, RunState, RunStatus, StoredConfig, read_as, write_as
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
@@ -27,6 +30,8 @@ from whence.training import checkpoint
 from whence.training.config import AnyRun, Trainable
 from whence.training.optim import make_optimizer
 from whence.training.trainer import Listener, NonFiniteError, Progress, train
+
+OWN_FILES = ("config.json", "status.json", "metrics.jsonl", "log.jsonl", "model.safetensors")
 
 
 def execute(
@@ -38,11 +43,14 @@ def execute(
 ) -> RunStatus:
     """Run to the end and return the final status. Settled runs are returned as they are, after a check."""
     folder = store.folder(config.id)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with folder.lock():
+    if disk.kind_of(folder.path) not in ("", "a directory"):
+        message = f"{folder.id}: not a folder (kept in {store.set_aside(folder.path)})"
+        on_event(Event(kind="notice", run=folder.id, message=message))
+    disk.make_directory(folder.path)
+    with folder.lock() as lock:
         status = _settled(folder)
         if status is None:
-            return _Execution(config, store, folder, options, on_event, should_stop).run()
+            return _Execution(config, store, folder, lock, options, on_event, should_stop).run()
         reason = _reason_to_repeat(folder, status, options)
         if reason is None:
             status = _tidy(folder, store, status, on_event)
@@ -74,16 +82,18 @@ def _tidy(folder: RunFolder, store: Store, status: RunStatus, on_event: OnEvent)
     if status.state == "finished":
         checkpoint.remove_all(folder.path)
     log = folder.path / "log.jsonl"
-    if log.exists() and file_digest(log) == status.files["log.jsonl"]:
-        return status
+    with suppress(OSError, CorruptFileError):
+        if stored_digest(log) == status.files["log.jsonl"]:
+            return status
     message = "log.jsonl: damaged; a new one begins"
-    if log.exists():
+    if disk.kind_of(log):
         message += f" (kept in {store.set_aside(log)})"
     on_event(Event(kind="notice", run=folder.id, message=message))
     writer = ChainWriter(log)
     writer.append(LogRecord(event="log renewed", time=time.time()).to_json())
+    writer.sync()
     writer.close()
-    status = status.model_copy(update={"files": {**status.files, "log.jsonl": file_digest(log)}})
+    status = status.model_copy(update={"files": {**status.files, "log.jsonl": stored_digest(log)}})
     write_as(folder.path / "status.json", status)
     return status
 
@@ -109,11 +119,12 @@ class _Execution:
         config: AnyRun,
         store: Store,
         folder: RunFolder,
+        lock: Lock,
         options: ExecutionOptions,
         on_event: OnEvent,
         should_stop: Callable[[], bool],
     ) -> None:
-        self.config, self.store, self.folder, self.path = config, store, folder, folder.path
+        self.config, self.store, self.folder, self.path, self.lock = config, store, folder, folder.path, lock
         self.options, self.on_event, self.should_stop = options, on_event, should_stop
         self.streams = Streams.of(config.seed)
         self.at = Progress()
@@ -127,8 +138,7 @@ class _Execution:
         self.threads = self.options.threads or cores()
         with preserve_rng_state(), _deterministic(self.threads):
             try:
-                for leftover in self.path.glob(f"{TEMPORARY}*"):
-                    leftover.unlink()
+                self._clear()
                 self._write_config()
                 self.log = self._open_log()
                 status = self._guarded()
@@ -168,6 +178,7 @@ class _Execution:
             facts = checkpoint.CheckpointFacts(
                 progress=at, metrics_mark=metrics.sync(), created=self.created, environment=self._environment()
             )
+            self.lock.check()
             checkpoint.save(self.path, job.model, optimizer, facts)
             self.last_checkpoint = time.monotonic()
             self._write_status("running")
@@ -188,10 +199,19 @@ class _Execution:
                 save(self.at)
             raise
         if done:
-            checkpoint.save_weights(self.folder.weights, job.model)
+            self.lock.check()
+            checkpoint.save_weights(self.folder, job.model)
         return self._rest("finished" if done else "interrupted")
 
     # --- coming back
+
+    def _clear(self) -> None:
+        """What a kill left behind, and what is no file and could not be replaced by one."""
+        for path in disk.entries(self.path):
+            if path.name.startswith(disk.TEMPORARY):
+                disk.remove_tree(path)
+            elif _is_own(path.name) and disk.kind_of(path) != "a file":
+                self._notice(f"{path.name}: {disk.kind_of(path)} instead of a file", path)
 
     def _write_config(self) -> None:
         path = self.path / "config.json"
@@ -199,10 +219,11 @@ class _Execution:
             config=self.config.document(), versions=self.config.versions(), streams=asdict(self.streams)
         )
         try:
-            if path.exists():
-                if read_as(StoredConfig, path) == config:
-                    return
-                self._notice("config.json does not describe this run; rewritten", path)
+            if read_as(StoredConfig, path) == config:
+                return
+            self._notice("config.json does not describe this run; rewritten", path)
+        except FileNotFoundError:
+            pass
         except CorruptFileError as damage:
             self._notice(f"config.json: {damage.reason}; rewritten", path)
         write_as(path, config)
@@ -232,7 +253,7 @@ class _Execution:
             self.at, self.created = facts.progress, facts.created
             self._note_changes(facts.environment)
             return ChainWriter(path, mark)
-        if path.exists() and path.stat().st_size:
+        if disk.kind_of(path) and path.stat().st_size:
             self._notice("metrics.jsonl: no usable checkpoint goes with it; starting over", path)
         return ChainWriter(path)
 
@@ -246,17 +267,17 @@ class _Execution:
 
     def _check_old_status(self) -> None:
         path = self.path / "status.json"
-        if not path.exists():
-            return
         try:
             status = self.folder.written_status()
+        except FileNotFoundError:
+            return
         except CorruptFileError as damage:
             self._notice(f"status.json: {damage.reason}; rewritten", path)
             return
         self.created = status.created
         for name, expected in status.files.items():
             target = self.path / name
-            if target.exists() and name != "log.jsonl" and file_digest(target) != expected:
+            if disk.kind_of(target) and name != "log.jsonl" and stored_digest(target) != expected:
                 self._notice(f"{name}: checksum does not match the one noted when the run stopped", None)
 
     # --- reporting
@@ -273,11 +294,12 @@ class _Execution:
 
     def _log(self, record: LogRecord) -> None:
         assert self.log is not None
+        self.lock.check()
         self.log.append(record.to_json())
         self.log.sync()
 
     def _notice(self, message: str, damaged: Path | None) -> None:
-        if damaged is not None and damaged.exists():
+        if damaged is not None and disk.kind_of(damaged):
             message += f" (kept in {self.store.set_aside(damaged)})"
         self.notices.append(message)
         self.on_event(Event(kind="notice", run=self.config.id, message=message))
@@ -309,6 +331,7 @@ class _Execution:
             files=files or {},
             error=error,
         )
+        self.lock.check()
         write_as(self.path / "status.json", status, durable=state != "running")
         self.last_status = time.monotonic()
         return status
@@ -321,10 +344,14 @@ class _Execution:
         lasting = [self.path / "config.json", self.path / "metrics.jsonl", self.path / "log.jsonl", self.folder.weights]
         if state != "finished":
             lasting += checkpoint.saved_checkpoints(self.path)
-        files = {path.name: file_digest(path) for path in lasting if path.exists()}
+        files = {path.name: stored_digest(path) for path in lasting if disk.kind_of(path)}
         status = self._write_status(state, files, error)
         self.on_event(Event.of_end(state, status))
         return status
+
+
+def _is_own(name: str) -> bool:
+    return name in OWN_FILES or checkpoint.NAME.fullmatch(name) is not None
 
 
 def bytes_needed(parameters: int, runs: int, workers: int) -> int:

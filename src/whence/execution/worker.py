@@ -27,7 +27,8 @@ def main() -> None:
     # only now: torch takes seconds to import, and a stop may come meanwhile
     from whence.execution.events import Event, RunRequest
     from whence.execution.execute import execute
-    from whence.store.runs import RunLockedError, Store
+    from whence.store.lock import LockedError
+    from whence.store.runs import Store
     from whence.training.config import load_run_config
 
     threading.Thread(target=_exit_in_the_end, args=(stop,), daemon=True).start()
@@ -45,7 +46,7 @@ def main() -> None:
         config = load_run_config(request.config)
         try:
             execute(config, Store(request.store), request.options, emit, stop.is_set)
-        except RunLockedError:
+        except LockedError:
             emit(Event(kind="busy", run=config.id))
         except Exception as error:  # the store itself failed: the run could not even be marked
             emit(Event(kind="failed", run=config.id, message=f"{type(error).__name__}: {error}"))

@@ -27,7 +27,8 @@ from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table
 from whence.experiments.tabulate import tabulate
 from whence.report.shell import write
-from whence.store.files import CorruptFileError, canonical
+from whence.store.disk import CorruptFileError
+from whence.store.files import canonical
 from whence.store.runs import Store
 from whence.system import memory_bytes, resolve_device
 from whence.training.config import AnyRun

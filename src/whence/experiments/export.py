@@ -20,7 +20,8 @@ from whence.experiments.table import Table
 from whence.experiments.tabulate import tabulate
 from whence.formatting import as_csv
 from whence.report.export import picture_of
-from whence.store.files import FORMAT, CorruptFileError, canonical, digest
+from whence.store.disk import CorruptFileError
+from whence.store.files import FORMAT, canonical, digest
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 

@@ -24,7 +24,9 @@ from pydantic import AfterValidator, ConfigDict
 from whence.config import Config
 from whence.experiments.results import RunResult
 from whence.stats import SEEDS_TO_DECIDE, TestDesign
-from whence.store.files import addressed_name, canonical, digest, write_atomically
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+from whence.store.files import addressed_name, canonical, digest
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 
@@ -135,17 +137,19 @@ def _record(look: Look, recorded: dict[Path, Look], store: Store) -> None:
     content = (json.dumps(body, sort_keys=True) + "\n").encode()
     path = store.reports / addressed_name(PREFIX, content, ".json")
     with suppress(OSError):  # a store that cannot be written can still be read
-        write_atomically(path, content)
+        disk.write_atomically(path, content)
         for old, other in recorded.items():
             if old != path and look.includes(other):
-                old.unlink(missing_ok=True)
+                disk.remove(old)
 
 
 def _recorded(store: Store) -> dict[Path, Look]:
     looks: dict[Path, Look] = {}
-    for path in sorted(store.reports.glob(f"{PREFIX}-*.json")):
-        with suppress(OSError, ValueError):
-            look = Look.model_validate_json(path.read_bytes())
+    for path in disk.entries(store.reports):
+        if not (path.name.startswith(f"{PREFIX}-") and path.suffix == ".json"):
+            continue
+        with suppress(OSError, ValueError, CorruptFileError):
+            look = Look.model_validate_json(disk.read(path))
             if set(look.shown) == set(look.planned):
                 looks[path] = look
     return looks

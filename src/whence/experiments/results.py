@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from whence.store.files import CorruptFileError
-from whence.store.records import EvaluationRecord, LossRecord
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord, RunStatus
 from whence.store.runs import Store
 from whence.training.config import AnyRun, M, RunConfig
 
@@ -62,26 +63,34 @@ def read_results(runs: Sequence[R], store: Store, ends: Mapping[str, str] = {}) 
 
 
 def _read(run: R, store: Store, end: str) -> RunResult[R]:
-    folder = store.folder(run.id)
+    folder, status = store.folder(run.id), None
     try:
-        status = folder.status()
-        if status.state == "finished":
-            records = folder.metrics()
-            return RunResult(
-                run,
-                "finished",
-                metrics=status.latest,
-                losses=[record for record in records if isinstance(record, LossRecord)],
-                evaluations=[record for record in records if isinstance(record, EvaluationRecord)],
-                seconds=status.seconds,
-                tokens=status.tokens,
-            )
-        if status.state == "failed":
+        if disk.kind_of(folder.path / "status.json"):
+            status = folder.status()
+        if status and status.state == "finished":
+            return _finished(run, status, folder.metrics())
+        if status and status.state == "failed":
             return RunResult(run, "failed", status.reason, status.diverged)
-    except FileNotFoundError:
-        status = None
     except (OSError, CorruptFileError) as damage:
         return RunResult(run, "damaged", str(damage))
     if end == "crashed":
         return RunResult(run, "failed", "its process died; the same command tries again")
     return RunResult(run, "unfinished" if status else "not run")
+
+
+def _finished(run: R, status: RunStatus, records: Sequence[MetricsRecord]) -> RunResult[R]:
+    result = RunResult(
+        run,
+        "finished",
+        metrics=status.latest,
+        losses=[record for record in records if isinstance(record, LossRecord)],
+        evaluations=[record for record in records if isinstance(record, EvaluationRecord)],
+        seconds=status.seconds,
+        tokens=status.tokens,
+    )
+    try:
+        final_metrics(result)
+        evaluations_of(result)
+    except ValueError as error:  # they are whole, and not what this instrument computes
+        return RunResult(run, "damaged", f"{run.id}: not metrics of {run.kind} ({str(error).splitlines()[0]})")
+    return result

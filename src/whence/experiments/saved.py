@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -13,7 +14,8 @@ import yaml
 
 from whence.config import Config
 from whence.errors import UserError, not_allowed
-from whence.store.files import addressed_name, write_atomically
+from whence.store import disk
+from whence.store.files import addressed_name
 from whence.store.runs import Store
 
 S = TypeVar("S", bound=Config)
@@ -60,7 +62,7 @@ class Presets(Generic[S]):
 def save_config(kind: str, config: Config, store: Store) -> Path:
     """`kind`: the instrument, which the file's name begins with."""
     path = config_path(kind, config, store)
-    write_atomically(path, _bytes(config))
+    disk.write_atomically(path, _bytes(config))
     return path
 
 
@@ -71,7 +73,8 @@ def config_path(kind: str, config: Config, store: Store) -> Path:
 
 def saved_configs(kind: str, store: Store) -> list[Path]:
     """The latest first."""
-    return sorted(store.reports.absolute().glob(f"{kind}-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    names = re.compile(rf"{kind}-[0-9a-f]{{16}}\.json")
+    return disk.latest_first(path for path in disk.entries(store.reports.absolute()) if names.fullmatch(path.name))
 
 
 def read_config(path: Path, config: type[S]) -> S:

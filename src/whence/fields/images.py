@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError, not_allowed
-from whence.store.files import write_atomically
+from whence.store import disk
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
@@ -102,7 +102,7 @@ def write(path: str | Path, image: Tensor) -> None:
     if not torch.isfinite(image).all():
         raise UserError("out: the image holds values that are not finite numbers.")
     try:
-        write_atomically(path, encode(image, path.suffix.lower()))
+        disk.write_output(path, encode(image, path.suffix.lower()))
     except (OSError, ValueError) as error:
         raise UserError(f"out: {str(path)!r} cannot be written ({error}).") from None
 

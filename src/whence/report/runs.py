@@ -14,7 +14,8 @@ from whence.formatting import is_share, labelled, scored
 from whence.report.figures import learning_curves, line_style, style_at
 from whence.report.html import badge, heading, html_table, swatch
 from whence.report.shell import plot, regenerate, shell
-from whence.store.files import CorruptFileError, flat
+from whence.store.disk import CorruptFileError
+from whence.store.files import flat
 from whence.store.records import EvaluationRecord, RunStatus
 from whence.store.runs import Store
 

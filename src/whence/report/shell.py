@@ -12,7 +12,8 @@ from markupsafe import Markup
 from plotly.io import to_html
 
 from whence.report.html import render
-from whence.store.files import addressed_name, write_atomically
+from whence.store import disk
+from whence.store.files import addressed_name
 
 SEED_STRIP_STYLE = """
 .seeds { position: relative; width: 8rem; height: 1.5rem; margin: 0 .5rem }
@@ -64,7 +65,7 @@ def regenerate(command: str, document: Any) -> list[Markup]:
 def write(name: str, data: bytes, folder: Path) -> Path:
     """Named by what it is of and by its checksum: a report never changes under its name."""
     path = folder / addressed_name(name, data, ".html")
-    write_atomically(path, data)
+    disk.write_atomically(path, data)
     return path
 
 

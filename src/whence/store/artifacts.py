@@ -16,17 +16,37 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import Field, JsonValue
 
 import whence
 from whence.config import Config
 from whence.errors import UserError
-from whence.store.files import FORMAT, CorruptFileError, canonical, digest, read_sealed, write_sealed
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+from whence.store.files import FORMAT, canonical, digest
+from whence.store.records import Time, parse_as, read_as, write_as
 from whence.store.runs import Store
 
 NAME = re.compile(r"([a-z_]+)-([0-9a-f]{12})\.json")
 Q = TypeVar("Q", bound=Config)
 T = TypeVar("T", bound=Config)
+
+
+class ArtifactDocument(Config):
+    """A file of an artifact, whatever its kind."""
+
+    kind: Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
+    request: dict[str, JsonValue]
+    result: dict[str, JsonValue]
+    created: Time
+    whence: str
+    """Version"""
+
+    @property
+    def id(self) -> str:
+        return _artifact_id(self.kind, self.request)
 
 
 @dataclass(frozen=True)
@@ -63,25 +83,30 @@ class ArtifactKind(Generic[Q, T]):
 
     def save(self, request: Q, result: T, store: Store) -> Artifact[Q, T]:
         path = self.path(request, store)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        created = time.time()
-        measured = {"request": request.model_dump(mode="json"), "result": result.model_dump(mode="json")}
-        body = {"kind": self.name, **measured, "created": created, "whence": whence.__version__}
-        write_sealed(path, body)
-        return Artifact(self.id(request), request, result, created, path)
+        disk.make_directory(path.parent)
+        if disk.is_directory(path):  # which no file can replace
+            store.set_aside(path)
+        document = ArtifactDocument(
+            kind=self.name,
+            request=request.model_dump(mode="json"),
+            result=result.model_dump(mode="json"),
+            created=time.time(),
+            whence=whence.__version__,
+        )
+        write_as(path, document)
+        return Artifact(document.id, request, result, document.created, path)
 
     def measure(self, request: Q, store: Store, compute: Callable[[], T]) -> Artifact[Q, T]:
         """From the store if it is there, else computed now and saved."""
         return self.find(request, store) or self.save(request, compute(), store)
 
     def read(self, path: Path) -> Artifact[Q, T]:
-        body = read_document_of_artifact(path)
-        try:
-            request, result = self.request.model_validate(body["request"]), self.result.model_validate(body["result"])
-        except ValueError as error:
-            reason = str(error).splitlines()[0]
-            raise CorruptFileError(path, f"not an artifact of kind {self.name!r} ({reason})") from None
-        return Artifact(_artifact_id(self.name, body["request"]), request, result, float(body["created"]), path)
+        document = read_artifact(path)
+        request, result = (
+            parse_as(self.request, document.request, path),
+            parse_as(self.result, document.result, path),
+        )
+        return Artifact(document.id, request, result, document.created, path)
 
     def all(self, store: Store) -> Iterator[Artifact[Q, T]]:
         """Those that can be read, the latest first."""
@@ -106,18 +131,16 @@ class ArtifactKind(Generic[Q, T]):
 
 def artifact_paths(store: Store, kind: str = "") -> list[Path]:
     """Files of one kind, or of all; the latest first."""
-    paths = [path for path in store.artifacts.glob(f"{kind or '*'}-*.json") if NAME.fullmatch(path.name)]
-    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
+    paths = [path for path in disk.entries(store.artifacts) if NAME.fullmatch(path.name)]
+    return disk.latest_first(path for path in paths if not kind or path.name.startswith(f"{kind}-"))
 
 
-def read_document_of_artifact(path: Path) -> dict[str, Any]:
+def read_artifact(path: Path) -> ArtifactDocument:
     """Checksum, format and address are checked, whatever its kind; `CorruptFileError` if one of them is wrong."""
-    body = read_sealed(path)
-    if not all(key in body for key in ("kind", "request", "result", "created")):
-        raise CorruptFileError(path, "not an artifact")
-    if path.name != f"{body['kind']}-{_artifact_id(body['kind'], body['request'])}.json":
+    document = read_as(ArtifactDocument, path)
+    if path.name != f"{document.kind}-{document.id}.json":
         raise CorruptFileError(path, "its name does not belong to its content")
-    return body
+    return document
 
 
 def _artifact_id(kind: str, request: Any) -> str:

@@ -1,37 +1,38 @@
-"""Files that survive a kill and notice a changed byte.
+"""Files that survive a kill, notice a changed byte, and name what they belong to.
 
 Three forms, none of which can execute code when read:
 - *sealed*: a JSON document with its own checksum, replaced atomically;
-- *chained*: JSON lines, each carrying a checksum over itself and everything before it, appended;
+- *chained*: JSON lines, each carrying a checksum over everything before it, appended;
 - *addressed*: any bytes, whose checksum is part of the file's name, written once.
 
-Writing never follows a symbolic link: a store that came from elsewhere cannot point at a user's files.
+Sealed and chained files hold their own address, by default `folder/name`: the files of two runs cannot be exchanged.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import secrets
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-START = "0" * 16
-TEMPORARY = ".tmp-"
-LARGEST_DOCUMENT = 256 * 2**20
-FORMAT = 3
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+
+FORMAT = 4
 """Of everything that is stored. Raised when the layout changes or the same configuration gives another result: runs of
 another format are other runs, and documents of another format are refused."""
-
-
-class CorruptFileError(Exception):
-    """A stored file is not what was written."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path, self.reason = path, reason
+DEEPEST = 64
+"""Nested groups of a document"""
+STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+BUFFERED_BYTES = 8192
+"""Of a chain, before it is written"""
+Mark = tuple[int, str]
+"""A place in a chain: bytes, and the last link"""
 
 
 class FormatError(CorruptFileError):
@@ -58,68 +59,82 @@ def digest(data: bytes | str) -> str:
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
 
 
+def stored_digest(path: Path) -> str:
+    """Of a file of a store."""
+    with disk.open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def file_digest(path: Path) -> str:
+    """Of a file that the user has named; `OSError` if it is anything else than a file."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Either the old file or the whole new one is there, whenever the process dies."""
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if durable:
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+def address(path: Path, owner: str | None = None) -> str:
+    """owner: what the file belongs to, where that is not its folder."""
+    return f"{path.parent.name if owner is None else owner}/{path.name}"
 
 
-def read_document(path: Path) -> bytes:
-    """A file that must fit in memory; anything absurdly large is refused before it is read."""
-    if path.stat().st_size > LARGEST_DOCUMENT:
-        raise CorruptFileError(path, f"larger than {LARGEST_DOCUMENT} bytes")
-    return path.read_bytes()
+def parse_json(raw: bytes) -> Any:
+    return json.loads(raw, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def check_depth(raw: bytes, path: Path) -> None:
+    """Before anything is parsed: whatever walks through a document later may do so by recursion."""
+    brackets = STRINGS.sub(b"", raw).translate(None, NO_BRACKETS)
+    for _ in range(DEEPEST):
+        if not brackets:
+            return
+        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+    if brackets:
+        raise CorruptFileError(path, f"brackets do not match, or are nested more than {DEEPEST} deep")
 
 
 # --- sealed
 
 
-def _seal(body: Any, format: int = FORMAT) -> bytes:
-    text = f'"body":{canonical(body)},"format":{format}'
+def _seal(body: Any, of: str) -> bytes:
+    text = f'"body":{canonical(body)},"format":{FORMAT},"of":{canonical(of)}'
     return f'{{{text},"sha256":"{digest(text)}"}}\n'.encode()
 
 
-def write_sealed(path: Path, body: Any, *, durable: bool = True) -> None:
-    write_atomically(path, _seal(body), durable=durable)
+def write_sealed(path: Path, body: Any, *, owner: str | None = None, durable: bool = True) -> None:
+    disk.write_atomically(path, _seal(body, address(path, owner)), durable=durable)
 
 
-def read_sealed(path: Path) -> Any:
-    """The body; `CorruptFileError` unless every byte is the one that was written, in this format."""
-    raw = read_document(path)
+def read_sealed(path: Path, owner: str | None = None) -> Any:
+    """The body; `CorruptFileError` unless every byte is the one that was written, here and in this format."""
+    raw = disk.read(path)
+    text, _, checksum = raw.rpartition(b',"sha256":')
+    intact = checksum == f'"{digest(text[1:])}"}}\n'.encode()
+    check_depth(raw, path)
     try:
-        document = json.loads(raw)
-        body, format = document["body"], document.get("format", "none")
-        intact = format == "none" or raw == _seal(body, format)  # the seal fixes spelling and white space as well
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        intact, body, format = False, None, None
+        document = parse_json(raw)
+        body, format, of = document["body"], document.get("format", "none"), document.get("of")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CorruptFileError(path, "checksum does not match") from None
+    if format == "none" or (intact and format != FORMAT):
+        raise FormatError(path, format)
     if not intact:
         raise CorruptFileError(path, "checksum does not match")
-    if format != FORMAT:
-        raise FormatError(path, format)
+    if of != address(path, owner):
+        raise CorruptFileError(path, f"it is the file of {str(of)[:80]!r}")
     return body
 
 
 # --- chained
+
+
+def chain_start(path: Path) -> str:
+    """What the first link continues: the chains of two runs, or of two files of a run, have nothing in common."""
+    return digest(canonical([FORMAT, address(path)]))[:16]
 
 
 def _line(previous: str, record: Any) -> tuple[bytes, str]:
@@ -128,50 +143,56 @@ def _line(previous: str, record: Any) -> tuple[bytes, str]:
 
 
 class ChainWriter:
-    """Appends records. `mark()` is a place to come back to: (bytes, last link)."""
+    """Appends records. `sync()` returns a mark to come back to."""
 
-    def __init__(self, path: Path, mark: tuple[int, str] = (0, START)) -> None:
+    def __init__(self, path: Path, mark: Mark | None = None) -> None:
         self.path = path
-        self._size, self._last = mark
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        self._file: IO[bytes] = os.fdopen(handle, "r+b")
-        self._file.truncate(self._size)
-        self._file.seek(self._size)
+        self._size, self._last = mark or (0, chain_start(path))
+        self._handle = disk.open_to_append(path, self._size)
+        self._buffer = b""
 
     def append(self, record: Any) -> None:
         line, self._last = _line(self._last, record)
-        self._file.write(line)
+        self._buffer += line
         self._size += len(line)
+        if len(self._buffer) >= BUFFERED_BYTES:
+            self._flush()
 
-    def sync(self) -> tuple[int, str]:
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def _flush(self) -> None:
+        data, self._buffer = self._buffer, b""
+        disk.write(self._handle, data)
+
+    def sync(self) -> Mark:
+        self._flush()
+        disk.sync(self._handle)
         return self._size, self._last
 
     def close(self) -> None:
-        if not self._file.closed:
-            self.sync()
-            self._file.close()
+        """Without what was appended since the last `sync`, if it has not been written yet."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
 
 
-def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], tuple[int, str], bool]:
+def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], Mark, bool]:
     """The intact records, the mark after them, and whether a torn last line follows (the writer was killed).
 
     `CorruptFileError` if a complete line does not continue the chain.
     """
-    raw = read_document(path) if path.exists() else b""
+    raw = disk.read(path, disk.LARGEST_CHAIN) if disk.kind_of(path) else b""
     if upto is not None:
         if len(raw) < upto:
             raise CorruptFileError(path, f"shorter than the {upto} bytes that a checkpoint relies on")
         raw = raw[:upto]
+    check_depth(raw[: raw.rfind(b"\n") + 1], path)
     records: list[Any] = []
-    size, last = 0, START
+    size, last = 0, chain_start(path)
     *lines, tail = raw.split(b"\n")
     for number, line in enumerate(lines, start=1):
         try:
-            record = json.loads(line)["record"]
+            record = parse_json(line)["record"]
             expected, link = _line(last, record)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise CorruptFileError(path, f"line {number} is not readable") from None
         if line + b"\n" != expected:
             raise CorruptFileError(path, f"line {number} does not continue the chain")
@@ -188,5 +209,5 @@ def addressed_name(stem: str, data: bytes, suffix: str) -> str:
 
 
 def check_addressed(path: Path) -> None:
-    if path.stem.rsplit("-", 1)[-1] != file_digest(path)[:16]:
+    if path.stem.rsplit("-", 1)[-1] != stored_digest(path)[:16]:
         raise CorruptFileError(path, "checksum does not match its name")

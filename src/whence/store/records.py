@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 from pydantic import Field
 
 from whence.config import Config
-from whence.store.files import CorruptFileError, read_sealed, write_sealed
+from whence.store.disk import CorruptFileError
+from whence.store.files import canonical, digest, read_sealed, write_sealed
 
 RunState = Literal["running", "finished", "failed", "interrupted", "corrupt"]
 D = TypeVar("D", bound=Config)
+RUN_ID = r"[0-9a-f]{12}"
+# bounds: what is read may come from anybody, and is added, formatted and shown as a date
+Id = Annotated[str, Field(pattern=f"^{RUN_ID}$")]
+Count = Annotated[int, Field(ge=0, le=2**63)]
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
+Time = Annotated[float, Field(ge=0, le=253370764800)]
+"""Seconds since 1970, up to the year 9998; 0 if unknown"""
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=255)]
+Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def read_as(kind: type[D], path: Path) -> D:
@@ -41,38 +51,46 @@ class StoredConfig(Config):
     versions: dict[str, int]
     streams: dict[str, int]
 
+    @property
+    def run_id(self) -> str:
+        return run_id(self.config, self.versions)
+
+
+def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
+    """The content hash of a configuration and of whatever decides its result beside it."""
+    return digest(canonical({"config": document, "versions": versions}))[:12]
+
 
 class RunError(Config):
     """Why a run failed, or why it cannot be read."""
 
     kind: Literal["non_finite", "exception", "unreadable"]
     message: str
-    step: int | None = None
+    step: Count | None = None
     tensor: str | None = None
 
 
 class RunSummary(Config):
     """A row in a list of runs. What could not be read has an error and no numbers."""
 
-    id: str
+    id: Id
     state: RunState
     kind: str = ""
     """The instrument"""
     title: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
     seed: int | None = None
-    steps: int = 0
+    steps: Count = 0
     """Of the whole training"""
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
+    step: Count = 0
+    tokens: Count = 0
+    seconds: Seconds = 0.0
     loss: float | None = None
     evaluated: int = -1
     """The step of the latest evaluation"""
     headline: dict[str, float] = Field(default_factory=dict)
-    created: float = 0.0
-    """Seconds since 1970; 0 if unknown"""
-    updated: float = 0.0
+    created: Time = 0.0
+    updated: Time = 0.0
     error: RunError | None = None
 
     @property
@@ -94,7 +112,7 @@ class RunStatus(RunSummary):
 
     latest: dict[str, Any] = Field(default_factory=dict)
     """Metrics of the latest evaluation; `RunConfig.metrics_class` reads them"""
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[FileName, Checksum] = Field(default_factory=dict)
     """Checksums of all other files by name, once the run rests"""
 
     def summary(self) -> RunSummary:
@@ -104,7 +122,7 @@ class RunStatus(RunSummary):
 class LossRecord(Config):
     """A line of metrics.jsonl: one training step."""
 
-    step: int
+    step: Count
     loss: float
     grad_norm: float
     lr: float
@@ -113,7 +131,7 @@ class LossRecord(Config):
 class EvaluationRecord(Config):
     """A line of metrics.jsonl: one evaluation."""
 
-    step: int
+    step: Count
     metrics: dict[str, Any]
     """`RunConfig.metrics_class` reads them"""
 
@@ -140,8 +158,8 @@ class LogRecord(Config):
     """A line of log.jsonl: a start, a stop or a mishap."""
 
     event: Literal["started", "resumed", "finished", "failed", "interrupted", "traceback", "log renewed"]
-    time: float
-    step: int | None = None
+    time: Time
+    step: Count | None = None
     environment: Environment | None = None
     notices: tuple[str, ...] = ()
     error: RunError | None = None

@@ -6,31 +6,36 @@
                   log.jsonl            chained  every start, stop and mishap, with machine, threads and versions
                   checkpoint-*.safetensors      while it runs
                   model.safetensors             when it has finished
-                  lock                 empty    held by the one process that may write
 <store>/damaged/                       what was found corrupt and replaced, kept for inspection
 <store>/reports/                       pages, named by their checksum
+<store>/artifacts/                     what is measured without training (whence.store.artifacts)
+<store>/activations/, labelled/        activations of models (whence.store.data)
 <store>/jobs/                          what the app has started (whence.app.jobs)
 <store>/index.json                     sealed   a cache of all statuses; delete it at will
+
+The folder of a run is locked by the one process that may write it (whence.store.lock).
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
 import shutil
 import time
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from whence.config import Config
 from whence.errors import UserError, hint
-from whence.store.files import TEMPORARY, CorruptFileError, file_digest, flat, read_chained, write_atomically
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+from whence.store.files import flat, read_chained, read_sealed, stored_digest, write_sealed
+from whence.store.lock import Lock, is_locked, lock_folder
 from whence.store.records import (
+    RUN_ID,
     EvaluationRecord,
     LossRecord,
     MetricsRecord,
@@ -40,11 +45,10 @@ from whence.store.records import (
     StoredConfig,
     parse_as,
     read_as,
-    write_as,
 )
 from whence.training.config import AnyRun, load_run_config
 
-ID = re.compile(r"[0-9a-f]{12}")
+ID = re.compile(RUN_ID)
 S = TypeVar("S", bound=RunSummary)
 SPARE_BYTES = 64 * 2**20
 """Left free on the disk after everything a sweep is expected to write."""
@@ -52,6 +56,10 @@ SPARE_BYTES = 64 * 2**20
 Stamp = tuple[int, int, int]
 """Of a file: changes whenever its content does"""
 NO_FILE: Stamp = (0, 0, 0)
+STORE = ""
+"""The index belongs to the store, whatever its folder is called"""
+REMOVING = "removing-"
+"""Begins the names of what is being deleted"""
 
 
 class IndexRow(Config):
@@ -65,10 +73,6 @@ class Index(Config):
     runs: dict[str, IndexRow]
 
 
-class RunLockedError(Exception):
-    """Another process is writing this run."""
-
-
 @dataclass(frozen=True)
 class RunFolder:
     """One run's directory, for reading. Only `whence.execution.execute` writes."""
@@ -80,14 +84,22 @@ class RunFolder:
         return self.path.name
 
     def config_document(self) -> dict[str, Any]:
-        return read_as(StoredConfig, self.path / "config.json").config
+        path = self.path / "config.json"
+        stored = read_as(StoredConfig, path)
+        if stored.run_id != self.id:
+            raise CorruptFileError(path, "describes another run than its folder's name says")
+        return stored.config
 
     def config(self) -> AnyRun:
         return load_run_config(self.config_document())
 
     def written_status(self) -> RunStatus:
         """Its state may be `running` although its process is gone."""
-        return read_as(RunStatus, self.path / "status.json")
+        path = self.path / "status.json"
+        status = read_as(RunStatus, path)
+        if status.id != self.id:
+            raise CorruptFileError(path, f"is the status of {status.id}")
+        return status
 
     def status(self) -> RunStatus:
         return self.live(self.written_status())
@@ -114,7 +126,7 @@ class RunFolder:
     def check_pinned(self, path: Path) -> None:
         """Raise `CorruptFileError` unless a file has the checksum that the run's last status states for it."""
         expected = self.written_status().files.get(path.name)
-        if expected is not None and file_digest(path) != expected:
+        if expected is not None and stored_digest(path) != expected:
             raise CorruptFileError(path, "checksum does not match")
 
     @property
@@ -122,41 +134,41 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     def is_locked(self) -> bool:
-        """Asked with a shared lock, so that many may ask at once and a store may be read-only."""
-        try:
-            handle = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
+        return is_locked(self.path)
 
-    @contextmanager
-    def lock(self) -> Generator[None]:
-        """For the one writer. The kernel releases it when the process dies, however it dies."""
-        path = self.path / "lock"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        try:
-            if not _flock(handle):
-                raise RunLockedError(self.id)
-            if not path.exists() or path.stat().st_ino != os.fstat(handle).st_ino:
-                raise RunLockedError(self.id)  # the folder was moved away between the opening and the locking
-            yield
-        finally:
-            os.close(handle)
+    def lock(self) -> AbstractContextManager[Lock]:
+        """For the one writer; `LockedError` if there is another."""
+        return lock_folder(self.path)
 
 
 class Store:
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(root or os.environ.get("WHENCE_STORE") or "whence-runs")
-        self.runs, self.reports, self.damaged = self.root / "runs", self.root / "reports", self.root / "damaged"
-        self.artifacts = self.root / "artifacts"
         self._index: tuple[Stamp, dict[str, IndexRow]] = (NO_FILE, {})
         """Stamp and content of the index as it was last seen: whoever asks often does not read it again."""
+
+    @property
+    def runs(self) -> Path:
+        return self.place("runs")
+
+    @property
+    def reports(self) -> Path:
+        return self.place("reports")
+
+    @property
+    def artifacts(self) -> Path:
+        return self.place("artifacts")
+
+    @property
+    def damaged(self) -> Path:
+        return self.place("damaged")
+
+    def place(self, name: str) -> Path:
+        """A folder of the store, which may be missing. A link is refused: it may lead to a user's own files."""
+        path = self.root / name
+        if (kind := disk.kind_of(path)) not in ("", "a directory"):
+            raise UserError(f"store: {str(path)!r} is {kind}. Expected a directory: remove it, or name another store.")
+        return path
 
     def folder(self, run_id: str) -> RunFolder:
         if not ID.fullmatch(run_id):
@@ -164,8 +176,8 @@ class Store:
         return RunFolder(self.runs / run_id)
 
     def ids(self) -> list[str]:
-        folders = os.scandir(self.runs) if self.runs.is_dir() else ()
-        return sorted(folder.name for folder in folders if ID.fullmatch(folder.name) and folder.is_dir())
+        """Of all runs, and of whatever else has the name of one."""
+        return sorted(name for name in disk.names(self.runs) if ID.fullmatch(name))
 
     def find(self, text: str) -> RunFolder:
         """A run by its id or by the beginning of it."""
@@ -187,15 +199,16 @@ class Store:
         """Make sure, before any work, that the store can be written and that the disk can hold what is coming."""
         try:
             for folder in (self.runs, self.reports, self.damaged):
-                folder.mkdir(parents=True, exist_ok=True)
-            probe = self.root / f"{TEMPORARY}probe-{os.getpid()}"
-            write_atomically(probe, b"whence")
-            probe.unlink()
-            for leftover in self.damaged.glob("removing-*"):
-                shutil.rmtree(leftover)
+                disk.make_directory(folder)
+            probe = self.runs / f"{disk.TEMPORARY}probe-{os.getpid()}"
+            disk.write_atomically(probe, b"whence")
+            disk.remove(probe)
+            for leftover in disk.entries(self.damaged):
+                if leftover.name.startswith(REMOVING):
+                    disk.remove_tree(leftover)
             free = shutil.disk_usage(self.root).free
-        except OSError as error:
-            reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
+        except (OSError, CorruptFileError) as error:
+            reason = disk.reason_of(error) if isinstance(error, OSError) else error
             raise UserError(
                 f"store: {str(self.root)!r} cannot be written ({reason}). Allowed: a directory you may write to; "
                 "name one with --store or $WHENCE_STORE."
@@ -208,42 +221,50 @@ class Store:
 
     def set_aside(self, path: Path) -> Path:
         """Move something damaged out of the way without losing it."""
-        self.damaged.mkdir(parents=True, exist_ok=True)
+        disk.make_directory(self.damaged)
         owner = "" if path.parent in (self.runs, self.root) else f"{path.parent.name}-"
         target = self.damaged / f"{owner}{path.name}-{time.time_ns()}"
-        path.rename(target)
+        disk.move(path, target)
         return target
 
     def remove(self, run: RunFolder) -> None:
         """Delete a run for good. Renamed first, so that a kill in between leaves no half run."""
-        with run.lock():
-            doomed = self.damaged / f"removing-{run.id}-{time.time_ns()}"
-            self.damaged.mkdir(parents=True, exist_ok=True)
-            run.path.rename(doomed)
-        shutil.rmtree(doomed)
+        disk.make_directory(self.damaged)
+        doomed = self.damaged / f"{REMOVING}{run.id}-{time.time_ns()}"
+        with run.lock() if disk.is_directory(run.path) else nullcontext():
+            disk.move(run.path, doomed)
+        disk.remove_tree(doomed)
 
     def summaries(self) -> list[RunSummary]:
         """One row per run, oldest first, through the index: only runs that changed since are read."""
-        known = self._read_index()
+        known, runs = self._read_index(), self.runs
         rows: dict[str, IndexRow] = {}
         for run_id in self.ids():
-            stamp = _stamp(f"{self.runs}/{run_id}/status.json")  # a Path takes longer to make than to ask for
+            stamp = _stamp(f"{runs}/{run_id}/status.json")  # a Path takes longer to make than to ask for
             row = known.get(run_id)
-            rows[run_id] = row if row and row.stamp == stamp else IndexRow(stamp=stamp, run=self._summarise(run_id))
+            usable = row is not None and row.stamp == stamp != NO_FILE and row.run.id == run_id
+            rows[run_id] = row if row and usable else IndexRow(stamp=stamp, run=self._summarise(run_id))
         if rows != known and self.root.is_dir():
             with suppress(OSError):  # a read-only store still lists, only slower
-                write_as(self.root / "index.json", Index(runs=rows), durable=False)
-        runs = (r.run if r.run.state != "running" else self.folder(r.run.id).live(r.run) for r in rows.values())
-        return sorted(runs, key=lambda run: (run.created, run.id))
+                body = Index(runs=rows).model_dump(mode="json")
+                write_sealed(self.root / "index.json", body, owner=STORE, durable=False)
+        live = (r.run if r.run.state != "running" else self.folder(r.run.id).live(r.run) for r in rows.values())
+        return sorted(live, key=lambda run: (run.created, run.id))
 
     def _read_index(self) -> dict[str, IndexRow]:
+        """It is only a cache."""
         path = self.root / "index.json"
         stamp = _stamp(path)
         if stamp != self._index[0]:
             try:
-                self._index = stamp, read_as(Index, path).runs
+                self._index = stamp, parse_as(Index, read_sealed(path, STORE), path).runs
+            except FileNotFoundError:
+                return {}
             except (OSError, CorruptFileError):
-                return {}  # it is only a cache
+                if disk.is_directory(path):  # which no file can replace
+                    with suppress(OSError):
+                        self.set_aside(path)
+                return {}
         return self._index[1]
 
     def summary(self, run_id: str) -> RunSummary:
@@ -304,20 +325,9 @@ def evaluation_rows(store: Store, runs: Iterable[RunSummary]) -> tuple[list[dict
     return rows, left_out
 
 
-def _flock(handle: int) -> bool:
-    """Whether it could be locked within a second: a reader that only looks is gone in a moment."""
-    deadline = time.monotonic() + 1.0
-    while time.monotonic() < deadline:
-        with suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def _stamp(path: Path | str) -> Stamp:
     try:
-        stat = os.stat(path)
+        stat = os.lstat(path)
     except OSError:
         return NO_FILE
     return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -13,7 +13,8 @@ from pydantic import ConfigDict, Field
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.store.files import FORMAT, canonical, digest
+from whence.store.files import FORMAT
+from whence.store.records import run_id
 
 if TYPE_CHECKING:
     import torch
@@ -143,10 +144,6 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
 
 
 AnyRun = RunConfig[Any, Any]
-
-
-def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
-    return digest(canonical({"config": document, "versions": versions}))[:12]
 
 
 def load_run_config(document: dict[str, Any]) -> AnyRun:

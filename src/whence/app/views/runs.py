@@ -32,8 +32,9 @@ from whence.report.export import picture_of
 from whence.report.html import badge
 from whence.report.runs import MOST, ComparedRun, beside, curves, runs_page, scored_by, side_by_side
 from whence.store.files import digest
+from whence.store.lock import LockedError
 from whence.store.records import RunSummary
-from whence.store.runs import RunLockedError, Store, evaluation_rows
+from whence.store.runs import Store, evaluation_rows
 from whence.store.verify import problems_of
 
 EVERY_SECONDS = 5.0
@@ -209,7 +210,7 @@ def _delete(ids: list[str], store: Store) -> None:
         for done, run_id in enumerate(ids):
             try:
                 store.remove(store.folder(run_id))
-            except RunLockedError:
+            except LockedError:
                 busy.append(run_id)
             except FileNotFoundError:
                 pass  # somebody else was faster

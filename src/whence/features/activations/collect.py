@@ -24,7 +24,8 @@ from whence.features.activations.store import (
     shard_path,
 )
 from whence.features.config import CollectConfig
-from whence.store.files import CorruptFileError, read_sealed, write_atomically, write_sealed
+from whence.store.disk import CorruptFileError, write_atomically
+from whence.store.files import read_sealed, write_sealed
 from whence.store.runs import Store
 
 P = TypeVar("P")

@@ -29,7 +29,8 @@ from whence.features.activations.collect import ShardProgress, write_shards
 from whence.features.activations.sources import activations_of, check_context, module_of
 from whence.features.activations.store import CONFIG, CONTENT, ActivationSite, flags_of, shard_path
 from whence.models.pretrained import ends_of, pretrained
-from whence.store.files import CorruptFileError, canonical, digest, read_sealed, write_atomically, write_sealed
+from whence.store.disk import CorruptFileError, write_atomically
+from whence.store.files import canonical, digest, read_sealed, write_sealed
 from whence.store.runs import Store
 
 SHARD = 256

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from whence.config import Config
 from whence.errors import UserError, not_allowed
-from whence.store.files import CorruptFileError, canonical, digest, read_sealed
+from whence.store.disk import CorruptFileError
+from whence.store.files import canonical, digest, read_sealed
 from whence.store.runs import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

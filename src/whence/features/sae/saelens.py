@@ -27,7 +27,9 @@ from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.dictionary import Dictionary
 from whence.features.sae.sparsity import L1, BatchTopK, JumpReLU, Sparsity, TopK
 from whence.kernels.sparse_code import top_k
-from whence.store.files import CorruptFileError, digest, file_digest, read_document, write_atomically
+from whence.store.disk import CorruptFileError, write_atomically
+from whence.store.disk import read as read_document
+from whence.store.files import digest, file_digest
 
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FORMAT = "6.54.12"

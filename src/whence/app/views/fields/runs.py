@@ -20,7 +20,7 @@ from whence.fields.metrics import OUTPUTS, psnr
 from whence.fields.model import FieldModel
 from whence.fields.page import signal_curves
 from whence.fields.run import FieldsRun, load_model
-from whence.store.files import CorruptFileError
+from whence.store.disk import CorruptFileError
 from whence.store.runs import Store
 from whence.training.checkpoint import NAME, read, saved_checkpoints, weights_in
 
