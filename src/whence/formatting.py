@@ -39,6 +39,17 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def as_size(count: int) -> str:
+    """Bytes, for people."""
+    return (
+        f"{count} bytes"
+        if count < 2**10
+        else f"{count / 2**10:.0f} KiB"
+        if count < 2**20
+        else f"{count / 2**20:.1f} MiB"
+    )
+
+
 def number(value: float | None, undefined: str = "undefined") -> str:
     if value is None:
         return undefined

@@ -84,7 +84,7 @@ def _run(job: Job) -> JobEnd:
         return JobEnd(state="refused", failure=JobFailure(message=str(error), field=error.field))
     except Exception as error:  # also a job that the app would not have made
         traceback.print_exc()
-        return JobEnd(state="failed", failure=JobFailure(message=f"{type(error).__name__}: {error}"))
+        return JobEnd(state="failed", failure=JobFailure(message=disk.explain(error)))
 
 
 def _turn(job: Job) -> Path:

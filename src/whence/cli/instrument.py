@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, OutputOptions, StoreOptions, Verb
-from whence.cli.output import exit_code, print_json, print_note, print_result
+from whence.cli.output import FAILED, exit_code, print_json, print_note, print_result
 from whence.cli.progress import RunProgress, progress_line
 from whence.errors import UserError
 from whence.experiments.options import metavar, positional
@@ -93,7 +93,9 @@ def compare(
                 on_note=print_note,
             )
         print_json(result.to_json()) if options.json_ else print_result(result)
-        return exit_code(result.ends, invocation.command)
+        if result.unwritten:
+            print_note(f"The report was not written: {result.unwritten}")
+        return max(exit_code(result.ends, invocation.command), FAILED if result.unwritten else 0)
 
     return Verb(description, run)
 

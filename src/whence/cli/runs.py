@@ -5,21 +5,33 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, StoreOptions, Verb
 from whence.cli.output import FAILED, exit_code, print_json, print_lines, print_note, print_table, stderr
-from whence.cli.progress import RunProgress
+from whence.cli.progress import RunProgress, progress_line
 from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
-from whence.formatting import as_csv, duration, scored, scores
+from whence.formatting import as_csv, as_size, duration, scored, scores
 from whence.store.disk import CorruptFileError
 from whence.store.lock import LockedError
 from whence.store.records import EvaluationRecord, RunSummary
 from whence.store.runs import RunFolder, Store, evaluation_rows, load_runs
 
+if TYPE_CHECKING:
+    from whence.store.repair import Repair, Way
+
+WAYS: dict[Way, str] = {
+    "set aside": "set aside",
+    "collect": "collect again",
+    "tidy": "clear up",
+    "train": "train again",
+}
+UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible")
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
 
@@ -50,11 +62,18 @@ class ResumeOptions(EngineOptions):
     )
 
 
-class RemoveOptions(StoreOptions):
+class AgreeOptions(StoreOptions):
+    yes: bool = Field(default=False, description="do not ask")
+
+
+class RemoveOptions(AgreeOptions):
     runs: tuple[str, ...] = Field(
         default=(), description="first digits of their ids", json_schema_extra=positional("RUN")
     )
-    yes: bool = Field(default=False, description="do not ask")
+
+
+class RepairOptions(EngineOptions, AgreeOptions):
+    retrain: bool = Field(default=False, description="also train again what cannot be repaired without")
 
 
 def _chosen(store: Store, options: FilterOptions) -> list[RunSummary]:
@@ -162,16 +181,8 @@ def _resume(invocation: Invocation) -> int:
 def _verify(invocation: Invocation) -> int:
     options = invocation.options(VerifyOptions)
     store = options.open_store()
-    from rich.progress import track
-
-    from whence.store.verify import problems_of, verify_store
-
     folders = [store.find(word) for word in options.runs]
-    checks = ((f.id, problems_of(f)) for f in folders) if folders else verify_store(store)
-    total = len(folders) or len(store.ids())
-    checked = dict(
-        track(checks, "verifying", total=total, console=stderr, transient=True, disable=not stderr.is_terminal)
-    )
+    checked = _checked(store, folders)
     problems = {what: found for what, found in checked.items() if found}
     if options.json_:
         print_json({"checked": len(checked), "problems": problems})
@@ -179,10 +190,98 @@ def _verify(invocation: Invocation) -> int:
         for what, found in problems.items():
             for problem in found:
                 print(f"{what}: {problem}")
+        total = len(folders) or len(store.ids())
         others = len(checked) - total
-        also = f" and {others} other files" if others else ""
+        also = f" and {others} other{'s' * (others != 1)}" if others else ""
         print(f"{total} run{'s' * (total != 1)}{also} checked, {len(problems)} with problems")
+    if problems:
+        print_note("'whence runs repair' shows what can be done.")
     return FAILED if problems else 0
+
+
+def _checked(store: Store, folders: Sequence[RunFolder] = ()) -> dict[str, list[str]]:
+    """By what it is, its problems: of these runs, or of everything in the store."""
+    from rich.progress import track
+
+    from whence.store.verify import checks, problems_of
+
+    todo = [(folder.id, partial(problems_of, folder)) for folder in folders] or checks(store)
+    shown = track(todo, "verifying", console=stderr, transient=True, disable=not stderr.is_terminal)
+    return {what: check() for what, check in shown}
+
+
+def _repair(invocation: Invocation) -> int:
+    options = invocation.options(RepairOptions)
+    store = options.open_store()
+    from whence.store.repair import plan_repairs
+
+    problems = _checked(store)
+    repairs = plan_repairs(store, problems)
+    done = [repair for repair in repairs if options.retrain or repair.way != "train"]
+    left = [repair for repair in repairs if repair not in done]
+    if not options.json_:
+        print(f"{len(problems)} checked, {len(repairs)} with problems")
+        for repair in repairs:
+            print(f"\n{repair.what}: {WAYS[repair.way]} ({repair.cost})")
+            print("\n".join(f"  {problem}" for problem in repair.problems))
+        if left:
+            print(f"\n{len(left)} of them need --retrain.")
+    if done and not options.print_config and (options.yes or _agreed(f"Do this for {len(done)}?")):
+        results = _carry_out(done, store, options)
+    elif done and not (options.json_ or options.print_config):
+        raise UserError("yes: nothing was changed. Pass --yes to repair without being asked.")
+    else:
+        results = {}
+    if options.json_:
+        plan = [{"what": r.what, "problems": list(r.problems), "repair": r.way, "cost": r.cost} for r in repairs]
+        print_json({"plan": plan, "done": results})
+    else:
+        for what, result in results.items():
+            print(f"{what}: {result}")
+    return FAILED if len(results) < len(repairs) or any(text in UNREPAIRED for text in results.values()) else 0
+
+
+def _carry_out(repairs: Sequence[Repair], store: Store, options: RepairOptions) -> dict[str, str]:
+    """By what was damaged, what came of it."""
+    from whence.experiments.comparison import execute_runs
+    from whence.features.activations.collect import repair_collection
+    from whence.store.repair import set_aside
+
+    results: dict[str, str] = {}
+    for repair in repairs:
+        if repair.way == "collect":
+            with progress_line() as on_progress:
+                results[repair.what] = repair_collection(repair.path, store, on_progress)
+        elif repair.way == "set aside":
+            try:
+                results[repair.what] = f"kept in {set_aside(store, repair)}"
+            except LockedError:
+                results[repair.what] = "busy"
+    runs = [repair.run for repair in repairs if repair.run]
+    return {**results, **execute_runs(runs, store, options, RunProgress)}
+
+
+def _gc(invocation: Invocation) -> int:
+    options = invocation.options(AgreeOptions)
+    store = options.open_store()
+    from whence.store import disk
+    from whence.store.repair import size_of
+
+    sizes = {path.name: size_of(path) for path in disk.entries(store.damaged)}
+    if not options.json_:
+        if not sizes:
+            print(f"nothing was set aside in {store.root}")
+            return 0
+        print_lines(f"{store.damaged}", ["what", "size"], [[name, as_size(size)] for name, size in sizes.items()])
+    if sizes and not options.yes and not _agreed(f"Delete {len(sizes)} for good, {as_size(sum(sizes.values()))}?"):
+        raise UserError("yes: nothing was deleted. Pass --yes to delete without being asked.")
+    for name in sizes:
+        disk.remove_tree(store.damaged / name)
+    if options.json_:
+        print_json({"deleted": sizes})
+    else:
+        print(f"deleted {len(sizes)}, {as_size(sum(sizes.values()))}")
+    return 0
 
 
 def _rm(invocation: Invocation) -> int:
@@ -191,8 +290,8 @@ def _rm(invocation: Invocation) -> int:
     folders = [store.folder(run_id) for run_id in dict.fromkeys(store.find(word).id for word in options.runs)]
     if not folders:
         raise UserError("run: name the runs to delete. See 'whence runs list'.")
-    if not options.yes and not _agreed(folders):
-        raise UserError("yes: nothing was deleted. Say --yes to delete without being asked.")
+    if not options.yes and not _agreed(f"Delete {len(folders)} runs for good?"):
+        raise UserError("yes: nothing was deleted. Pass --yes to delete without being asked.")
     for folder in folders:
         try:
             store.remove(folder)
@@ -210,10 +309,10 @@ def _note_left_out(left_out: Mapping[str, Exception]) -> None:
         print_note(f"{run_id}: left out: {problem}")
 
 
-def _agreed(folders: list[RunFolder]) -> bool:
+def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
-    stderr.print(f"Delete {len(folders)} runs for good? [y/N] ", end="")
+    stderr.print(f"{question} [y/N] ", end="", markup=False)
     return input().strip().lower() in ("y", "yes")
 
 
@@ -249,9 +348,27 @@ VERBS = {
     "verify": Verb(
         """Check every byte of every file against its checksum
 
+Runs, reports, artifacts, collected activations, labelled sets and jobs.
+
   whence runs verify
   whence runs verify 7c1e""",
         _verify,
+    ),
+    "repair": Verb(
+        """Repair what 'verify' finds: set damaged files aside, collect again, train again
+
+Prints what it will do, and what that costs, before it asks. What is set aside is kept until 'whence runs gc'.
+
+  whence runs repair
+  whence runs repair --yes --retrain""",
+        _repair,
+    ),
+    "gc": Verb(
+        """Delete for good what was set aside as damaged, after listing it
+
+  whence runs gc
+  whence runs gc --yes""",
+        _gc,
     ),
     "rm": Verb(
         """Delete runs for good

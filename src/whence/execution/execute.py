@@ -158,8 +158,7 @@ class _Execution:
             error = RunError(kind="non_finite", step=failure.step, tensor=failure.tensor, message=str(failure))
         except Exception as failure:
             self._log(LogRecord(event="traceback", time=time.time(), text=traceback.format_exc()))
-            message = f"{type(failure).__name__}: {failure}"
-            error = RunError(kind="exception", step=self.at.step, message=message)
+            error = RunError(kind="exception", step=self.at.step, message=disk.explain(failure))
         return self._rest("failed", error)
 
     def _train(self) -> RunStatus:

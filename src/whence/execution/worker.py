@@ -27,6 +27,7 @@ def main() -> None:
     # only now: torch takes seconds to import, and a stop may come meanwhile
     from whence.execution.events import Event, RunRequest
     from whence.execution.execute import execute
+    from whence.store.disk import explain
     from whence.store.lock import LockedError
     from whence.store.runs import Store
     from whence.training.config import load_run_config
@@ -49,7 +50,7 @@ def main() -> None:
         except LockedError:
             emit(Event(kind="busy", run=config.id))
         except Exception as error:  # the store itself failed: the run could not even be marked
-            emit(Event(kind="failed", run=config.id, message=f"{type(error).__name__}: {error}"))
+            emit(Event(kind="failed", run=config.id, message=explain(error)))
         if stop.is_set():
             break
         emit(Event(kind="idle"))

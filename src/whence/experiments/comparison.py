@@ -27,6 +27,7 @@ from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table
 from whence.experiments.tabulate import tabulate
 from whence.report.shell import write
+from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.files import canonical
 from whence.store.runs import Store
@@ -51,6 +52,8 @@ class ComparisonResult(Generic[R]):
     """The page; none while no run has finished"""
     command: str
     """Makes it again"""
+    unwritten: str = ""
+    """Why the page could not be written"""
 
     @property
     def interrupted(self) -> bool:
@@ -144,12 +147,15 @@ def read_comparison(
 ) -> ComparisonResult[R]:
     """Tables and page of what the store holds. Nothing is run or measured."""
     path = config_path(instrument.name, config, store)
-    report, page = report_on(instrument, config, store, ["--config", str(path)], ends), None
+    report, page, unwritten = report_on(instrument, config, store, ["--config", str(path)], ends), None, ""
     if report.finished:
         on_progress("Drawing the report")
-        page = write(path.stem, report.html(), store.reports)
+        try:
+            page = write(path.stem, report.html(), store.reports)
+        except (OSError, CorruptFileError) as error:  # the tables are worth showing all the same
+            unwritten = disk.explain(error)
     summary = instrument.summary(report.tables)
-    return ComparisonResult(path.stem, config, report.tables, summary, ends or {}, page, report.command)
+    return ComparisonResult(path.stem, config, report.tables, summary, ends or {}, page, report.command, unwritten)
 
 
 def report_on(

@@ -74,6 +74,16 @@ def latest_first(paths: Iterable[Path]) -> list[Path]:
     return sorted(times, key=lambda path: times[path], reverse=True)
 
 
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Errors name the file by its whole path."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
 # --- reading
 
 
@@ -92,7 +102,7 @@ def directory(path: Path) -> Generator[int]:
 
 def open_file(path: Path, largest: int = UNLIMITED) -> BufferedReader:
     """For reading. `CorruptFileError` unless it is a regular file of at most so many bytes."""
-    with directory(path.parent) as parent:
+    with naming(path), directory(path.parent) as parent:
         if not stat.S_ISREG(os.stat(path.name, dir_fd=parent, follow_symlinks=False).st_mode):
             raise CorruptFileError(path, f"expected a file, found {kind_of(path)}")
         # it may have been replaced meanwhile: neither follow a link nor wait for a pipe
@@ -122,19 +132,20 @@ def make_directory(path: Path) -> None:
         return
     if not path.parent.exists():
         make_directory(path.parent)
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        if not is_directory(path):
-            raise CorruptFileError(path, f"expected a directory, found {kind_of(path)}") from None
-    else:
-        _sync_directory(path.parent)
+    with naming(path):
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not is_directory(path):
+                raise CorruptFileError(path, f"expected a directory, found {kind_of(path)}") from None
+        else:
+            _sync_directory(path.parent)
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Either the old file or the whole new one is there, whenever the process dies; durable: also after a power cut."""
     temporary = f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}"
-    with directory(path.parent) as parent:
+    with naming(path), directory(path.parent) as parent:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=parent)
         try:
             try:
@@ -170,7 +181,7 @@ def sync(handle: int) -> None:
 
 def open_to_append(path: Path, size: int) -> int:
     """A handle of a file that is cut to its first `size` bytes, and made if it is missing."""
-    with directory(path.parent) as parent:
+    with naming(path), directory(path.parent) as parent:
         missing = not kind_of(path)
         handle = os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=parent)
         try:
@@ -191,7 +202,7 @@ def open_to_append(path: Path, size: int) -> int:
 
 def move(path: Path, target: Path) -> None:
     """Both in directories of one store."""
-    with directory(path.parent) as source, directory(target.parent) as destination:
+    with naming(path), directory(path.parent) as source, directory(target.parent) as destination:
         os.rename(path.name, target.name, src_dir_fd=source, dst_dir_fd=destination)
         os.fsync(destination)
         os.fsync(source)
@@ -199,7 +210,7 @@ def move(path: Path, target: Path) -> None:
 
 def remove(path: Path) -> None:
     """A file, or a link itself. Missing is fine."""
-    with directory(path.parent) as parent, suppress(FileNotFoundError):
+    with naming(path), directory(path.parent) as parent, suppress(FileNotFoundError):
         os.unlink(path.name, dir_fd=parent)
 
 
@@ -228,3 +239,10 @@ REASONS = {
 def reason_of(error: OSError) -> str:
     """In words for a user."""
     return REASONS.get(error.errno or 0, (error.strerror or str(error)).lower())
+
+
+def explain(error: Exception) -> str:
+    """Any error, in one line: of the disk in words, others by their class."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {reason_of(error)}" if error.filename else reason_of(error)
+    return str(error) if isinstance(error, CorruptFileError) else f"{type(error).__name__}: {error}"

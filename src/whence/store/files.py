@@ -160,11 +160,13 @@ class ChainWriter:
 
     def _flush(self) -> None:
         data, self._buffer = self._buffer, b""
-        disk.write(self._handle, data)
+        with disk.naming(self.path):
+            disk.write(self._handle, data)
 
     def sync(self) -> Mark:
         self._flush()
-        disk.sync(self._handle)
+        with disk.naming(self.path):
+            disk.sync(self._handle)
         return self._size, self._last
 
     def close(self) -> None:

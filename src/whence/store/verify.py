@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from whence.errors import UserError
 from whence.store import disk
 from whence.store.artifacts import artifact_paths, read_artifact
 from whence.store.data import DataFolder
@@ -18,7 +18,6 @@ ADDRESSED = (".html", ".png", ".csv", ".md", ".json")
 """Files among the reports, which hold their checksum in their names"""
 JOB_FILES = ("job.json", "started.json", "end.json")
 DATA = ("activations", "labelled")
-PLACES = ("runs", "reports", "artifacts", *DATA, "jobs", "damaged")
 
 
 def problems_of(run: RunFolder) -> list[str]:
@@ -31,29 +30,33 @@ def problems_of(run: RunFolder) -> list[str]:
 
 def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
     """(what, problems) for everything that is stored, as it is checked."""
-    for place in PLACES:
-        try:
-            store.place(place)
-        except UserError as problem:
-            yield place, [str(problem)]
-            return
-    for name in store.ids():
-        folder = store.folder(name)
-        yield name, [] if folder.is_locked() else problems_of(folder)  # a running one is never at rest
-    for page in disk.entries(store.reports):
-        if page.suffix in ADDRESSED:
-            yield f"reports/{page.name}", list(_caught(page, check_addressed))
-    for path in reversed(artifact_paths(store)):
-        yield f"artifacts/{path.name}", list(_caught(path, read_artifact))
+    return ((what, check()) for what, check in checks(store))
+
+
+def checks(store: Store) -> list[tuple[str, Callable[[], list[str]]]]:
+    """For everything that is stored: what it is, and what finds its problems."""
+    found: list[tuple[str, Callable[[], list[str]]]] = []
+    found += [(name, partial(_run_problems, store.folder(name))) for name in store.ids()]
+    pages = [page for page in disk.entries(store.reports) if page.suffix in ADDRESSED]
+    found += [(f"reports/{page.name}", partial(_caught, page, check_addressed)) for page in pages]
+    artifacts = reversed(artifact_paths(store))
+    found += [(f"artifacts/{path.name}", partial(_caught, path, read_artifact)) for path in artifacts]
     for place in DATA:
-        for folder in disk.entries(store.place(place)):
-            yield f"{place}/{folder.name}", [f"{name}: {reason}" for name, reason in DataFolder(folder).problems()]
-    for folder in disk.entries(store.place("jobs")):
-        if ID.fullmatch(folder.name):
-            yield f"jobs/{folder.name}", list(_job_problems(folder))
+        found += [(f"{place}/{each.name}", partial(_data_problems, each)) for each in disk.entries(store.place(place))]
+    jobs = [folder for folder in disk.entries(store.place("jobs")) if ID.fullmatch(folder.name)]
+    found += [(f"jobs/{folder.name}", partial(_job_problems, folder)) for folder in jobs]
     index = store.root / "index.json"
     if disk.kind_of(index):
-        yield index.name, list(_caught(index, lambda path: read_sealed(path, STORE)))
+        found.append((index.name, partial(_caught, index, lambda path: read_sealed(path, STORE))))
+    return found
+
+
+def _run_problems(run: RunFolder) -> list[str]:
+    return [] if run.is_locked() else problems_of(run)  # a running one is never at rest
+
+
+def _data_problems(folder: Path) -> list[str]:
+    return [f"{name}: {reason}" for name, reason in DataFolder(folder).problems()]
 
 
 def _problems(run: RunFolder) -> Iterator[str]:
@@ -89,19 +92,19 @@ def _check_chain(path: Path) -> None:
         raise CorruptFileError(path, "the last line is torn (its writer was killed); dropped on resume")
 
 
-def _job_problems(folder: Path) -> Iterator[str]:
+def _job_problems(folder: Path) -> list[str]:
     """The types of these documents belong to the app, which refuses others."""
-    for name in JOB_FILES:
-        if name == "job.json" or disk.kind_of(folder / name):
-            yield from _caught(folder / name, read_sealed)
+    there = [name for name in JOB_FILES if name == "job.json" or disk.kind_of(folder / name)]
+    return [problem for name in there for problem in _caught(folder / name, read_sealed)]
 
 
-def _caught(path: Path, check: Callable[[Path], object]) -> Iterator[str]:
+def _caught(path: Path, check: Callable[[Path], object]) -> list[str]:
     try:
         check(path)
     except FileNotFoundError:
-        yield f"{path.name}: missing"
+        return [f"{path.name}: missing"]
     except OSError as error:
-        yield f"{path.name}: cannot be read ({disk.reason_of(error)})"
+        return [f"{path.name}: cannot be read ({disk.reason_of(error)})"]
     except CorruptFileError as damage:
-        yield f"{damage.path.name}: {damage.reason}"
+        return [f"{damage.path.name}: {damage.reason}"]
+    return []

@@ -1,0 +1,89 @@
+"""What can be done about damage, and what it costs. Nothing here deletes: what is damaged is set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from whence.formatting import duration
+from whence.store import disk
+from whence.store.disk import CorruptFileError
+from whence.store.runs import ID, RunFolder, Store
+from whence.training.config import AnyRun
+
+Way = Literal["set aside", "collect", "tidy", "train"]
+MADE_AGAIN = {
+    "reports": "'whence report' writes it again",
+    "artifacts": "the command that measured it measures it again",
+    "labelled": "computed again when it is needed",
+    "jobs": "start it again on its page of the app",
+    "index.json": "made again when runs are listed",
+}
+HARMLESS = ("log.jsonl", "checkpoint-")
+"""Files of a finished run whose damage costs no training"""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Of one run, collection, page …"""
+
+    what: str
+    """As `verify_store` names it"""
+    path: Path
+    problems: Sequence[str]
+    way: Way
+    cost: str
+    run: AnyRun | None = None
+    """What to train, or to tidy"""
+
+
+def plan_repairs(store: Store, problems: Mapping[str, Sequence[str]]) -> list[Repair]:
+    """problems: as `verify_store` yields them. Nothing is changed."""
+    return [_plan(store, what, found) for what, found in problems.items() if found]
+
+
+def _plan(store: Store, what: str, problems: Sequence[str]) -> Repair:
+    if ID.fullmatch(what):
+        return _plan_run(store.folder(what), problems)
+    path, place = store.root / what, what.split("/")[0]
+    if place == "activations":
+        return Repair(what, path, problems, "collect", "only the damaged parts are collected again")
+    return Repair(what, path, problems, "set aside", MADE_AGAIN[place])
+
+
+def _plan_run(folder: RunFolder, problems: Sequence[str]) -> Repair:
+    try:
+        run = folder.config()
+    except Exception:  # whatever is in it, it does not describe a run that could be trained
+        cost = "its configuration is lost; the command that made it trains it again"
+        return Repair(folder.id, folder.path, problems, "set aside", cost)
+    try:
+        status = folder.written_status()
+    except (OSError, CorruptFileError):
+        return Repair(folder.id, folder.path, problems, "train", "from its last good checkpoint; time unknown", run)
+    if status.state == "finished" and all(problem.startswith(HARMLESS) for problem in problems):
+        return Repair(folder.id, folder.path, problems, "tidy", "no training", run)
+    per_step = status.seconds / max(status.step, 1)
+    if status.state == "finished":
+        cost = f"about {duration(status.seconds)} of training"
+    else:
+        cost = f"from its last good checkpoint, about {duration(per_step * (status.steps - status.step))} of training"
+    return Repair(folder.id, folder.path, problems, "train", cost, run)
+
+
+def set_aside(store: Store, repair: Repair) -> Path | None:
+    """Where it is kept; None if it has gone meanwhile. `LockedError` if another process writes it."""
+    if not disk.kind_of(repair.path):
+        return None
+    is_run = repair.path.parent == store.runs and disk.is_directory(repair.path)
+    with RunFolder(repair.path).lock() if is_run else nullcontext():
+        return store.set_aside(repair.path)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a directory. Links count as themselves."""
+    inside = sum(size_of(entry) for entry in disk.entries(path))
+    return inside + path.lstat().st_size
