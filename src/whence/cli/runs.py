@@ -17,6 +17,7 @@ from whence.cli.progress import RunProgress, progress_line
 from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
 from whence.formatting import as_csv, as_size, duration, scored, scores
+from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.lock import LockedError
 from whence.store.records import EvaluationRecord, RunSummary
@@ -121,7 +122,7 @@ def _show(invocation: Invocation) -> int:
         status, config, records = folder.status(), folder.config_document(), folder.metrics()
     except (CorruptFileError, FileNotFoundError) as damage:
         raise UserError(f"run: {folder.id} cannot be read: {damage}. See 'whence runs verify {folder.id}'.") from None
-    files = {path.name: path.stat().st_size for path in sorted(folder.path.iterdir())}
+    files = {path.name: disk.size_of(path) for path in disk.entries(folder.path)}
     if options.json_:
         metrics = [record.model_dump(mode="json") for record in records]
         document = {"path": str(folder.path), "status": status.to_json(), "config": config}
@@ -244,12 +245,13 @@ def _repair(invocation: Invocation) -> int:
 def _carry_out(repairs: Sequence[Repair], store: Store, options: RepairOptions) -> dict[str, str]:
     """By what was damaged, what came of it."""
     from whence.experiments.comparison import execute_runs
-    from whence.features.activations.collect import repair_collection
     from whence.store.repair import set_aside
 
     results: dict[str, str] = {}
     for repair in repairs:
         if repair.way == "collect":
+            from whence.features.activations.collect import repair_collection
+
             with progress_line() as on_progress:
                 results[repair.what] = repair_collection(repair.path, store, on_progress)
         elif repair.way == "set aside":
@@ -264,10 +266,8 @@ def _carry_out(repairs: Sequence[Repair], store: Store, options: RepairOptions) 
 def _gc(invocation: Invocation) -> int:
     options = invocation.options(AgreeOptions)
     store = options.open_store()
-    from whence.store import disk
-    from whence.store.repair import size_of
 
-    sizes = {path.name: size_of(path) for path in disk.entries(store.damaged)}
+    sizes = {path.name: disk.size_of(path) for path in disk.entries(store.damaged)}
     if not options.json_:
         if not sizes:
             print(f"nothing was set aside in {store.root}")

@@ -81,9 +81,3 @@ def set_aside(store: Store, repair: Repair) -> Path | None:
     is_run = repair.path.parent == store.runs and disk.is_directory(repair.path)
     with RunFolder(repair.path).lock() if is_run else nullcontext():
         return store.set_aside(repair.path)
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a directory. Links count as themselves."""
-    inside = sum(size_of(entry) for entry in disk.entries(path))
-    return inside + path.lstat().st_size
