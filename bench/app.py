@@ -73,7 +73,7 @@ def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
         visitor.settled()
         timed("come from another page", page.get_by_role("link", name="Runs", exact=True).first.click, all_of_them)
         visitor.settled()
-        timed("find by word", lambda: visitor.write("Contains", "no such run"), "No run is like that.")
+        timed("find by word", lambda: visitor.write("Contains", "no such run"), "No runs match these filters.")
         timed("all again", lambda: visitor.write("Contains", ""), all_of_them)
         state = page.get_by_role("button", name=f"failed {(count - 1) // 10:,}")
         timed("filter by state", state.click, f"Export all {(count - 1) // 10:,} runs")
