@@ -85,6 +85,15 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of a pipe has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except Exception as error:
+        from whence.store.disk import CorruptFileError, explain
+
+        if not isinstance(error, OSError | CorruptFileError):
+            raise
+        if "--json" in arguments:
+            print(json.dumps({"error": {"field": None, "message": explain(error)}}))
+        print(f"whence: {explain(error)}", file=sys.stderr)
+        return 1
 
 
 def run_command(name: str, *arguments: str) -> int:
