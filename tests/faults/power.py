@@ -177,7 +177,8 @@ def record(subject: Subject, path: Path) -> int:
             asked: list[int] = []
             stops = config.id not in stopped
             stopped.add(config.id)
-            attempt(config, store, options, forward, lambda: stops and (asked.append(0) or len(asked) > 3))
+            one_thread = options.model_copy(update={"threads": 1})
+            attempt(config, store, one_thread, forward, lambda: stops and (asked.append(0) or len(asked) > 3))
         return ends
 
     comparison.run_all = recorded

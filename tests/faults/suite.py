@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -138,6 +139,7 @@ def prepare(work: Path, seed: int, wanted: Sequence[str]) -> Suite:
 def carry_out(
     suite: Suite, cases: Sequence[Case], on_outcome: Callable[[Outcome], None], *, keep: bool = False
 ) -> list[Outcome]:
+    gc.freeze()  # or every process copies what its collector looks at
     outcomes: list[Outcome] = []
     running: dict[int, tuple[Case, Path]] = {}
     waiting = list(enumerate(cases))[::-1]
