@@ -97,7 +97,15 @@ def set_aside(store: Store, repair: Repair) -> Path | None:
         return None
     with lock_folder(path) if disk.is_directory(path) else nullcontext():
         if path.parent.name == "labelled" and CONFIG not in _names(repair.problems):
-            data = DataFolder(path)  # its other parts are used when the damaged ones are computed again
-            data.clear(store)
-            path = data.path / PARTS
-        return store.set_aside(path) if disk.kind_of(path) else store.damaged
+            _clear(DataFolder(path), store)
+            return store.damaged
+        return store.set_aside(path)
+
+
+def _clear(data: DataFolder, store: Store) -> None:
+    """The parts that are whole are used when the others are computed again."""
+    data.clear(store)
+    if not data.missing():
+        data.finish()
+    elif data.complete:
+        store.set_aside(data.path / PARTS)
