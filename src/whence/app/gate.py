@@ -35,7 +35,7 @@ POLICY = (
 HEADERS = {
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -139,7 +139,7 @@ class Gate:
         if scope["type"] != "http" or scope["method"] != "PUT":
             return 0
         length = headers.get("content-length", "")
-        if not re.fullmatch(r"\d{1,12}", length):
+        if not re.fullmatch(r"\d{1,15}", length):
             raise Refusal(411, "Expected an upload of stated length")
         if int(length) + self._uploading + self._uploaded() > UPLOADS_MIB * 2**20:
             raise Refusal(413, "Too many uploads in memory")
