@@ -138,7 +138,8 @@ root.dataset.watched = '';
 addEventListener('error', e => note(e.message), true);
 addEventListener('unhandledrejection', e => note(String(e.reason)));
 document.addEventListener('securitypolicyviolation', e => note(`${e.violatedDirective}: ${e.blockedURI}`));
-new PerformanceObserver(list => list.getEntries().forEach(entry => /^(data|blob):/.test(entry.name) || note(entry.name)))
+const outside = list => list.getEntries().filter(entry => !/^(data|blob):/.test(entry.name));
+new PerformanceObserver(list => outside(list).forEach(entry => note(entry.name)))
   .observe({ type: 'resource', buffered: true });
 """
 

@@ -138,7 +138,11 @@ def test_a_link_with_the_token_signs_in_from_anywhere(
     address = f"{app.address}/runs?token={app.token}"
     file = tmp_path / "open.html"
     file.write_text(OPENING.format(address))
-    for start in (f"http://localhost:{stranger.server_port}/", f"http://127.0.0.1:{stranger.server_port}/", file.as_uri()):
+    for start in (
+        f"http://localhost:{stranger.server_port}/",
+        f"http://127.0.0.1:{stranger.server_port}/",
+        file.as_uri(),
+    ):
         context.clear_cookies()
         page.goto(start)
         if start.startswith("http"):

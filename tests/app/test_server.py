@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import re
@@ -15,9 +16,12 @@ from typing import NamedTuple
 
 import pytest
 import streamlit
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from tests.app.browse import App, until
-from whence.app.server import cookie_name
+from whence.app.gate import Gate
+from whence.app.server import UPLOAD_MIB, cookie_name
 
 SCRIPT = next(Path(streamlit.__file__).parent.glob("static/static/js/index.*.js")).name
 ROUTES = (
@@ -216,6 +220,40 @@ def test_uploads_are_bounded_before_they_are_read(app: App, length: str | None, 
     stated = (("Transfer-Encoding", "chunked"),) if length is None else (("Content-Length", length),)
     answer = ask(app, ROUTES[11], ("Origin", app.address), cookie(app), *stated, method="PUT")
     assert answer.status == status
+
+
+def test_uploads_are_bounded_together(app: App) -> None:
+    """Those in memory, those that are under way, and the next one."""
+    arrived: list[str] = []
+
+    async def streamlit(scope: Scope, receive: Receive, send: Send) -> None:
+        arrived.append(scope["path"])
+        await asyncio.sleep(0.05)
+        await PlainTextResponse("")(scope, receive, send)
+
+    async def upload(gate: Gate) -> int:
+        statuses: list[int] = []
+
+        async def send(message: Message) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        given = ("Host", host(app)), ("Origin", app.address), cookie(app), ("Content-Length", str(UPLOAD_MIB * 2**20))
+        headers = [(name.lower().encode(), value.encode()) for name, value in given]
+        scope = {"type": "http", "method": "PUT", "path": ROUTES[11], "query_string": b"", "headers": headers}
+        await gate(scope, _nothing, send)
+        return statuses[0]
+
+    async def uploads() -> list[int]:
+        gate = Gate(streamlit, app.token, "", uploaded=lambda: 5 * UPLOAD_MIB * 2**20)
+        together = await asyncio.gather(*(upload(gate) for _ in range(5)))
+        return [*together, await upload(gate)]
+
+    assert asyncio.run(uploads()) == [200, 200, 200, 413, 413, 200]
+    assert len(arrived) == 4
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request"}
 
 
 def test_other_users_of_the_machine_do_not_see_the_token(tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ def test_a_browser_draws_figures_without_a_breach_of_the_policy(
 def test_what_was_not_escaped_cannot_run_or_fetch(figure: go.Figure, browse: Callable[[bytes], str]) -> None:
     """Text on pages is escaped. This is for the case that it once is not."""
     with pytest.raises(AssertionError) as refused:
-        browse(shell("title", [INJECTED, plot(figure), Script("document.querySelector('#a').click()"), Script(NETWORK)]))
+        browse(
+            shell("title", [INJECTED, plot(figure), Script("document.querySelector('#a').click()"), Script(NETWORK)])
+        )
     for directive in ("script-src-elem", "script-src-attr", "connect-src", "img-src", "base-uri", "script-src: eval"):
         assert directive in str(refused.value), directive
     assert "taken" not in str(refused.value)

@@ -89,7 +89,8 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            return await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
+            return
         headers = Headers(scope=scope)
         send = _with_headers(send, self._headers)
         length = 0
@@ -116,10 +117,11 @@ class Gate:
         query: list[str] = scope["query_string"].decode("latin-1").split("&")
         tokens = [part.removeprefix("token=") for part in query if part.startswith("token=")]
         signed_in = self._is_token(cookie_parser(headers.get("cookie", "")).get(cookie, ""))
-        if not signed_in and not any(map(self._is_token, tokens)):
+        entrance = bool(tokens) and scope["type"] == "http"
+        if not signed_in and not (entrance and any(map(self._is_token, tokens))):
             raise Refusal(403, "Not signed in")
-        if not tokens or scope["type"] == "websocket":
-            return None if signed_in else Refusal(403, "Not signed in").answer
+        if not entrance:
+            return None
         rest = "&".join(part for part in query if not part.startswith("token="))
         target = scope["raw_path"].decode("latin-1") + f"?{rest}" * bool(rest)
         if not TARGET.fullmatch(target):
@@ -158,16 +160,14 @@ def _checked_host(headers: Headers) -> tuple[str, str]:
 def _check_source(scope: Scope, headers: Headers, host: str) -> None:
     """Whether the request comes from a page of the app, or from nowhere: an address that was typed or followed."""
     origins = headers.getlist("origin")
-    reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-    if scope["type"] == "http" and not reads:
-        uploads = scope["method"] in ("PUT", "DELETE") and scope["path"].startswith(UPLOADS)
-        if not uploads:
-            raise Refusal(405, "Not a method of the app")
-    if origins != [f"http://{host}"] and (origins or not reads):
-        raise Refusal(403, "Refused to a page of another origin")
-    fetched = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-    navigates = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    if fetched and not (reads and navigates):
+    method = scope.get("method", "")  # none of a websocket
+    reads = method in ("GET", "HEAD")
+    if method and not reads and not (method in ("PUT", "DELETE") and scope["path"].startswith(UPLOADS)):
+        raise Refusal(405, "Not a method of the app")
+    own = origins == [f"http://{host}"] or (reads and not origins)
+    foreign_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    link = reads and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if not own or (foreign_site and not link):
         raise Refusal(403, "Refused to a page of another origin")
 
 

@@ -102,6 +102,7 @@ def serve(port: int, token: str) -> None:
     from starlette.formparsers import MultiPartParser
     from starlette.types import Receive, Scope, Send
     from streamlit import runtime
+    from streamlit.runtime.stats import CacheStat
     from streamlit.starlette import App
 
     from whence.app.gate import Gate
@@ -114,7 +115,7 @@ def serve(port: int, token: str) -> None:
 
     def uploaded() -> int:
         stats = runtime.get_instance().uploaded_file_mgr.get_stats()
-        return sum(stat.byte_length for family in stats.values() for stat in family)
+        return sum(stat.byte_length for family in stats.values() for stat in family if isinstance(stat, CacheStat))
 
     def end_with(parent: int) -> None:
         while os.getppid() == parent:

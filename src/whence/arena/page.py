@@ -248,4 +248,11 @@ def _canvas(name: str, maps: Mapping[str, AttentionMaps]) -> Markup:
     names = [f"{layer + 1}.{head + 1}" for layer in range(one.layers) for head in range(one.heads)]
     rows = [[encoding, *(f"{v:.1f}" for layer in of.distance for v in layer)] for encoding, of in maps.items()]
     distances = html_table(["", *names], rows, label="Mean attention distance")
-    return render(MAPS, name=name, tokens=one.tokens, choices=choices, distances=distances, document=embedded(json.dumps(document)))
+    return render(
+        MAPS,
+        name=name,
+        tokens=one.tokens,
+        choices=choices,
+        distances=distances,
+        document=embedded(json.dumps(document)),
+    )
