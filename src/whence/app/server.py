@@ -98,6 +98,14 @@ def wait_until_there(process: subprocess.Popen[bytes], port: int, token: str) ->
 
 def serve(port: int, token: str) -> None:
     """Run Streamlit. Ends when its parent does: `whence app` may be killed without a chance to end its server."""
+
+    def end_with(parent: int) -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(0)
+
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+
     import streamlit
     from starlette.formparsers import MultiPartParser
     from starlette.types import Receive, Scope, Send
@@ -110,24 +118,20 @@ def serve(port: int, token: str) -> None:
     class GuardedApp(App):
         """Streamlit behind the gate. Not as its middleware, which does not see the answer to an error."""
 
+        def __init__(self) -> None:
+            super().__init__(Path(__file__).with_name("main.py"))
+            page = Path(streamlit.__file__).with_name("static") / "index.html"
+            self._gate = Gate(super().__call__, token, page.read_text(), uploaded)
+
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            await gate(scope, receive, send)
+            await self._gate(scope, receive, send)
 
     def uploaded() -> int:
         stats = runtime.get_instance().uploaded_file_mgr.get_stats()
         return sum(stat.byte_length for family in stats.values() for stat in family if isinstance(stat, CacheStat))
 
-    def end_with(parent: int) -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(0)
-
-    app = GuardedApp(Path(__file__).with_name("main.py"))
-    page = Path(streamlit.__file__).with_name("static") / "index.html"
-    gate = Gate(super(GuardedApp, app).__call__, token, page.read_text(), uploaded)
     MultiPartParser.spool_max_size = UPLOADS_MIB * 2**20  # uploads stay in memory: beyond this, they are put on disk
-    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
-    app.run(config={**OPTIONS, "server.port": port})
+    GuardedApp().run(config={**OPTIONS, "server.port": port})
 
 
 if __name__ == "__main__":
