@@ -13,9 +13,7 @@ from whence.features.activations.store import SHARD, TOKENS, ActivationSite, Col
 from whence.store.data import DataFolder
 
 
-def store_collection(
-    path: Path, model: str, ids: Tensor, held: Tensor, activations: Tensor, *, layer: int = 1
-) -> Path:
+def store_collection(path: Path, model: str, ids: Tensor, held: Tensor, activations: Tensor, *, layer: int = 1) -> Path:
     """activations: (sequences, context_size, d_in) bfloat16."""
     sequences, context_size, d_in = activations.shape
     tokens = {"ids": ids.int(), "held": held, "flags": flags_of(context_size, ([], []))}
