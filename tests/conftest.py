@@ -78,6 +78,10 @@ def tiny() -> Callable[..., Any]:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    train_in_process(monkeypatch)
+
+
+def train_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
     from whence.execution.events import Event, RunEnd
     from whence.execution.execute import execute
