@@ -174,3 +174,19 @@ def test_uploads_are_rendered_or_get_a_message_and_nothing_is_written(
     expect(visitor.page.get_by_test_id("stFileUploader").filter(has_text=large.name)).to_contain_text(TOO_LARGE)
     still_there(visitor)
     assert everything(app.store.root.parent) == before
+
+
+def test_no_room_is_made_for_a_picture_that_is_too_large(visitor: Visitor, app: App) -> None:
+    visitor.open("fields?size=64")
+    visitor.sees(re.compile("→ 64×.* pixels"))
+    process = Path(f"/proc/{app.server}")
+    (process / "clear_refs").write_text("5")  # the peak is counted from here
+    before = peak_mb(process)
+    visitor.upload("large.png", saved(Image.new("RGB", (8000, 8000))))
+    expect(visitor.page.get_by_role("alert").filter(has_text="large.png").filter(has_text=REFUSED)).to_be_visible()
+    assert peak_mb(process) - before < 100
+
+
+def peak_mb(process: Path) -> float:
+    [peak] = re.findall(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+    return int(peak) / 1000
