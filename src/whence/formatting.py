@@ -47,6 +47,8 @@ def as_size(count: int) -> str:
         else f"{count / 2**10:.0f} KiB"
         if count < 2**20
         else f"{count / 2**20:.1f} MiB"
+        if count < 2**30
+        else f"{count / 2**30:.1f} GiB"
     )
 
 

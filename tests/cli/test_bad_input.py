@@ -126,7 +126,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["runs", "export", "--csv", "--json"], ["csv", "--csv or --json"]),
         (["arena", "compare", "--encodings", "rope:base=1,base=2"], ["'base' is given twice"]),
         (["arena", "compare", "--test-sequences", "1000000000"], ["test_sequences", "less than or equal to 100000"]),
-        (["arena", "compare", "--d-model", "1000000"], ["parameters", "GiB of memory"]),
+        (["arena", "compare", "--d-model", "65536"], ["parameters", "GiB of memory"]),
         (["arena", "compare", "--tasks"], ["tasks: 0 are named", "1 or more"]),
         (["arena", "compare", "--tasks", "copy", "copy"], ["tasks", "listed twice"]),
         (

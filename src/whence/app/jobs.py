@@ -65,7 +65,7 @@ class TrainRequest(Config):
     kind: Literal["train"] = "train"
     instrument: InstrumentName
     config: Document
-    checkpoint_interval: float = Field(default=20.0, ge=0)
+    checkpoint_interval: float = Field(default=20.0, ge=0, le=1e9)
     """Seconds"""
 
 

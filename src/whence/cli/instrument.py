@@ -38,7 +38,7 @@ PrintMetrics = Callable[[Any, Store], None]
 
 class ComparisonOptions(EngineOptions):
     minutes: float | None = Field(
-        default=None, gt=0, description="add no more seeds to --until-decided after this long"
+        default=None, gt=0, le=1e9, description="add no more seeds to --until-decided after this long"
     )
 
 
