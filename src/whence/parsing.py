@@ -96,7 +96,7 @@ def _from_yaml(text: str) -> Any:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, where it is there: ten times faster
     try:
         _check_events(text, loader)
-        return yaml.load(text, loader)  # noqa: S506  (a safe one)
+        return yaml.load(text, loader)
     except yaml.YAMLError as error:
         raise ValueError(error) from None
     except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:  # of PyYAML itself: `!!int ""`

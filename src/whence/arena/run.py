@@ -149,6 +149,13 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
             )
         return _tried(self.model_dump_json(include={"task", "model", "lengths"}))
 
+    def check_metrics(self, metrics: ArenaMetrics) -> None:
+        if not set(self.lengths_scored) <= set(metrics.lengths) or bool(metrics.ood) != bool(self.test_lengths):
+            raise ValueError(f"expected lengths {self.lengths_scored}, got {tuple(metrics.lengths)}")
+        counts = [metrics.id, *metrics.lengths.values(), *filter(None, [metrics.ood, metrics.validation])]
+        if not all(one.total and one.sequences for one in counts):
+            raise ValueError("no answers were asked for")
+
     def with_layers(self, layers: int) -> ArenaRun:
         return self.model_copy(update={"model": self.model.model_copy(update={"layers": layers})})
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from whence import __version__
 from whence.errors import UserError, not_allowed
+from whence.formatting import visible
 
 if TYPE_CHECKING:
     from whence.cli.options import Verb
@@ -77,7 +78,7 @@ def run(arguments: list[str]) -> int:
     except UserError as error:
         if "--json" in arguments:
             print(json.dumps({"error": {"field": error.field, "message": str(error)}}))
-        print(f"whence: {error}", file=sys.stderr)
+        print("\n".join(map(visible, f"whence: {error}".split("\n"))), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("whence: interrupted", file=sys.stderr)

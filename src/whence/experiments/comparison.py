@@ -262,10 +262,9 @@ def check_resources(runs: Sequence[AnyRun], store: Store, options: ExecutionOpti
     needed, there = (weights + working) * workers, memory_bytes()
     if needed > there:
         raise UserError(
-            f"model: {workers} worker{'s need' if workers > 1 else ' needs'} at least {as_size(needed)} of memory, each "
-            f"{as_size(weights)} to train {weights // 16:,} parameters and {as_size(working)} for activations and data. "
-            f"Allowed: what fits in {as_size(there)}; make the model, the batch or the sequences smaller, or pass fewer "
-            "--workers."
+            f"model: at least {as_size(needed)} of memory are needed: in each of {workers} workers {as_size(weights)} "
+            f"to train {weights // 16:,} parameters, and {as_size(working)} for activations and data. Allowed: what "
+            f"fits in {as_size(there)}. Make the model, the batch or the sequences smaller, or pass fewer --workers."
         )
     store.prepare(bytes_needed(parameters, len(runs), workers))
     return workers, threads

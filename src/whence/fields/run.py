@@ -72,6 +72,11 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
         self.data.build().check()
         return self.parameters()
 
+    def check_metrics(self, metrics: FieldsMetrics) -> None:
+        scales = [level.scale for level in metrics.test.scales]
+        if scales[:1] != [1] or scales != [level.scale for level in metrics.validation.scales]:
+            raise ValueError(f"expected scales from 1 up, got {scales}")
+
     def working_bytes(self) -> int:
         """Signals, tokens, and what every pixel reads from every position token."""
         data, training = self.data.build(), self.training

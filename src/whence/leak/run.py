@@ -114,6 +114,10 @@ class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
         except ValueError as error:
             raise UserError(str(error), field="model") from None
 
+    def check_metrics(self, metrics: LeakMetrics) -> None:
+        if not set(MASK_RATIOS) <= set(metrics.ratios):
+            raise ValueError(f"expected mask ratios {MASK_RATIOS}, got {tuple(metrics.ratios)}")
+
     def working_bytes(self) -> int:
         data: RecordingData = self.data.build()
         tokens, _ = self.model.shape(data.steps, data.channels)

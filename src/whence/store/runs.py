@@ -118,7 +118,7 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         self.check_pinned(path)
         records = read_chained(path)[0]
-        return [parse_as(EvaluationRecord if "metrics" in record else LossRecord, record, path) for record in records]
+        return [parse_as(_record_class(record), record, path) for record in records]
 
     def evaluations(self) -> list[EvaluationRecord]:
         return [record for record in self.metrics() if isinstance(record, EvaluationRecord)]
@@ -323,6 +323,10 @@ def evaluation_rows(store: Store, runs: Iterable[RunSummary]) -> tuple[list[dict
             continue
         rows += [{**common, "step": record.step, **flat(record.metrics)} for record in evaluations]
     return rows, left_out
+
+
+def _record_class(record: Any) -> type[MetricsRecord]:
+    return EvaluationRecord if isinstance(record, dict) and "metrics" in record else LossRecord
 
 
 def _stamp(path: Path | str) -> Stamp:

@@ -10,9 +10,9 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from whence.parsing import parse_json
 from whence.store import disk
 from whence.store.disk import CorruptFileError
-from whence.parsing import parse_json
 from whence.store.files import FORMAT, FormatError, canonical, check_nesting
 
 

@@ -142,6 +142,9 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
         """
         return 0
 
+    def check_metrics(self, metrics: M) -> None:
+        """`ValueError` unless these are what this run computes at its end: a store may come from anybody."""
+
     def working_bytes(self) -> int:
         """Of memory, at least, beside the weights: for a training step and for an evaluation, from numbers alone."""
         return 0
