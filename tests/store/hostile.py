@@ -52,7 +52,9 @@ LONE = "lone surrogates cannot be sealed by canonical JSON, but by hand"
 
 def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    inside = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    inside = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
     for key, value in inside:
         yield from places(value, (*path, key))
 
