@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whence.formatting import as_csv, visible
 from whence.parsing import DEEPEST, MOST_VALUES, ParseError, check_depth, parse_config
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -105,3 +106,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     for json_only in (True, False):
         with suppress(ParseError):
             parse_config(text.encode(), json_only=json_only)
+
+
+def test_what_is_not_seen_as_it_is_written_is_escaped() -> None:
+    assert visible("\x1b[31m \u202e \x9b \r \ud800 é 漢 👩‍🔬") == "\\x1b[31m \\u202e \\x9b \\r \\ud800 é 漢 👩‍🔬"
+    rows = [{"a": text, "=b": 1.5} for text in ("=1+1", "+1", "-1", "@x", "x\x1b", "x")]
+    assert as_csv(rows).splitlines() == ["a,'=b", "'=1+1,1.5", "'+1,1.5", "'-1,1.5", "'@x,1.5", "x\\x1b,1.5", "x,1.5"]
+    assert as_csv([{"a": -1.5}]).splitlines() == ["a", "-1.5"]
