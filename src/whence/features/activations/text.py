@@ -16,6 +16,7 @@ from torch import Tensor
 
 from whence.errors import UserError, not_allowed
 from whence.features.activations.store import SPECIAL, flags_of
+from whence.inputs import read_text
 from whence.models.pretrained import between_ends, ends_of
 from whence.random import derive
 from whence.store.files import file_digest
@@ -25,7 +26,8 @@ PROBES = "probes"
 """The name of all packaged sets together."""
 HELD_OUT = 10
 """One document in so many is never trained on."""
-LARGEST = 2**30
+LONGEST = 2**24
+"""Characters of a document"""
 
 
 def documents(text: str) -> list[str]:
@@ -39,7 +41,7 @@ def checksum(text: str) -> str:
     try:
         return "" if text == PROBES else file_digest(Path(text))[:16]
     except OSError:
-        raise _unreadable(Path(text)) from None
+        raise UserError(f"text: {text!r} cannot be read. Allowed: {PROBES}, or a text file.") from None
 
 
 def held_out(document: str) -> bool:
@@ -74,7 +76,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         import zstandard
     except ImportError:
         raise UserError("text: packaged sets need zstandard. Run: pip install zstandard") from None
-    csv.field_size_limit(LARGEST)
+    csv.field_size_limit(LONGEST)
     with path.open("rb") as file:
         table = zstandard.ZstdDecompressor().stream_reader(file).read().decode(errors="replace")
     return list(csv.DictReader(io.StringIO(table)))
@@ -82,17 +84,13 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def _file(path: Path) -> list[str]:
     """Documents are separated by empty lines."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise UserError(f"text: {str(path)!r} is larger than 1 GiB.")
-        whole = path.read_text()
-    except (OSError, UnicodeDecodeError):
-        raise _unreadable(path) from None
-    return [part.strip() for part in whole.split("\n\n") if part.strip()]
-
-
-def _unreadable(path: Path) -> UserError:
-    return UserError(f"text: {str(path)!r} cannot be read as text. Allowed: {PROBES}, or a text file.")
+    every = [part.strip() for part in read_text(path).split("\n\n")]
+    if max(map(len, every)) > LONGEST:
+        raise UserError(
+            f"text: {str(path)!r} holds a document of more than {LONGEST:,} characters. Allowed: shorter ones, "
+            "separated by empty lines."
+        )
+    return [document for document in every if document]
 
 
 def _address(document: str) -> str:

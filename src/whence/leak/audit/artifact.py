@@ -16,6 +16,7 @@ from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import Action, OnProgress
 from whence.experiments.options import command
+from whence.inputs import read_text
 from whence.leak.audit.auditing import measure_audit
 from whence.leak.audit.own_model import load_file
 from whence.leak.audit.pretrained import MEAN_TOKEN, load, load_ids, with_mean_token
@@ -122,12 +123,7 @@ def load_target(config: AuditConfig, store: Store) -> AuditTarget:
 
 
 def _text(config: AuditConfig) -> str:
-    if config.text is None:
-        return default_text()
-    try:
-        return Path(config.text).read_text()
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"text: {config.text!r} cannot be read as text.") from None
+    return default_text() if config.text is None else read_text(config.text)
 
 
 def _checksum(file: str) -> str:

@@ -19,6 +19,7 @@ from whence.leak.audit.untrained import untrained_twins
 from whence.leak.pathways import hooked
 from whence.models.capture import blocks
 from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
+from whence.recordings import read_array
 
 ROWS, LENGTH = 24, 64
 FEWEST = 5
@@ -67,10 +68,10 @@ def load_ids(name: str, file: str, mask_id: int | None = None) -> AuditTarget:
 
     model = model_of(name, also=OTHERWISE)
     try:
-        ids = np.load(Path(file), allow_pickle=False)
-    except (OSError, ValueError):
-        raise wrong("a .npy file, got one that cannot be read.") from None
-    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        ids = read_array(Path(file), "token_ids", "fiu")
+    except UserError as error:
+        raise wrong(f"a .npy file of numbers, got one that cannot be read: {error}") from None
+    if ids.ndim != 2 or ids.dtype.kind == "f":
         raise wrong(f"integers of shape (rows, tokens), got {ids.dtype} of shape {ids.shape}.")
     size = model.get_input_embeddings().num_embeddings
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < size:
