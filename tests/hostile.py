@@ -83,7 +83,7 @@ def png_chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int, height: int, bits: int, kind: int, rows: bytes, more: bytes = b"") -> bytes:
-    """`kind`: 0 grey, 2 colour, 4 grey with alpha."""
+    """`kind`: 0 grey, 2 colour, 4 grey with alpha, 6 colour with alpha."""
     header = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0))
     pixels = png_chunk(b"IDAT", zlib.compress(rows))
     return b"\x89PNG\r\n\x1a\n" + header + more + pixels + png_chunk(b"IEND", b"")
@@ -121,13 +121,16 @@ def hostile_pictures() -> Iterator[tuple[str, bytes]]:
     frame = b"," + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x4c\x01\x00"
     screen = b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0x80, 0, 0) + bytes(6)
     yield "a GIF with a frame outside", screen + frame.replace(b",\0\0\0\0", b",\xff\xff\xff\xff") + b";"
-    yield "a WebP of 16,384 squared", (
-        b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X" + struct.pack("<I", 10) + b"\x02\0\0\0" + b"\xff\x3f\0" * 2
+    yield (
+        "a WebP of 16,384 squared",
+        (b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X" + struct.pack("<I", 10) + b"\x02\0\0\0" + b"\xff\x3f\0" * 2),
     )
-    yield "a BMP of 30,000 squared", b"BM" + struct.pack("<IHHIIiiHHIIIIII", 54, 0, 0, 54, 40, 30_000, 30_000, 1, 24, *[0] * 6)
+    side = 30_000
+    yield "a BMP of 30,000 squared", b"BM" + struct.pack("<IHHIIiiHH6I", 54, 0, 0, 54, 40, side, side, 1, 24, *[0] * 6)
     yield "a TIFF of 10,000,000 by 10,000,000", tiff({256: 10**7, 257: 10**7, 258: 8, 259: 1, 262: 1, 278: 1})
     yield "a TIFF whose directory is itself", b"II*\0" + struct.pack("<I", 8) + struct.pack("<HI", 0, 8)
     yield "a PPM of 10,000,000 by 10,000,000", b"P6 10000000 10000000 255\n"
+    yield "a PPM of 9 MB of text", b"P3 1700 1700 255\n" + b"1 " * 4_500_000
     yield "PostScript", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n"
     yield "SVG", b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>"
     yield "nothing in it", b""
@@ -276,6 +279,7 @@ def hostile_model_directories(good: Callable[[Path], object]) -> Iterator[tuple[
     for target in ("../elsewhere.bin", "/dev/zero", "{folder}/elsewhere.bin", "elsewhere.bin", "sub/a.safetensors", ""):
         yield f"index: {target or 'no name'}", index(target)
     pickled = pickle.dumps({"a": 1})
-    yield "weights: pickled beside none", replaced(
-        "model.safetensors", lambda path: path.with_name("pytorch_model.bin").write_bytes(pickled)
+    yield (
+        "weights: pickled beside none",
+        replaced("model.safetensors", lambda path: path.with_name("pytorch_model.bin").write_bytes(pickled)),
     )

@@ -146,7 +146,7 @@ def test_nothing_beside_the_weights_is_followed(whole: Path, tmp_path: Path) -> 
     for name in ("modeling_llama.py", "tokenizer.py", "tokenization_llama.py", "custom_generate.py"):
         (folder / name).write_text(code)
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/dev/zero"}))
-    (folder / "generation_config.json").mkdir()
+    (folder / "chat_template.jinja").mkdir()
     automatic = {"AutoModel": "modeling_llama.Model", "AutoConfig": "modeling_llama.Config"}
     edited(folder, auto_map=automatic, transformers_weights="../b.safetensors", _attn_implementation="kernels/evil")
     automatic = {"AutoTokenizer": ["tokenizer.Slow", "tokenizer.Fast"]}

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 MAX_PIXELS = 25_000_000
 MAX_BYTES = 2**28
 """Enough for `MAX_PIXELS` of four channels of 16 bits"""
-MAX_SCANS = 100
-"""Of a JPEG, each of which may go over all pixels in a few bytes; usual are up to 10"""
+MAX_SCANS, MAX_CHUNKS, MAX_TEXT_BYTES = 100, 100_000, 2**23
+"""Of a JPEG, each of which may go over all pixels in a few bytes; of a PNG; of pixels written as text"""
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """No other is opened: Pillow also knows formats that start programs"""
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
@@ -72,8 +72,7 @@ def _load(source: Source, name: str, decode: Callable[[bytes], T]) -> T:
     need_pillow("input")
     data = source if isinstance(source, bytes) else read_input(source, "input", MAX_BYTES)
     try:
-        if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > MAX_SCANS:
-            raise UndecodableImageError(f"has more than {MAX_SCANS} scans")
+        _check_time(data)
         # switches of the whole process are turned
         with _one_at_a_time, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -146,6 +145,19 @@ def need_pillow(field: str) -> None:
         import PIL  # noqa: F401
     except ImportError:
         raise UserError(f"{field}: images need Pillow. Run: pip install pillow") from None
+
+
+def _check_time(data: bytes) -> None:
+    """Few bytes may keep a decoder busy for minutes."""
+    if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > MAX_SCANS:
+        raise UndecodableImageError(f"has more than {MAX_SCANS} scans")
+    if data.startswith((b"P1", b"P2", b"P3")) and len(data) > MAX_TEXT_BYTES:
+        raise UndecodableImageError(f"has more than {MAX_TEXT_BYTES} bytes, written as text")
+    place, chunks = 8, 0
+    while data.startswith(b"\x89PNG") and place < len(data):
+        place, chunks = place + 12 + int.from_bytes(data[place : place + 4], "big"), chunks + 1
+        if chunks > MAX_CHUNKS:
+            raise UndecodableImageError(f"has more than {MAX_CHUNKS} chunks")
 
 
 def _decode(data: bytes) -> np.ndarray:

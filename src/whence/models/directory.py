@@ -12,7 +12,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def prepared(folder: Path, *, weights: bool) -> Iterator[Path]:
             (clean / path.name).symlink_to(path.resolve())
         if WEIGHTS not in os.listdir(clean):
             (clean / INDEX).write_text(json.dumps(read_document(folder / INDEX, "model")))
-        with _no_larger_than(stored.values()):
+        with _no_larger_than(stored):
             yield clean
 
 
@@ -137,14 +137,15 @@ def _without(document: JsonValue, names: Collection[str]) -> JsonValue:
 
 
 @contextmanager
-def _no_larger_than(stored: Collection[StoredTensor]) -> Iterator[None]:
+def _no_larger_than(stored: Mapping[str, StoredTensor]) -> Iterator[None]:
     """Whatever the fields of a configuration are called: its model is built without memory, and ended where it has
     more parameters than the files hold."""
-    packed = next((one for one in stored if one.dtype not in FLOATS and len(one.shape) > 2), None)
-    if packed:
-        raise UserError(f"model: {packed.path.name} holds weights of type {packed.dtype}. Allowed: {', '.join(FLOATS)}.")
-    check_memory((one.shape for one in stored), "model")
-    there = sum(math.prod(one.shape) for one in stored)
+    for name, one in stored.items():
+        if name.endswith("weight") and one.dtype not in FLOATS:
+            raise UserError(f"model: {name} in {one.path.name} is of type {one.dtype}. Allowed: {', '.join(FLOATS)}.")
+    shapes = [one.shape for one in stored.values()]
+    check_memory(shapes, "model")
+    there = sum(map(math.prod, shapes))
     found = {"tensors": 0, "parameters": 0, "tables": 0}
 
     def count(_module: nn.Module, _name: str, tensor: Tensor | None) -> None:

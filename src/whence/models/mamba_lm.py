@@ -70,7 +70,9 @@ class MambaLM(nn.Module):
         stored, tied = stored_weights(folder), config.tie_word_embeddings
         layers = len({name.split(".")[2] for name in stored if name.startswith("backbone.layers.")})
         if layers != config.num_hidden_layers:
-            raise UserError(f"model: config.json asks for {config.num_hidden_layers} layers, the weights hold {layers}.")
+            raise UserError(
+                f"model: config.json asks for {config.num_hidden_layers} layers, the weights hold {layers}."
+            )
         with torch.device("meta"):
             model = cls(
                 config.vocab_size,

@@ -41,7 +41,7 @@ def stored_tensors(path: Path, field: str) -> dict[str, StoredTensor]:
 def read_floats(
     stored: Mapping[str, StoredTensor], wanted: Mapping[str, tuple[int, ...]], field: str
 ) -> dict[str, Tensor]:
-    """The wanted tensors, in single precision. `UserError` where a shape or a type differs, or a number is not finite."""
+    """The wanted tensors, in single precision. `UserError` where a shape or type differs, or a number is not finite."""
     if missing := sorted(wanted.keys() - stored.keys()):
         raise UserError(f"{field}: {len(missing)} weights are missing, the first is {missing[0]!r}.")
     for name, shape in wanted.items():
