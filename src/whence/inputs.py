@@ -6,6 +6,7 @@ Stored files, which may not be links, are opened by `whence.store.disk`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -19,7 +20,7 @@ from whence.errors import UserError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-LARGEST_TEXT, LARGEST_DOCUMENT = 2**28, 2**23
+LARGEST_FILE, LARGEST_TEXT, LARGEST_DOCUMENT = 2**42, 2**28, 2**23
 """Bytes"""
 DEEPEST = 64
 
@@ -44,10 +45,17 @@ def open_input(path: Path | str, field: str, largest: int) -> BufferedReader:
 
 def read_input(path: Path | str, field: str, largest: int) -> bytes:
     with open_input(path, field, largest) as file:
-        data = file.read(largest + 1)
-    if len(data) > largest:  # it grows while it is read
-        raise _too_large(path, field, largest)
+        size = min(largest, max(os.fstat(file.fileno()).st_size, 2**16))  # some files of the system have size 0
+        data = file.read(size + 1)
+    if len(data) > size:  # it grows while it is read
+        raise _too_large(path, field, size)
     return data
+
+
+def file_digest(path: Path | str, field: str) -> str:
+    """SHA-256 of a file."""
+    with open_input(path, field, LARGEST_FILE) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_text(path: Path | str, field: str = "text") -> str:

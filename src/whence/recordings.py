@@ -33,15 +33,15 @@ def read_ts(path: Path) -> list[Tensor]:
     ]
 
 
-def read_array(path: Path, field: str, kinds: str) -> np.ndarray:
-    """The numbers of a .npy file, of kinds such as `fiu`. Its header is compared with its size before they are read."""
+def read_array(path: Path, field: str) -> np.ndarray:
+    """The real numbers of a .npy file. Its header is compared with its size before they are read."""
     with open_input(path, field, LARGEST_FILE) as file:
         try:
             if npy.read_magic(file) != (1, 0):
                 raise ValueError("it is not in version 1.0 of the format")
             shape, by_columns, dtype = npy.read_array_header_1_0(file)
-            if dtype.kind not in kinds:
-                raise ValueError(f"it holds {dtype}")
+            if dtype.kind not in "fiu":
+                raise ValueError(f"it holds {dtype}. Allowed: numbers")
             count, size = math.prod(shape), os.fstat(file.fileno()).st_size - file.tell()
             if min(shape, default=0) < 0 or count * dtype.itemsize != size:
                 raise ValueError(f"shape {shape} of {dtype} does not make {size} bytes")
@@ -55,7 +55,7 @@ def read_npy(path: Path, shapes: dict[int, str]) -> Tensor:
     """An array of finite numbers as float32. `shapes`: by how many axes it may have, what they are."""
     if path.suffix != ".npy" or not path.is_file():
         raise UserError(f"data: {str(path)!r} is not a file. Allowed: path=NAME.npy")
-    values = read_array(path, "data", "fiu")
+    values = read_array(path, "data")
     if values.ndim not in shapes or values.size > MOST_NUMBERS:
         raise UserError(
             f"data: {str(path)!r} holds {values.dtype} of shape {values.shape}. Allowed: numbers of shape "

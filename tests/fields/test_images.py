@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tests.hostile import hostile_pictures, not_files, png, png_chunk, refusal, tiff
 from whence.errors import UserError
-from whence.fields.images import MAX_PIXELS, image_files, read, read_size, write
+from whence.fields.images import MAX_PIXELS, check_out, image_files, read, read_size, write
 
 Image = pytest.importorskip("PIL.Image")
 ImageFile = pytest.importorskip("PIL.ImageFile")
@@ -263,6 +263,13 @@ def test_memory_for_the_largest_picture() -> None:
     """As stated in docs/security.md: the most is needed for colour with alpha."""
     data = png(5000, 5000, 8, 6, bytes(5000 * (1 + 4 * 5000)))
     assert refusal(lambda: read(data), mebibytes=700) == ""
+
+
+def test_a_rendering_that_would_not_fit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whence.fields.images.memory_bytes", lambda: 4 * 2**30)
+    check_out(tmp_path / "a.png", 8192**2)
+    with pytest.raises(UserError, match=r"size: 67,108,864 pixels in \.webp need 3\.1 GiB"):
+        check_out(tmp_path / "a.webp", 8192**2)
 
 
 @pytest.mark.parametrize("size", [(1, 5000), (5000, 1), (1, 1)])

@@ -18,7 +18,7 @@ from tests.features.causal import llama, save
 from whence.errors import UserError
 from whence.models.directory import prepared
 from whence.models.mamba_lm import MambaLM
-from whence.models.pretrained import model_of, pretrained, tokenizer_of
+from whence.models.pretrained import check_ids, model_of, pretrained, tokenizer_of
 from whence.models.weights import read_floats, stored_tensors
 
 MEBIBYTES = 400
@@ -111,7 +111,7 @@ def test_weights_that_do_not_fit_in_memory(tmp_path: Path, monkeypatch: pytest.M
 
     save_file({"a": torch.ones(2**19)}, tmp_path / "a.safetensors")
     monkeypatch.setattr("whence.models.weights.memory_bytes", lambda: 2**20)
-    with pytest.raises(UserError, match="weights need 0.0 GiB in single precision"):
+    with pytest.raises(UserError, match=r"weights need 0\.0 GiB in single precision"):
         read_floats(stored_tensors(tmp_path / "a.safetensors", "model"), {"a": (2**19,)}, "model")
 
 
@@ -124,6 +124,13 @@ def test_layers_for_which_there_are_no_weights_are_not_made_up(whole: Path, tmp_
     edited(folder, num_hidden_layers=3)
     with pytest.raises(UserError, match=r"describes fewer layers than are stored: 'model\.layers\.3\."):
         model_of(str(folder))
+
+
+def test_a_tokenizer_of_another_model(whole: Path) -> None:
+    model = model_of(str(whole))
+    check_ids(model, torch.tensor([[0, 20]]))
+    with pytest.raises(UserError, match="model: the tokenizer gives the id 21, and the model has 21 tokens"):
+        check_ids(model, torch.tensor([[0, 21]]))
 
 
 class Runs:

@@ -20,6 +20,7 @@ from torch import Tensor
 from whence.errors import UserError, not_allowed
 from whence.inputs import read_input
 from whence.store import disk
+from whence.system import memory_bytes
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
@@ -41,6 +42,8 @@ WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
     ".tiff": ("TIFF", {}),
     ".bmp": ("BMP", {}),
 }
+BYTES_PER_PIXEL = {".webp": 50}
+"""While it is written; of other formats 16"""
 PHOTOMETRIC, BITS = 262, 258
 """Tags of TIFF"""
 LOST_TRANSPARENCY = ("L;2", "L;4", "RGB;16B")
@@ -115,14 +118,20 @@ def data_uri(image: Tensor) -> str:
     return f"data:image/png;base64,{base64.b64encode(encode(image)).decode()}"
 
 
-def check_out(path: str | Path) -> Path:
-    """Before any work: can an image be written there?"""
+def check_out(path: str | Path, pixels: int = 1) -> Path:
+    """Before any work: can an image of so many pixels be written there?"""
     need_pillow("out")
     path = Path(path)
     if path.suffix.lower() not in WRITTEN:
         raise not_allowed("out", path.suffix, list(WRITTEN))
     if not path.parent.is_dir():
         raise UserError(f"out: {str(path.parent)!r} is not a directory.")
+    needed, there = pixels * BYTES_PER_PIXEL.get(path.suffix.lower(), 16), memory_bytes()
+    if needed > there / 2:
+        raise UserError(
+            f"size: {pixels:,} pixels in {path.suffix} need {needed / 2**30:.1f} GiB, and this machine has "
+            f"{there / 2**30:.1f} GiB. Allowed: up to half of that, or another format."
+        )
     return path
 
 

@@ -75,6 +75,12 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names)]
 
 
+def model_files(folder: Path) -> list[Path]:
+    """All that is read of a directory."""
+    names = [name for name in (INDEX, *ADDED_TOKENS) if (folder / name).exists()]
+    return [folder / CONFIG, *weight_files(folder), *(folder / name for name in [*names, *tokenizer_files(folder)])]
+
+
 def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     """By name, what the files hold."""
     return {name: one for path in weight_files(folder) for name, one in stored_tensors(path, "model").items()}

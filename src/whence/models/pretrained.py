@@ -157,6 +157,13 @@ def ends_of(tokenizer: Any) -> tuple[list[int], list[int]]:
     return special[:begin], special[begin:]
 
 
+def check_ids(model: Any, ids: Tensor) -> None:
+    """A tokenizer need not belong to its model."""
+    size = model.get_input_embeddings().num_embeddings
+    if ids.numel() and int(ids.max()) >= size:
+        raise UserError(f"model: the tokenizer gives the id {int(ids.max())}, and the model has {size} tokens.")
+
+
 def between_ends(rows: Tensor, ends: tuple[list[int], list[int]]) -> Tensor:
     """(rows, tokens) of text, with the special tokens around each."""
     left, right = (torch.tensor(ids, dtype=rows.dtype).expand(len(rows), -1) for ids in ends)

@@ -12,10 +12,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.inputs import open_input
+from whence.inputs import LARGEST_FILE, open_input
 from whence.system import memory_bytes
 
-LARGEST_FILE, LARGEST_HEADER = 2**42, 2**24
+LARGEST_HEADER = 2**24
 """Bytes"""
 FLOATS = ("F16", "BF16", "F32", "F64")
 

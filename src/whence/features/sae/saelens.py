@@ -25,11 +25,11 @@ from whence.features.run import FeaturesRun
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.dictionary import Dictionary
 from whence.features.sae.sparsity import L1, BatchTopK, JumpReLU, Sparsity, TopK
-from whence.inputs import read_document
+from whence.inputs import file_digest, read_document
 from whence.kernels.sparse_code import top_k
 from whence.models.weights import read_floats, stored_tensors
 from whence.store.disk import write_atomically
-from whence.store.files import digest, file_digest
+from whence.store.files import digest
 
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FORMAT = "6.54.12"
@@ -215,10 +215,7 @@ class Imported:
 
 def imported_checksum(folder: Path) -> str:
     """Of what is computed."""
-    try:
-        return digest((file_digest(folder / CONFIG) + file_digest(folder / WEIGHTS)).encode())[:16]
-    except OSError as error:
-        raise _unreadable(folder, error.strerror) from None
+    return digest("".join(file_digest(folder / name, "folder") for name in (CONFIG, WEIGHTS)))[:16]
 
 
 def imported(folder: Path) -> Dictionary:

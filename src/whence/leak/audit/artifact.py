@@ -16,7 +16,7 @@ from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import Action, OnProgress
 from whence.experiments.options import command
-from whence.inputs import read_text
+from whence.inputs import file_digest, read_text
 from whence.leak.audit.auditing import measure_audit
 from whence.leak.audit.own_model import load_file
 from whence.leak.audit.pretrained import MEAN_TOKEN, load, load_ids, with_mean_token
@@ -25,12 +25,13 @@ from whence.leak.config import AuditConfig
 from whence.leak.metrics import Audit
 from whence.leak.run import LeakRun
 from whence.models.capture import blocks
+from whence.models.directory import CONFIG, model_files
 from whence.models.init import initialise
 from whence.models.pretrained import PACKAGED, default_text
 from whence.models.sequence import SequenceRun
 from whence.random import Streams
 from whence.store.artifacts import Artifact, ArtifactKind
-from whence.store.files import canonical, digest, file_digest
+from whence.store.files import canonical, digest
 from whence.store.runs import RunFolder, Store, open_finished_run
 from whence.training.checkpoint import weights_of
 
@@ -92,14 +93,15 @@ def input_checksums(config: AuditConfig) -> dict[str, str]:
         return {}
     checksums: dict[str, str] = {}
     if is_code(config):
-        return {"model": _checksum(config.model.rpartition(":")[0])}
+        path = config.model.rpartition(":")[0]
+        return {"model": file_digest(path, "model")[:16] if Path(path).is_file() else ""}
     if config.model in PACKAGED:
         checksums["model"] = version(PACKAGED[config.model][0])
-    elif Path(config.model).is_dir():
-        files = sorted(path for path in Path(config.model).iterdir() if path.is_file())
-        checksums["model"] = digest(canonical([[path.name, file_digest(path)] for path in files]))[:16]
+    elif (Path(config.model) / CONFIG).is_file():
+        digests = [[path.name, file_digest(path, "model")] for path in model_files(Path(config.model))]
+        checksums["model"] = digest(canonical(digests))[:16]
     if config.token_ids is not None:
-        checksums["token_ids"] = _checksum(config.token_ids)
+        checksums["token_ids"] = file_digest(config.token_ids, "token_ids")[:16]
     else:
         checksums["text"] = digest(_text(config))[:16]
     return checksums
@@ -124,12 +126,6 @@ def load_target(config: AuditConfig, store: Store) -> AuditTarget:
 
 def _text(config: AuditConfig) -> str:
     return default_text() if config.text is None else read_text(config.text)
-
-
-def _checksum(file: str) -> str:
-    """Empty where it cannot be read: whoever loads it says why."""
-    path = Path(file)
-    return file_digest(path)[:16] if path.is_file() else ""
 
 
 def _leak_run_target(run: LeakRun, folder: RunFolder, seed: int | None = None) -> AuditTarget:

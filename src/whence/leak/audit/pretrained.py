@@ -18,11 +18,13 @@ from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.untrained import untrained_twins
 from whence.leak.pathways import hooked
 from whence.models.capture import blocks
-from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
+from whence.models.pretrained import between_ends, check_ids, default_text, ends_of, longest, model_of, tokenizer_of
 from whence.recordings import read_array
 
 ROWS, LENGTH = 24, 64
 FEWEST = 5
+MOST_READ = 2**22
+"""Characters, of a text that makes few tokens"""
 OTHERWISE = "or FILE.py:FUNCTION"
 MEAN_TOKEN = "Masked tokens are replaced by the mean of all token embeddings: the model has no mask token."
 
@@ -52,6 +54,7 @@ def load(name: str, text: str | None = None, rows: int | None = None, length: in
     if length is None and most < LENGTH:
         limits.append(f"Examples have {most} tokens instead of {LENGTH}: the model has no more positions.")
     ids, ends = _rows_of(tokenizer, default_text() if text is None else text, rows, length or min(LENGTH, most))
+    check_ids(model, ids)
     check_token_ids(ids[:, ends[0] : ids.shape[1] - ends[1]], tokenizer)
     if len(ids) < rows:
         limits.append(f"{len(ids)} of {rows} examples: the text has no more tokens.")
@@ -68,7 +71,7 @@ def load_ids(name: str, file: str, mask_id: int | None = None) -> AuditTarget:
 
     model = model_of(name, also=OTHERWISE)
     try:
-        ids = read_array(Path(file), "token_ids", "fiu")
+        ids = read_array(Path(file), "token_ids")
     except UserError as error:
         raise wrong(f"a .npy file of numbers, got one that cannot be read: {error}") from None
     if ids.ndim != 2 or ids.dtype.kind == "f":
@@ -122,7 +125,7 @@ def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor,
     read, ids = 8 * rows * length, []  # characters: a long text need not be encoded as a whole
     while len(ids) < rows * inner:
         ids = tokenizer(text[:read], add_special_tokens=False)["input_ids"]
-        if read >= len(text):
+        if read >= min(len(text), max(MOST_READ, 64 * rows * length)):
             break
         read *= 2
     count = min(rows, len(ids) // inner)
