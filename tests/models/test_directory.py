@@ -133,6 +133,15 @@ def test_a_tokenizer_of_another_model(whole: Path) -> None:
         check_ids(model, torch.tensor([[0, 21]]))
 
 
+def test_errors_name_the_directory_of_the_user(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    shutil.copytree(whole, folder)
+    edited(folder, model_type="nothing")
+    with pytest.raises(UserError) as caught:
+        model_of(str(folder))
+    assert "whence-model-" not in str(caught.value)
+
+
 class Runs:
     """When it is unpickled."""
 

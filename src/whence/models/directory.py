@@ -39,6 +39,8 @@ MOST_PARAMETERS = 10_000
 """Tensors that a model may be made of: those of a thousand layers"""
 SPARE_NUMBERS, SPARE_TABLES = 2**22, 2**27
 """What a model may hold beyond its stored weights: a pooler or a head; tables that follow from the configuration"""
+PREFIX = "whence-model-"
+"""Of the names of prepared folders"""
 OTHER_FILES = ("_file", "_files")
 CODE = ("auto_map", "transformers_weights", "fusion_config", "attn_implementation", "experts_implementation")
 BACKBONES = ("backbone", "use_pretrained_backbone", "use_timm_backbone")
@@ -97,7 +99,7 @@ def prepared(folder: Path, *, weights: bool) -> Iterator[Path]:
         raise UserError("model: quantized weights are not supported. Allowed: floating-point numbers.")
     # what begins with `_` is the library's own state, among it names of code
     config = {name: inner for name, inner in config.items() if not name.startswith("_")}
-    with tempfile.TemporaryDirectory(prefix="whence-model-") as name:
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         clean = Path(name)
         (clean / CONFIG).write_text(json.dumps(_without(config, (*CODE, *BACKBONES))))
         if not weights:
@@ -115,7 +117,10 @@ def prepared(folder: Path, *, weights: bool) -> Iterator[Path]:
 
 def tokenizer_files(folder: Path) -> list[str]:
     """Names of those that a tokenizer can be made of."""
-    names = (name for name in os.listdir(folder) if name.endswith(TOKENIZER_SUFFIXES))
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(TOKENIZER_SUFFIXES)]
+    except OSError as error:
+        raise UserError(f"model: {str(folder)!r} cannot be read ({error.strerror}).") from None
     return sorted(name for name in names if name.startswith(TOKENIZER_STARTS) or name.endswith(TOKENIZER_ENDS))
 
 

