@@ -20,7 +20,7 @@ from tests.app.fields import saved, trained, waves
 
 PICTURE = Image.fromarray(waves(20, 24))
 RENDERED = "24×20 pixels."
-REFUSED = re.compile(r"is damaged, or cut short|is no image of a known kind|has more than|pixels\. Allowed here")
+REFUSED = re.compile(r"is damaged, or cut short|is no image of a known kind|has more than|pixels, and may have")
 TOO_LARGE = re.compile(r"must be .* or smaller")
 
 

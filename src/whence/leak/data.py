@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.inputs import file_digest
 from whence.random import derive
 from whence.recordings import read_npy, read_ts
 from whence.registry import Choice, Registry, Variant
-from whence.store.files import file_digest
 from whence.system import packaged_file
 
 Split = Literal["train", "validation", "test"]
@@ -167,7 +167,7 @@ class RecordingFile(RecordingData):
             raise UserError(f"data: {path!r} has changed since this was asked for. Allowed: the same file.")
 
     def checksum_now(self) -> str:
-        return file_digest(Path(self.path))[:16]
+        return file_digest(self.path, "data")[:16]
 
     def recordings(self, split: Split) -> list[Tensor]:
         path = Path(self.path)

@@ -10,7 +10,6 @@ Sealed and chained files hold their own address, by default `folder/name`: the f
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -58,14 +57,6 @@ def digest(data: bytes | str) -> str:
 def stored_digest(path: Path) -> str:
     """Of a file of a store."""
     with disk.open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """Of a file that the user has named; `OSError` if it is anything else than a file."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a file", str(path))
-    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -17,7 +17,7 @@ from whence.features.activations.store import ActivationSite, Precision, flags_o
 from whence.features.activations.text import HELD_OUT, checksum, documents, held_out
 from whence.features.config import CollectConfig
 from whence.models.capture import blocks, first_tensor
-from whence.models.pretrained import between_ends, content_of, ends_of, longest, pretrained
+from whence.models.pretrained import between_ends, check_ids, content_of, ends_of, longest, pretrained
 from whence.models.sequence import SequenceRun
 from whence.random import generator
 from whence.store.files import digest
@@ -26,6 +26,8 @@ from whence.store.tensors import tensor_bytes
 from whence.training.checkpoint import weights_of
 
 RUN = "run:"
+AT_ONCE = 2**20
+"""Characters that are made tokens of together, as far as documents are shorter"""
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,13 @@ def _sequences(tokenizer: Any, config: CollectConfig) -> tuple[Tensor, Tensor, T
 
 
 def _stream(tokenizer: Any, texts: Sequence[str]) -> Iterator[int]:
-    for start in range(0, len(texts), 256):
-        some = [text + "\n\n" for text in texts[start : start + 256]]
-        for ids in tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]:
-            yield from ids
+    some: list[str] = []
+    for index, text in enumerate(texts):
+        some.append(text + "\n\n")
+        if len(some) == 256 or sum(map(len, some)) > AT_ONCE or index == len(texts) - 1:
+            for ids in tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]:
+                yield from ids
+            some.clear()
 
 
 class _Enough(Exception):
@@ -163,6 +168,7 @@ def activations_of(
     model: nn.Module, layer: str | None, ids: Tensor, precision: Precision, real: Tensor | None = None
 ) -> Tensor:
     """(sequences, context_size, d_in) bfloat16, of a transformers model; real: which ids are no padding."""
+    check_ids(model, ids)
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         return activations_after(model, layer, lambda: model(input_ids=ids, attention_mask=real)).to(torch.bfloat16)
 
