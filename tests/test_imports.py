@@ -12,7 +12,7 @@ import pytest
 import whence
 
 LEVELS = [
-    {"errors", "config", "registry", "system", "recordings", "random", "formatting", "stats"},
+    {"errors", "config", "registry", "system", "inputs", "recordings", "random", "formatting", "parsing", "stats"},
     {"kernels", "encodings", "tasks"},
     {"mixers", "models", "shortcuts"},
     {"training", "store"},

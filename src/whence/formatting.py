@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""Characters that control a terminal, reorder the text around them, or are no characters"""
+FORMULA = ("=", "+", "-", "@")
+"""Spreadsheets compute a cell that begins with one of these"""
+
+
+def visible(text: str) -> str:
+    """With escapes in place of what is not seen as it is written: `\\x1b` for the character that begins a command."""
+    return UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def is_share(name: str) -> bool:
@@ -47,6 +58,8 @@ def as_size(count: int) -> str:
         else f"{count / 2**10:.0f} KiB"
         if count < 2**20
         else f"{count / 2**20:.1f} MiB"
+        if count < 2**30
+        else f"{count / 2**30:.1f} GiB"
     )
 
 
@@ -64,10 +77,16 @@ def share(value: float) -> str:
 
 
 def as_csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """With a column for whatever any row has."""
-    rows = list(rows)
+    """With a column for whatever any row has. Text is escaped, and never a formula."""
+    rows = [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(column for row in rows for column in row)))
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return "'" * value.startswith(FORMULA) + visible(value)

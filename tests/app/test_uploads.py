@@ -20,7 +20,7 @@ from tests.app.fields import saved, trained, waves
 
 PICTURE = Image.fromarray(waves(20, 24))
 RENDERED = "24×20 pixels."
-REFUSED = re.compile(r"is damaged, or cut short|is no image of a known kind|has more than|pixels\. Allowed here")
+REFUSED = re.compile(r"is damaged, or cut short|is no image of a known kind|has more than|pixels, and may have")
 TOO_LARGE = re.compile(r"must be .* or smaller")
 
 
@@ -174,3 +174,19 @@ def test_uploads_are_rendered_or_get_a_message_and_nothing_is_written(
     expect(visitor.page.get_by_test_id("stFileUploader").filter(has_text=large.name)).to_contain_text(TOO_LARGE)
     still_there(visitor)
     assert everything(app.store.root.parent) == before
+
+
+def test_no_room_is_made_for_a_picture_that_is_too_large(visitor: Visitor, app: App) -> None:
+    visitor.open("fields?size=64")
+    visitor.sees(re.compile("→ 64×.* pixels"))
+    process = Path(f"/proc/{app.server}")
+    (process / "clear_refs").write_text("5")  # the peak is counted from here
+    before = peak_mb(process)
+    visitor.upload("large.png", saved(Image.new("RGB", (8000, 8000))))
+    expect(visitor.page.get_by_role("alert").filter(has_text="large.png").filter(has_text=REFUSED)).to_be_visible()
+    assert peak_mb(process) - before < 100
+
+
+def peak_mb(process: Path) -> float:
+    [peak] = re.findall(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+    return int(peak) / 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -126,7 +127,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["runs", "export", "--csv", "--json"], ["csv", "--csv or --json"]),
         (["arena", "compare", "--encodings", "rope:base=1,base=2"], ["'base' is given twice"]),
         (["arena", "compare", "--test-sequences", "1000000000"], ["test_sequences", "less than or equal to 100000"]),
-        (["arena", "compare", "--d-model", "1000000"], ["parameters", "GiB of memory"]),
+        (["arena", "compare", "--d-model", "65536"], ["parameters", "GiB of memory"]),
         (["arena", "compare", "--tasks"], ["tasks: 0 are named", "1 or more"]),
         (["arena", "compare", "--tasks", "copy", "copy"], ["tasks", "listed twice"]),
         (
@@ -207,3 +208,10 @@ def test_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Did you mean 'rope'?" in error["message"]
     assert run(["arena", "train", "--task", "--json"]) == 2
     assert "error" in json.loads(capsys.readouterr().out)
+
+
+def test_verbs_print_through_the_one_place_that_escapes(source: Path) -> None:
+    bare = re.compile(r"^\s*print\(| else print\(", re.MULTILINE)
+    own = {"main.py", "options.py", "reference.py", "output.py"}  # what whence says itself, and the place
+    for path in (source / "whence" / "cli").glob("*.py"):
+        assert path.name in own or not bare.search(path.read_text()), path

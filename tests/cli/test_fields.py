@@ -28,8 +28,8 @@ from whence.fields.data import DATA
 from whence.fields.hyponets import HYPONETS
 from whence.fields.images import read, write
 from whence.fields.instrument import FIELDS
+from whence.inputs import file_digest
 from whence.store.artifacts import artifact_paths
-from whence.store.files import file_digest
 from whence.store.runs import Store
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -69,7 +69,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         out.write_bytes(b"something else")
         assert run(["fields", "render", run_id, *arguments]) == 0
         assert "30x20 → 45x30" in capsys.readouterr().out
-        assert file_digest(out) == document["checksum"]
+        assert file_digest(out, "out") == document["checksum"]
     capsys.readouterr()
     measured = {path.name for path in artifact_paths(Store(tmp_path / "runs"))}
     assert {name.split("-")[0] for name in measured} == {"field_cost", "encoder_cost", "field_rendering"}

@@ -186,7 +186,7 @@ def test_text_that_is_all_unknown_is_refused(words: Path, capsys: pytest.Capture
 def test_measures_that_are_not_finite_are_refused(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = bert(words / "bert")
     with torch.no_grad():
-        model.encoder.layer[0].output.dense.weight.fill_(torch.nan)
+        model.encoder.layer[0].output.dense.weight.fill_(3e38)
     model.save_pretrained(words / "bert")
     assert refused([*AUDIT, "--text", "words.txt"], capsys) == (
         "whence: model: expected finite outputs, got values that are infinite or not a number with nothing masked. "

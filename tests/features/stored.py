@@ -13,12 +13,12 @@ from whence.features.activations.store import SHARD, TOKENS, ActivationSite, Col
 from whence.store.data import DataFolder
 
 
-def store_collection(path: Path, model: str, ids: Tensor, held: Tensor, activations: Tensor) -> Path:
+def store_collection(path: Path, model: str, ids: Tensor, held: Tensor, activations: Tensor, *, layer: int = 1) -> Path:
     """activations: (sequences, context_size, d_in) bfloat16."""
     sequences, context_size, d_in = activations.shape
     tokens = {"ids": ids.int(), "held": held, "flags": flags_of(context_size, ([], []))}
     config = CollectionConfig(
-        site=ActivationSite(model=model, layer=1, context_size=context_size),
+        site=ActivationSite(model=model, layer=layer, context_size=context_size),
         text="",
         about={},
         sequences=sequences,

@@ -158,7 +158,7 @@ def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, 
     with pytest.raises(UserError, match="other activations"):
         collect(small(book, text=str(changed), tokens=200, name="mine"), store)
     refuse("no name", name="../out")
-    refuse("cannot be read as text", text=str(tmp_path / "missing.txt"), name="other")
+    refuse(r"does not exist\. Allowed: probes", text=str(tmp_path / "missing.txt"), name="other")
     refuse("are needed", tokens=10_000_000, name="other")
     refuse("not known", model="nowhere", name="other")
     with pytest.raises(UserError, match="some"):

@@ -210,7 +210,7 @@ def collection(root: Path) -> Store:
     drawn = torch.Generator().manual_seed(0)
     made = torch.randn(20, CONTEXT, WIDTH, generator=drawn).bfloat16()
     ids, held = torch.zeros(20, CONTEXT), torch.arange(20) % 2 == 0
-    store_collection(store.root / "activations" / "some", "models/somebody", ids, held, made)
+    store_collection(store.root / "activations" / "some", "models/somebody", ids, held, made, layer=3)
     return store
 
 

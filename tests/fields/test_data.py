@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from tests.fields.test_run import TINY, folder_of
+from tests.hostile import refusal
 from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
-from whence.fields.data import DATA, EMOJI_FONTS
+from whence.fields.data import DATA, EMOJI_FONTS, emoji_files, family
 from whence.fields.images import write
 from whence.fields.run import FieldsRun
 from whence.fields.signals import SPLITS, sixths
@@ -57,6 +58,29 @@ def test_draws(name: str, shape: tuple[int, ...]) -> None:
             for split in SPLITS
         }
         assert len(many["train"] & many["test"]) <= (1 if name == "emoji" else 0)
+
+
+def test_hostile_fonts_are_refused(tmp_path: Path) -> None:
+    font = tmp_path / "a.ttf"
+    starts = (b"", b"wOFF", b"wOF2", b"ttcf", b"\0\1\0\0", b"OTTO\xff\xff", b"\0\1\0\0\0\1" + bytes(6) + b"CBDT")
+    for start in starts:
+        for rest in (b"", bytes(500), b"\xff" * 500, bytes(range(256)) * 2):
+            font.write_bytes(start + rest)
+            assert refusal(lambda: emoji_files(font), mebibytes=100).startswith("data: ")
+    assert family("a", {"a": "b", "b": "c", "c": "b"}) in ("b", "c")
+
+
+@needs_font
+def test_a_font_with_changed_bytes_is_read_or_refused(tmp_path: Path) -> None:
+    whole = next(path for path in map(Path, EMOJI_FONTS) if path.is_file()).read_bytes()
+    luck = np.random.default_rng(0)
+    for number in range(4):
+        data = bytearray(whole)
+        for place in luck.integers(0, 2000 if number % 2 else len(data), 10):
+            data[place] ^= 1 << luck.integers(8)
+        font = tmp_path / f"{number}.ttf"
+        font.write_bytes(data)
+        refusal(lambda font=font: emoji_files(font), mebibytes=300)
 
 
 @needs_font
@@ -144,7 +168,7 @@ def test_changed_files_are_other_data(tmp_path: Path) -> None:
 @needs_font
 def test_skin_tones_stay_together() -> None:
     """A hand in six colours is in one split, and nothing is in two."""
-    from whence.fields.data import _opened_font, emoji_files, family
+    from whence.fields.data import _opened_font
 
     font = next(Path(path) for path in EMOJI_FONTS if Path(path).is_file())
     glyphs, parents = _opened_font(font)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.hostile import hostile_arrays, not_files, refusal
 from whence.errors import UserError
 from whence.leak.data import DATA
 from whence.leak.run import LeakRun
 from whence.random import generator
+from whence.recordings import read_array, read_npy
 
 
 def test_basic_motions_is_all_there() -> None:
@@ -89,6 +91,37 @@ def test_bad_files_are_named(values: np.ndarray, words: str, tmp_path: Path) -> 
     np.save(path, values)
     with pytest.raises(UserError, match=words):
         LeakRun.read({"data": str(path)})
+
+
+def test_hostile_arrays_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npy"
+    for name, data in hostile_arrays():
+        path.write_bytes(data)
+        assert refusal(lambda: read_npy(path, {2: "(rows, columns)"}), mebibytes=100), name
+        refused = refusal(lambda: read_array(path, "token_ids"), mebibytes=100)
+        assert refused.startswith("token_ids: ") or name in ("no numbers", "no axes")
+    for name, make in not_files():
+        make(tmp_path / f"{name}.npy")
+        assert name in refusal(lambda name=name: read_npy(tmp_path / f"{name}.npy", {2: ""}), mebibytes=100)
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f4", "<f2", "|u1", ">i8"])
+def test_arrays_of_every_kind_of_number_by_rows_and_by_columns(tmp_path: Path, dtype: str) -> None:
+    values = np.arange(12).reshape(3, 4).astype(dtype)
+    for order in (values, np.asfortranarray(values), values[:, ::2]):
+        np.save(tmp_path / "mine.npy", order)
+        found = read_npy(tmp_path / "mine.npy", {2: "(rows, columns)"})
+        assert found.tolist() == order.tolist()
+        assert found.is_contiguous()
+
+
+def test_large_arrays_are_refused_by_their_size(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npy"
+    np.lib.format.open_memmap(path, "w+", np.int8, (2**27 + 1, 1)).flush()
+    assert "up to 134,217,728 of them" in refusal(lambda: read_npy(path, {2: "(rows, columns)"}), mebibytes=200)
+    with path.open("r+b") as file:
+        file.truncate(2**40)
+    assert "more than 1073807360 bytes" in refusal(lambda: read_npy(path, {2: "(rows, columns)"}), mebibytes=50)
 
 
 def test_a_file_is_never_executed(tmp_path: Path) -> None:

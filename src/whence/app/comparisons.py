@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,7 +32,7 @@ from whence.experiments.comparison import check_plan, plan_note, planned_runs, r
 from whence.experiments.export import FORMATS, Report
 from whence.experiments.instrument import ComparisonConfig, Instrument
 from whence.experiments.page import lost_html, summary_html, table_html
-from whence.experiments.saved import config_path, read_config, save_config, saved_configs
+from whence.experiments.saved import config_path, read_config, read_document, save_config, saved_configs
 from whence.experiments.table import Table
 from whence.report.html import badge
 from whence.store.artifacts import artifact_paths
@@ -120,7 +119,7 @@ class Comparisons(Generic[C, R]):
     def _run_missing(self, config: C, path: Path, store: Store) -> None:
         """Some of its runs were deleted, or it was interrupted in a terminal."""
         if st.button("Run what is missing", icon=":material/play_arrow:", type="primary"):
-            self.resolve(json.loads(path.read_text()), store)  # refuses what a store from elsewhere may name
+            self.resolve(read_document(path, "comparison"), store)  # refuses what a store from elsewhere may name
             self._submit(config, path.stem, store)
             st.rerun()
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from whence.config import Config
 from whence.errors import UserError
@@ -35,7 +35,7 @@ from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.files import canonical, digest
 from whence.store.lock import is_locked
-from whence.store.records import read_as, write_as
+from whence.store.records import LONGEST_TEXT, Labels, Text, Time, read_as, shortened, write_as
 from whence.store.runs import ID, Store
 
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
@@ -65,7 +65,7 @@ class TrainRequest(Config):
     kind: Literal["train"] = "train"
     instrument: InstrumentName
     config: Document
-    checkpoint_interval: float = Field(default=20.0, ge=0)
+    checkpoint_interval: float = Field(default=20.0, ge=0, le=1e9)
     """Seconds"""
 
 
@@ -93,28 +93,29 @@ class Submission(Config):
     """A request with what lists show of it."""
 
     request: JobRequest
-    title: str
-    link: dict[str, str]
+    title: Text
+    link: Labels
     """Parameters of the address under which its instrument's page shows the results"""
     exclusive: bool
     """It waits until no other such job runs, and continues where it was stopped; others begin again"""
 
 
 class JobStart(Config):
-    process: int
-    time: float
-    begun: float | None = None
+    process: Annotated[int, Field(ge=2, le=2**31)]
+    """Never 0 or 1, nor a negative number: those would stand for groups of processes"""
+    time: Time
+    begun: Time | None = None
     """None while it waits for its turn"""
 
 
 class JobFailure(Config):
-    message: str
-    field: str | None = None
+    message: Annotated[str, BeforeValidator(shortened), Field(max_length=LONGEST_TEXT)]
+    field: Text | None = None
 
 
 class JobEnd(Config):
     state: Literal["finished", "stopped", "refused", "failed"]
-    time: float = Field(default_factory=time.time)
+    time: Time = Field(default_factory=time.time)
     failure: JobFailure | None = None
 
 
@@ -218,7 +219,7 @@ def submit(
     if job.alive:
         return job
     job.clear()
-    submission = Submission(request=request, title=title, link=dict(link or {}), exclusive=exclusive)
+    submission = Submission(request=request, title=shortened(title), link=dict(link or {}), exclusive=exclusive)
     write_as(job.path / "job.json", submission)
     job.start()
     return job

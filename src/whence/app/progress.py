@@ -35,7 +35,7 @@ class WatchedRun:
     @property
     def left(self) -> int:
         """Steps."""
-        return self.run.training.steps - self.stored.step
+        return max(0, self.run.training.steps - self.stored.step)
 
     @property
     def steps_per_second(self) -> float:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import BeforeValidator, Field
 
 from whence.arena.run import ArenaRun, Lengths
-from whence.arena.tuning import Key, apply, parse_grid, setting_of, tuned_values, unfold
+from whence.arena.tuning import Key, apply, applying, parse_grid, setting_of, tuned_values, unfold
 from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.errors import UserError
-from whence.experiments.instrument import ComparisonConfig
+from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
 from whence.experiments.table import Family
 from whence.models.sequence import Architecture, PositionConfig, supported_hooks
 from whence.tasks import TASKS, TaskChoice
@@ -47,17 +48,23 @@ class ArenaConfig(ComparisonConfig):
     tasks: Annotated[tuple[TaskChoice, ...], Listed] = Field(
         default=tuple(map(TASKS.choose, USUAL_TASKS)),
         min_length=1,
+        max_length=MOST_VARIANTS,
         description="what to learn (see 'whence tasks')",
     )
     encodings: Annotated[tuple[Annotated[PositionConfig, BeforeValidator(parse_position_config)], ...], Listed] = Field(
         default=(),
+        max_length=MOST_VARIANTS,
         description="encodings (see 'whence encodings'); a transform of positions goes in front: randomized+rope. "
         f"None named: {', '.join(USUAL_ENCODINGS)}, or what the mixer has a place for",
     )
     first_seed: int = Field(default=0, ge=0, lt=TUNING_SEED - 1000, description="the first of them; the others follow")
-    sweep: str = Field(default="", description="every combination of values: 'd_model=64,128;k=1,3,7'")
+    sweep: str = Field(
+        default="", max_length=10_000, description="every combination of values: 'd_model=64,128;k=1,3,7'"
+    )
     tune: str = Field(
-        default="", description="for every encoding, the values that do best on validation data: 'lr=0.001,0.003'"
+        default="",
+        max_length=10_000,
+        description="for every encoding, the values that do best on validation data: 'lr=0.001,0.003'",
     )
     tune_seeds: int = Field(
         default=2, ge=1, le=100, description="seeds that tuning takes; they are in no table and in no test"
@@ -84,6 +91,24 @@ class ArenaConfig(ComparisonConfig):
         if self.against and self.against not in names:
             raise UserError(f"against: {self.against!r} is not among the encodings. Allowed: {', '.join(names)}.")
         return self
+
+    @property
+    def variants(self) -> int:
+        return sum(self._settings("sweep", task) for task in self.tasks) * self._encoding_count
+
+    @property
+    def further_runs(self) -> int:
+        settings = sum(self._settings("sweep", task) * self._settings("tune", task) for task in self.tasks)
+        return self.tune_seeds * settings * self._encoding_count if self.tune else 0
+
+    @property
+    def _encoding_count(self) -> int:
+        """They are counted before the usual ones are filled in."""
+        return len(self.encodings) or len(USUAL_ENCODINGS)
+
+    def _settings(self, field: Literal["sweep", "tune"], task: TaskChoice) -> int:
+        grid = applying(parse_grid(field, getattr(self, field), self.tasks), task)
+        return math.prod(map(len, grid.values()))
 
     @property
     def error_family(self) -> Family:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, Self
 
+import pydantic
 import torch
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from torch import Tensor
 
 from whence import stats
 from whence.config import Config
 from whence.models.layers import loss
+from whence.store.records import Count
 from whence.tasks import Batch, Task
 from whence.training.config import Metrics
 
@@ -25,9 +27,16 @@ BINS = 64
 class PositionCounts(Config):
     """Answers by position, in bins of equal width."""
 
-    width: int
+    width: int = Field(ge=1)
     correct: tuple[int, ...]
     total: tuple[int, ...]
+
+    @pydantic.model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        pairs = zip(self.correct, self.total, strict=False)
+        if len(self.correct) != len(self.total) or not all(0 <= part <= whole for part, whole in pairs):
+            raise ValueError("correct and total answers do not fit together.")
+        return self
 
 
 class EvalCounts(Config):
@@ -35,16 +44,22 @@ class EvalCounts(Config):
 
     model_config = ConfigDict(allow_inf_nan=True)
 
-    correct: int
-    total: int
-    sequences: int
-    squares: int
+    correct: Count
+    total: Count
+    sequences: Count
+    squares: Count
     """Sum of the squared number of correct answers per sequence: how far answers of a sequence depend on each other"""
-    exact: int
+    exact: Count
     """Sequences without any mistake"""
     loss: float
     positions: PositionCounts | None = None
     """For tasks with an answer per token, if of one length"""
+
+    @pydantic.model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.correct > self.total or self.exact > self.sequences:
+            raise ValueError("more answers are correct than were asked for.")
+        return self
 
     @property
     def accuracy(self) -> float:
@@ -64,7 +79,7 @@ class ArenaMetrics(Metrics):
     lengths: dict[int, EvalCounts]
     validation: EvalCounts | None = None
     """At the training length, on data for choosing hyperparameters only; computed at the end of training"""
-    seen_in_training: int = 0
+    seen_in_training: Count = 0
     """Test sequences of the training length that also occur in training; computed at the end of training"""
 
     def part(self, name: Part) -> EvalCounts | None:

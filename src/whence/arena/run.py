@@ -16,7 +16,7 @@ from whence.config import Config
 from whence.errors import UserError
 from whence.models.init import initialise
 from whence.models.layers import loss
-from whence.models.sequence import ModelConfig, SequenceModel, count_parameters
+from whence.models.sequence import ModelConfig, SequenceModel, activation_bytes, count_blocks
 from whence.random import Streams, generator
 from whence.shortcuts.baselines import scores, stated_baseline
 from whence.shortcuts.search import ShortcutScore
@@ -35,19 +35,24 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, int | str) else value
 
 
+Length = Annotated[int, Field(ge=1, le=2**20)]
+
+
 class Lengths(Config):
     """How long sequences are, in training and in tests. What is left open, each task fills in."""
 
     train_length: int | None = Field(
-        default=None, ge=2, description="longest sequence in training; none: the task's own"
+        default=None, ge=2, le=2**20, description="longest sequence in training; none: the task's own"
     )
     min_length: int | None = Field(
         default=None,
         ge=1,
+        le=2**20,
         description="shortest in training; none: full length for tasks asked at every position, else every length",
     )
-    test_lengths: Annotated[tuple[int, ...] | None, BeforeValidator(_listed)] = Field(
+    test_lengths: Annotated[tuple[Length, ...] | None, BeforeValidator(_listed)] = Field(
         default=None,
+        max_length=64,
         description="lengths beyond training, scored on what lies beyond alone; none: the task's own; 0: no such",
     )
     test_sequences: int = Field(
@@ -133,8 +138,7 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
                 raise _refusal("test_lengths", length, "each length once: twice the same answers are no new evidence")
             if length <= train_length:
                 raise _refusal("test_lengths", length, f"more than train_length={train_length}")
-        batch = task.sample(torch.Generator(), 1, train_length)
-        if self.model.attention == "prefix" and not batch.prompt:
+        if self.model.attention == "prefix" and not task.sample(torch.Generator(), 1, task.shortest).prompt:
             raise _refusal(
                 "attention", "prefix", f"causal, bidirectional ({self.task} has no question to look ahead in)"
             )
@@ -144,6 +148,26 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
                 f"there. Allowed: a model that does not look ahead, or the task with answers=blank."
             )
         return _tried(self.model_dump_json(include={"task", "model", "lengths"}))
+
+    def check_metrics(self, metrics: ArenaMetrics) -> None:
+        if not set(self.lengths_scored) <= set(metrics.lengths) or bool(metrics.ood) != bool(self.test_lengths):
+            raise ValueError(f"expected lengths {self.lengths_scored}, got {tuple(metrics.lengths)}")
+        counts = [metrics.id, *metrics.lengths.values(), *filter(None, [metrics.ood, metrics.validation])]
+        if not all(one.total and one.sequences for one in counts):
+            raise ValueError("no answers were asked for")
+
+    def with_layers(self, layers: int) -> ArenaRun:
+        return self.model_copy(update={"model": self.model.model_copy(update={"layers": layers})})
+
+    def working_bytes(self) -> int:
+        task: Task = self.task.build()
+        hooks, rows = self.model.encoding.variant.hooks(), min(EVALUATION_BATCH, self.lengths.test_sequences)
+        trained, longest = task.tokens(self.train_length), task.tokens(self.longest)
+        return max(
+            activation_bytes(self.model, hooks, self.training.batch_size, trained, training=True),
+            activation_bytes(self.model, hooks, rows, longest, training=False),
+            8 * self.lengths.test_sequences * trained,
+        )
 
     def build_model(self, device: torch.device | str) -> SequenceModel:
         task: Task = self.task.build()
@@ -181,14 +205,14 @@ def _tried(document: str) -> int:
     """
     run = ArenaRun.model_validate_json(document)
     try:
-        built = run.build_model("meta")
+        built = run.with_layers(min(run.model.layers, 2)).build_model("meta")
         length = run.task.build().tokens(run.longest)
         longest_input = torch.zeros(1, length, dtype=torch.long, device="meta")
         prefix = {"prefix": torch.ones(1, device="meta")} if run.model.attention == "prefix" else {}
         built(longest_input, longest_input, **prefix)
+        return count_blocks(run.model.layers, lambda layers: run.with_layers(layers).build_model("meta"))
     except ValueError as error:
         raise UserError(str(error), field="model") from None
-    return count_parameters(built)
 
 
 def _refusal(field: str, value: object, allowed: str) -> UserError:

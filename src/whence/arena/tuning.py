@@ -153,9 +153,14 @@ def group_of(name: str) -> str:
 
 def unfold(grid: Grid, task: Choice[Task]) -> Iterator[dict[str, str]]:
     """Every setting that makes a difference to this task: options that it does not have are left out."""
-    applies = {name: values for name, values in grid if group_of(name) != "task" or name in task.options()}
+    applies = applying(grid, task)
     for values in itertools.product(*applies.values()):
         yield dict(zip(applies, values, strict=True))
+
+
+def applying(grid: Grid, task: Choice[Task]) -> dict[str, list[str]]:
+    """Without the options that a task does not have."""
+    return {name: values for name, values in grid if group_of(name) != "task" or name in task.options()}
 
 
 def apply(setting: dict[str, str], run: dict[str, Any]) -> ArenaRun:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import Field
 
 from whence.cli.options import Invocation, StoreOptions, Verb
-from whence.cli.output import print_json
+from whence.cli.output import print_json, print_text
 from whence.errors import UserError
 
 DESCRIPTION = """Open the lab in a browser: all four instruments, and the runs of a store
@@ -56,7 +56,7 @@ def _app(invocation: Invocation) -> int:
             print_json({"address": address, "store": str(store.root), "process": process.pid})
         else:
             ends = "(Ctrl-C ends the app, not what it has started)"
-            print(f"whence app: {address}   store {store.root}   {ends}", flush=True)
+            print_text(f"whence app: {address}   store {store.root}   {ends}")
         if not options.no_browser:
             page = _open_in_browser(address, store.root)
         return process.wait()

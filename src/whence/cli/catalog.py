@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import to_jsonable_python
 
 from whence.cli.options import Invocation, OutputOptions, Verb
-from whence.cli.output import print_json, print_table, stderr
+from whence.cli.output import print_json, print_table, print_text, stderr
 from whence.errors import UserError, from_validation
 from whence.experiments.options import positional
 from whence.formatting import percent
@@ -73,7 +73,7 @@ def _encodings(invocation: Invocation) -> int:
             for e in encodings
         ],
     )
-    print()
+    print_text()
     print_table(
         "Transforms of positions (TRANSFORM+ENCODING)",
         ["name", "what it does", "options", "reference"],
@@ -176,23 +176,23 @@ def _row(sheet: TaskSheet) -> list[str]:
 
 def _print_one(sheet: TaskSheet) -> None:
     answers = ["." if answer is None else f"{answer:g}" for answer in sheet.example["answers"]]
-    print(f"{sheet.name}: {sheet.about}\n")
-    print(f"skill      {sheet.skill}")
-    print(f"options    {options_text(sheet.options)}")
-    print(f"lengths    training: {sheet.train_length}; test: {', '.join(map(str, sheet.test_lengths)) or 'none'}")
-    print(f"example    inputs  {' '.join(map(str, sheet.example['inputs']))}")
-    print(f"           answers {' '.join(answers)}")
-    print("baselines  best shortcut, accuracy in % [95 % interval]:")
+    print_text(f"{sheet.name}: {sheet.about}\n")
+    print_text(f"skill      {sheet.skill}")
+    print_text(f"options    {options_text(sheet.options)}")
+    print_text(f"lengths    training: {sheet.train_length}; test: {', '.join(map(str, sheet.test_lengths)) or 'none'}")
+    print_text(f"example    inputs  {' '.join(map(str, sheet.example['inputs']))}")
+    print_text(f"           answers {' '.join(answers)}")
+    print_text("baselines  best shortcut, accuracy in % [95 % interval]:")
     for length, score in sheet.baselines.items():
         low, high = map(percent, score.interval)
-        print(f"           length {length:>4}: {percent(score.accuracy):>5} [{low}, {high}]  {score.name}")
+        print_text(f"           length {length:>4}: {percent(score.accuracy):>5} [{low}, {high}]  {score.name}")
     if not sheet.ranked:
-        print("           A shortcut solves this task, so its results rank nobody.")
-    print(f"shortcuts  best of each feature class at length {sheet.train_length}, in %:")
+        print_text("           A shortcut solves this task, so its results rank nobody.")
+    print_text(f"shortcuts  best of each feature class at length {sheet.train_length}, in %:")
     for score in sheet.shortcuts:
         mark = "  (expresses the skill; not a shortcut)" if score.expresses_skill else ""
-        print(f"           {percent(score.accuracy):>5}  {score.feature_class}: {score.name}{mark}")
-    print()
+        print_text(f"           {percent(score.accuracy):>5}  {score.feature_class}: {score.name}{mark}")
+    print_text()
 
 
 def registry_options(registry: Registry[Any], name: str) -> Options:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from whence.cli import instrument
 from whence.cli.options import EngineOptions, Invocation, StoreOptions, Verb
-from whence.cli.output import print_json, print_table
+from whence.cli.output import print_json, print_table, print_text
 from whence.cli.progress import progress_line
 from whence.cli.report import report_verb
 from whence.errors import UserError
@@ -156,29 +156,29 @@ def _print_run(run: FeaturesRun, store: Store) -> None:
 
 def print_metrics(metrics: DictionaryMetrics, recovery: dict[str, RecoveryMetrics] | None = None) -> None:
     mask_off, retention = metrics.mask_off, metrics.mask_off.retention
-    print(
+    print_text(
         f"  FVU {metrics.fvu:.4f} with {metrics.l0:.1f} active features; {100 * metrics.dead:.1f} % never active on "
         f"{metrics.activations:,} activations of held-out documents"
     )
     masked = f" (mask off: FVU {mask_off.fvu:.4f}, {mask_off.l0:.1f} active)" if retention else ""
     selectivity = mask_off.position_selectivity
-    print(
+    print_text(
         f"  position-specific: {selectivity.position_specific} of {selectivity.features} features; median position "
         f"selectivity {selectivity.median:.4f}{masked}"
     )
     if retention and retention.features:
-        print(
+        print_text(
             f"  retention (correlation of mask and mean activation, mask off): median {retention.median:.2f}; "
             f"with masks of other features {retention.chance:.2f}"
         )
     for kind, known in (recovery or {}).items():
         name = kind.replace("_", "-")
-        print(f"  {name} features recovered: cosine {known.matched:.3f}, {100 * known.recovered:.0f} % above .9")
+        print_text(f"  {name} features recovered: cosine {known.matched:.3f}, {100 * known.recovered:.0f} % above .9")
 
 
 def _print_collection(artifact: Artifact[CollectRequest, CollectionRecord]) -> None:
     record = artifact.result
-    print(
+    print_text(
         f"{record.name}  {record.activations:,} activations of {record.d_in} numbers, {record.held_out:,} more held "
         f"out, {record.special:,} of special and first tokens beside"
     )
@@ -186,7 +186,7 @@ def _print_collection(artifact: Artifact[CollectRequest, CollectionRecord]) -> N
 
 def _print_evaluation(artifact: Artifact[EvaluateRequest, EvaluateResult]) -> None:
     result = artifact.result
-    print(f"{result.d_sae} features of {result.d_in} numbers")
+    print_text(f"{result.d_sae} features of {result.d_in} numbers")
     print_metrics(result.metrics)
 
 
@@ -207,7 +207,7 @@ def _print_probe(name: str, result: ProbeResult, more: str = "") -> None:
         sides |= {each: known.k, f"{each}, control": known.control.k}
     rows = [[side, *(f"{100 * accuracies[k]:.1f}" for k in ks)] for side, accuracies in sides.items()]
     print_table(f"Accuracy (%) of {name}", ["from", *(f"{k} features" for k in ks)], rows)
-    print(f"  majority {100 * result.majority:.1f}, all raw numbers {100 * result.raw.all:.1f}{more}\n")
+    print_text(f"  majority {100 * result.majority:.1f}, all raw numbers {100 * result.raw.all:.1f}{more}\n")
 
 
 def _print_splices(artifact: Artifact[SpliceRequest, SpliceReport]) -> None:
@@ -257,8 +257,8 @@ def _show(invocation: Invocation) -> int:
         print_json({"run": run.id, **profiles.summary(), "report": str(report), "command": invocation.command})
         return 0
     for line in profile_findings(profiles):
-        print(f"  {line}")
-    print(f"report  {report}")
+        print_text(f"  {line}")
+    print_text(f"report  {report}")
     return 0
 
 
@@ -274,7 +274,7 @@ def _export(invocation: Invocation) -> int:
     if options.json_:
         print_json({"run": run.id, "path": options.out, **config.document()})
     else:
-        print(f"{run.id}  {config.architecture}, {config.d_sae} features of {config.d_in} numbers  {options.out}")
+        print_text(f"{run.id}  {config.architecture}, {config.d_sae} features of {config.d_in} numbers  {options.out}")
     return 0
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from whence.cli import instrument
 from whence.cli.options import EngineOptions
-from whence.cli.output import print_note, print_table, stderr
+from whence.cli.output import print_note, print_table, print_text, stderr
 from whence.cli.report import report_verb
 from whence.formatting import duration
 from whence.store.runs import Store
@@ -114,7 +114,7 @@ def _print_metrics(run: FieldsRun, store: Store) -> None:
         rows.append([f"×{quality.scale}", *psnr, *ssim, *above])
     columns = ["scale", *names, *(f"SSIM {name}" for name in ours), f"{ours[-1]} above bicubic", "above kernel"]
     print_table("PSNR (dB) on held-out signals", columns, rows)
-    print(
+    print_text(
         f"  field: with another signal's position tokens {test.swap.psnr:.1f} dB instead of {test.swap.own:.1f}; "
         f"diversity of position tokens {test.diversity.raw:.2f}, centred {test.diversity.centred:.2f}\n"
     )
@@ -127,7 +127,7 @@ def _number(value: float | None) -> str:
 def _print_rendering(artifact: Artifact[RenderRequest, Rendering]) -> None:
     request, result = artifact.request, artifact.result
     source, size = f"{result.input_width}x{result.input_height}", f"{request.width}x{request.height}"
-    print(f"{request.output}  {source} → {size}  {duration(result.seconds)}")
+    print_text(f"{request.output}  {source} → {size}  {duration(result.seconds)}")
 
 
 def _analysis_page(artifact: Analysis, store: Store, command: str, on_progress: OnProgress) -> bytes:
@@ -141,9 +141,9 @@ def _print_analysis(artifact: Analysis) -> None:
 
     analysis = artifact.result
     for text in analysis_findings(analysis):
-        print(f"  {text}")
+        print_text(f"  {text}")
     for name, values in (("noise on locations", analysis.jitter), ("offset of queries", analysis.query_offset)):
-        print(f"  {name} (spacings): " + "  ".join(f"{by:g}: {value:.1f}" for by, value in values.items()) + " dB")
+        print_text(f"  {name} (spacings): " + "  ".join(f"{by:g}: {value:.1f}" for by, value in values.items()) + " dB")
 
 
 VERBS = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, OutputOptions, StoreOptions, Verb
-from whence.cli.output import FAILED, exit_code, print_json, print_note, print_result
+from whence.cli.output import FAILED, exit_code, print_json, print_note, print_result, print_text
 from whence.cli.progress import RunProgress, progress_line
 from whence.errors import UserError
 from whence.experiments.options import metavar, positional
@@ -38,7 +38,7 @@ PrintMetrics = Callable[[Any, Store], None]
 
 class ComparisonOptions(EngineOptions):
     minutes: float | None = Field(
-        default=None, gt=0, description="add no more seeds to --until-decided after this long"
+        default=None, gt=0, le=1e9, description="add no more seeds to --until-decided after this long"
     )
 
 
@@ -134,7 +134,7 @@ def train(
         if finished and page:
             with progress_line() as on_progress:
                 report = write_page(config, store, invocation, page, on_progress)
-            print(f"report  {report}")
+            print_text(f"report  {report}")
         return exit_code(ends, invocation.command)
 
     return Verb(description, run)
@@ -157,9 +157,9 @@ def print_run(folder: RunFolder, end: str = "") -> None:
         parts.append(f"step {status.step}/{status.steps}")
         parts += [f"{name} {scored(name, value)}" for name, value in status.headline.items()]
         parts.append(duration(status.seconds))
-    print("  ".join([*parts, str(folder.path)]))
+    print_text("  ".join([*parts, str(folder.path)]))
     if status and status.error:
-        print(f"  {status.reason}")
+        print_text(f"  {status.reason}")
 
 
 def presets(name: str) -> Verb:
@@ -172,7 +172,7 @@ def presets(name: str) -> Verb:
             documents = {each: config.model_dump(mode="json") for each, config in configs.items()}
             print_json([{"name": n, "about": known.about(n), "config": document} for n, document in documents.items()])
         else:
-            print("\n\n".join("\n  ".join([each, *known.about(each).splitlines()]) for each in configs))
+            print_text("\n\n".join("\n  ".join([each, *known.about(each).splitlines()]) for each in configs))
         return 0
 
     description = f"""List the configurations that come with whence: what each is, costs and should give
@@ -219,9 +219,9 @@ def action(
         if artifact.created < begun:
             measured = datetime.fromtimestamp(artifact.created).strftime("%Y-%m-%d %H:%M")
             how = "; --force measures it again" if "force" in chosen.config.model_fields else ""
-            print(f"from the store: {artifact.path.stem}, measured {measured}{how}")
+            print_text(f"from the store: {artifact.path.stem}, measured {measured}{how}")
         if report:
-            print(f"report  {report}")
+            print_text(f"report  {report}")
         return 0
 
     return Verb(description, run)
@@ -246,7 +246,7 @@ def show(name: str, description: str, page: Page, print_metrics: PrintMetrics | 
         if print_metrics:
             print_metrics(run, store)
         print_run(folder)
-        print(f"report  {report}")
+        print_text(f"report  {report}")
         return 0
 
     return Verb(description, run)

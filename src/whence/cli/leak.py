@@ -8,7 +8,7 @@ from pydantic import Field
 
 from whence.cli import instrument
 from whence.cli.options import Invocation, OutputOptions, StoreOptions, Verb
-from whence.cli.output import print_json, print_table
+from whence.cli.output import print_json, print_table, print_text
 from whence.cli.report import report_verb
 from whence.experiments.options import positional
 from whence.formatting import number
@@ -84,7 +84,7 @@ def _show(invocation: Invocation) -> int:
         print_json({"artifact": artifact.path.stem, "report": str(report), "command": invocation.command})
         return 0
     print_audit(artifact)
-    print(f"report  {report}")
+    print_text(f"report  {report}")
     return 0
 
 
@@ -98,10 +98,10 @@ def print_audit(artifact: AuditArtifact) -> None:
     from whence.leak.page import PATHWAY_COLUMNS, pathway_rows
 
     audit = artifact.result
-    print(f"{audit.name}: {audit.rows} examples of {audit.tokens} tokens\n")
+    print_text(f"{audit.name}: {audit.rows} examples of {audit.tokens} tokens\n")
     for sentence in [*audit.verdict.sentences, *audit.facts]:
-        print(f"  {sentence}")
-    print()
+        print_text(f"  {sentence}")
+    print_text()
     rows = []
     for ratio, metrics in audit.ratios.items():
         rows.append([f"{ratio:g}", "model", *_ratio_cells(metrics)])
@@ -109,7 +109,7 @@ def print_audit(artifact: AuditArtifact) -> None:
             rows.append(["", "untrained", *_ratio_cells(audit.untrained[ratio])])
     columns = "error |r| chance target η² target similarity centered variance R² ± p pattern shift content gradient"
     print_table("predictions of masked tokens", ["mask ratio", "", *columns.split()], rows)
-    print()
+    print_text()
     if profile := audit.profile:
         print_table(
             f"activations at masked tokens, mask ratio {profile.ratio:g}: shift sensitivity, and R² of a probe for "
@@ -117,12 +117,12 @@ def print_audit(artifact: AuditArtifact) -> None:
             ["layer", "shift", "", "untrained", "R²", "shape", "p", "untrained"],
             [_layer_cells(name, layer) for name, layer in profile.layers.items()],
         )
-        print()
+        print_text()
     if audit.pathways:
         title = "pathways (shift sensitivity, mean over mask ratios below 1)"
         print_table(title, PATHWAY_COLUMNS, pathway_rows(audit))
-        print()
-    print("thresholds  " + " · ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items()))
+        print_text()
+    print_text("thresholds  " + " · ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items()))
 
 
 def _ratio_cells(metrics: RatioMetrics) -> list[str]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from whence import __version__
 from whence.errors import UserError, not_allowed
+from whence.formatting import visible
+from whence.store.disk import CorruptFileError, explain
 
 if TYPE_CHECKING:
     from whence.cli.options import Verb
@@ -75,9 +77,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit as leaving:  # after --help
         return int(leaving.code or 0)
     except UserError as error:
-        if "--json" in arguments:
-            print(json.dumps({"error": {"field": error.field, "message": str(error)}}))
-        print(f"whence: {error}", file=sys.stderr)
+        _print_error(str(error), arguments, error.field)
         return 2
     except KeyboardInterrupt:
         print("whence: interrupted", file=sys.stderr)
@@ -85,15 +85,16 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of a pipe has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
-    except Exception as error:
-        from whence.store.disk import CorruptFileError, explain
-
-        if not isinstance(error, OSError | CorruptFileError):
-            raise
-        if "--json" in arguments:
-            print(json.dumps({"error": {"field": None, "message": explain(error)}}))
-        print(f"whence: {explain(error)}", file=sys.stderr)
+    except (CorruptFileError, OSError) as damage:  # met where nothing better can be done about it
+        more = " 'whence runs verify' says more." if isinstance(damage, CorruptFileError) else ""
+        _print_error(f"{explain(damage)}.{more}", arguments)
         return 1
+
+
+def _print_error(message: str, arguments: Sequence[str], field: str | None = None) -> None:
+    if "--json" in arguments:
+        print(json.dumps({"error": {"field": field, "message": message}}))
+    print("\n".join(map(visible, f"whence: {message}".split("\n"))), file=sys.stderr)
 
 
 def run_command(name: str, *arguments: str) -> int:

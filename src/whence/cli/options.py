@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from whence.config import Config
 from whence.errors import UserError, hint
 from whence.execution.options import ExecutionOptions
 from whence.experiments.options import NONE, Option, metavar, options_of, set_fields
-from whence.experiments.saved import CONFIG_FILES, Presets
+from whence.experiments.saved import Presets, read_document
 from whence.store.runs import Store
 
 S = TypeVar("S", bound=Config)
@@ -98,7 +97,7 @@ class Invocation:
             if path is not None:
                 raise UserError("preset: a config file was named, too. Allowed: one of them.")
             path = str(presets.path(preset))
-        config = config_class if path is None else config_class.read(_read_file(path))
+        config = config_class if path is None else config_class.read(read_document(Path(path), "config"))
         return config_class.read(_updated(config, given)), options_class.read(_updated(options_class, given))
 
     def options(self, options_class: type[Chosen]) -> Chosen:
@@ -233,28 +232,4 @@ def _updated(config: Config | type[Config], given: Mapping[str, Any]) -> dict[st
             for part in option.path[:-1]:
                 inner = inner[part]
             inner[option.path[-1]] = option.parse(given[option.flag])
-    return document
-
-
-def _read_file(name: str) -> dict[str, Any]:
-    path = Path(name)
-    if path.suffix not in CONFIG_FILES:
-        raise UserError(f"config: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.")
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise UserError(f"config: {name!r} cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise UserError(f"config: {name!r} is not text.") from None
-    import yaml
-
-    try:
-        document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"config: {name!r} is not valid {path.suffix[1:].upper()}: {reason}") from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise UserError(f"config: {name!r} must hold fields and values, not a {type(document).__name__}.")
     return document

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from whence.formatting import visible
 
 if TYPE_CHECKING:
     from whence.experiments.comparison import ComparisonResult
@@ -23,29 +26,37 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, default=str), flush=True)
 
 
+def print_text(text: str = "") -> None:
+    """A result, as lines. Whoever has written part of it does not control the terminal."""
+    print("\n".join(map(visible, text.split("\n"))), flush=True)
+
+
 def print_table(title: str, columns: list[str], rows: list[list[str]], *, caption: str | None = None) -> None:
     """As wide as the terminal; when piped, as wide as the content needs."""
+    columns, rows = list(map(visible, columns)), [list(map(visible, row)) for row in rows]
     console = Console()
     if not console.is_terminal:
         console = Console(width=min(180, max(80, *(sum(map(len, row)) + 4 * len(row) for row in [columns, *rows]))))
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=None, pad_edge=False)
+    table = Table(title_justify="left", caption_justify="left", box=None, pad_edge=False)
+    table.title, table.caption = Text(visible(title)), Text(visible(caption)) if caption else None
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(column), overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # not as text with markup
     console.print(table)
 
 
 def print_lines(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """A table of one line per row, for thousands of rows: no wrapping, no measuring of the terminal."""
+    columns, rows = list(map(visible, columns)), [list(map(visible, row)) for row in rows]
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [columns, *rows]]
-    print("\n".join([title, *map(str.rstrip, lines)]))
+    print_text("\n".join([visible(title), *map(str.rstrip, lines)]))
 
 
 def print_note(text: str) -> None:
     """On standard error, as it is."""
-    stderr.print(text, markup=False, highlight=False, soft_wrap=True)
+    stderr.print("\n".join(map(visible, text.split("\n"))), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_result(result: ComparisonResult[Any]) -> None:
@@ -54,13 +65,13 @@ def print_result(result: ComparisonResult[Any]) -> None:
         print_comparison(table)
     if summary := result.summary:
         print_table(f"{summary.title}. {summary.note}", summary.columns, summary.rows)
-        print()
+        print_text()
     if result.config.until_decided:
-        print(_budget_note(result))
+        print_text(_budget_note(result))
     if result.report:
-        print(f"report   {result.report}")
+        print_text(f"report   {result.report}")
     if not result.interrupted:
-        print(f"command  {result.command}")
+        print_text(f"command  {result.command}")
 
 
 def print_comparison(table: ComparisonTable[Any]) -> None:
@@ -69,8 +80,8 @@ def print_comparison(table: ComparisonTable[Any]) -> None:
     titles = ["", "seeds", *(column.title for column in columns)]
     print_table(table.title, titles, rows, caption=table.caption or None)
     for line in (*table.findings, f"{table.heading}."):
-        print(f"  {line}")
-    print()
+        print_text(f"  {line}")
+    print_text()
 
 
 def _budget_note(result: ComparisonResult[Any]) -> str:

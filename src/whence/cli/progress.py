@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whence.cli.output import print_note, stderr
-from whence.formatting import duration, scored
+from whence.formatting import duration, scored, visible
 from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def progress_line(first: str = "") -> Iterator[Callable[[str], None]]:
     if not stderr.is_terminal:
         yield print_note
         return
-    with stderr.status(f"{first} …") as status:
-        yield lambda text: status.update(f"{text} …")
+    with stderr.status(Text(f"{visible(first)} …")) as status:
+        yield lambda text: status.update(Text(f"{visible(text)} …"))
 
 
 class RunProgress:
@@ -107,8 +107,8 @@ class RunProgress:
             step, steps = latest.step, self.runs[run].training.steps
             what = self._label(run).removeprefix(f"{run} ")
             bar = ProgressBar(total=steps, completed=step, width=24 if roomy else 8)
-            cells = [Text(what, no_wrap=True, overflow="ellipsis"), f"{step}/{steps}", bar]
-            table.add_row(*([run, *cells, self._numbers(latest)] if roomy else cells))
+            cells = [Text(visible(what), no_wrap=True, overflow="ellipsis"), f"{step}/{steps}", bar]
+            table.add_row(*([run, *cells, Text(visible(self._numbers(latest)))] if roomy else cells))
         done, total = len(self.ended), len(self.runs)
         elapsed = time.monotonic() - self.started
         left = f" · about {duration(elapsed / done * (total - done))} left" if done else ""
@@ -123,4 +123,4 @@ class RunProgress:
 
     def _line(self, text: str) -> None:
         console = self.live.console if self.live else Console(file=sys.stderr, width=200)
-        console.print(text, highlight=False, markup=False)
+        console.print(visible(text), highlight=False, markup=False)

@@ -11,9 +11,10 @@ from pydantic import Field
 
 from whence.cli.instrument import presets_of
 from whence.cli.options import Invocation, StoreOptions, Verb
-from whence.cli.output import FAILED, print_json, print_lines, print_note, print_table, stderr
+from whence.cli.output import FAILED, print_json, print_lines, print_note, print_table, print_text, stderr
 from whence.errors import UserError
 from whence.experiments.options import metavar, positional
+from whence.store.disk import CorruptFileError
 
 if TYPE_CHECKING:
     from whence.experiments.change import Change
@@ -96,7 +97,7 @@ def _write(options: ReportOptions, store: Store) -> int:
             f"out: {options.out or str(store.reports)!r} cannot be written ({disk.reason_of(error)})."
         ) from None
     document = {"report": str(path), "tables": [table.to_json() for table in report.tables]}
-    print_json(document) if options.json_ else print(path)
+    print_json(document) if options.json_ else print_text(str(path))
     damaged = [line for table in report.tables for row in table.rows for line in row.damaged.items()]
     for run, why in damaged:
         print_note(f"damaged: {run}: {why}")
@@ -170,18 +171,20 @@ def _list(store: Store, as_json: bool, only: str | None) -> int:
         for path in saved_configs(name, store) if only in (None, name) else ():
             try:
                 config = read_config(path, each.config)
-            except UserError as error:  # of another version, or damaged: the others can still be listed
-                print_note(f"left out: {error}")
+                title = each.title(config)
+            except (UserError, ValueError, OSError, CorruptFileError) as error:
+                # of another version, or damaged, or about data that are gone: the others can still be listed
+                print_note(f"left out: {path.stem}: {error}")
                 continue
             document = config.model_dump(mode="json")
-            comparisons.append({"name": path.stem, "instrument": name, "title": each.title(config), "config": document})
+            comparisons.append({"name": path.stem, "instrument": name, "title": title, "config": document})
     if as_json:
         print_json(comparisons)
     elif comparisons:
         title, columns = f"comparisons in {store.root}, the latest of each instrument first", list(comparisons[0])[:3]
         print_lines(title, columns, [[one[column] for column in columns] for one in comparisons])
     else:
-        print(f"no comparisons in {store.root}; 'whence {only or 'arena'} compare' makes some")
+        print_text(f"no comparisons in {store.root}; 'whence {only or 'arena'} compare' makes some")
     return 0
 
 
@@ -217,18 +220,20 @@ def _diff(options: ReportOptions, store: Store) -> int:
         rows = [[name, _written(old), _written(new)] for name, (old, new) in fields.items()]
         print_table("what was changed", ["field", one.stem, two.stem], rows)
     else:
-        print("both have the same configuration")
-    print()
+        print_text("both have the same configuration")
+    print_text()
     if not cells:
-        print("no finished cell is in both: nothing to compare")
+        print_text("no finished cell is in both: nothing to compare")
         return 0
     columns = ["table", "variant", "", "before", "after", "difference", "seeds", "verdict"]
     print_table("what changed with it", columns, [_cells(change) for change in cells])
     if paired := next((change.paired for change in cells if change.paired), None):
         needed = seeds_needed(paired.family)
-        print(f"{paired.family} comparisons share the error: a verdict needs at least {needed} paired seeds")
+        print_text(f"{paired.family} comparisons share the error: a verdict needs at least {needed} paired seeds")
     else:
-        print("nothing is tested: a test needs cells above the baseline, all planned runs, and all seeds shown before")
+        print_text(
+            "nothing is tested: a test needs cells above the baseline, all planned runs, and all seeds shown before"
+        )
     return 0
 
 

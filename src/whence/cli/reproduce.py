@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, Verb
-from whence.cli.output import exit_code, print_json, print_table, stderr
+from whence.cli.output import exit_code, print_json, print_note, print_table, stderr
 from whence.cli.progress import RunProgress
 from whence.errors import not_allowed
 from whence.experiments.options import positional
@@ -44,7 +44,7 @@ def _reproduce(invocation: Invocation) -> int:
     for name, claim in CLAIMS.items():
         config = PRESETS.load(name)
         if name in options.claims or options.all:
-            stderr.print(f"{name}: {len(check_plan(ARENA, config, store))} runs", highlight=False)
+            print_note(f"{name}: {len(check_plan(ARENA, config, store))} runs")
             result = run_comparison(ARENA, config, store, options, watch=RunProgress)
             code = max(code, exit_code(result.ends, invocation.command))
             if result.interrupted:

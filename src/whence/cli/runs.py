@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, StoreOptions, Verb
-from whence.cli.output import FAILED, exit_code, print_json, print_lines, print_note, print_table, stderr
+from whence.cli.output import FAILED, exit_code, print_json, print_lines, print_note, print_table, print_text, stderr
 from whence.cli.progress import RunProgress, progress_line
 from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
@@ -93,7 +93,7 @@ def _list(invocation: Invocation) -> int:
         print_json([row.to_json() for row in rows])
         return 0
     if not rows:
-        print(f"no runs in {store.root}; 'whence arena compare' makes some")
+        print_text(f"no runs in {store.root}; 'whence arena compare' makes some")
         return 0
     print_lines(
         f"{len(rows)} runs in {store.root}",
@@ -130,21 +130,24 @@ def _show(invocation: Invocation) -> int:
         document = {"path": str(folder.path), "status": status.to_json(), "config": config}
         print_json({**document, "metrics": metrics, "files": files})
         return 0
-    print(f"{folder.id}  {status.state}  {status.title}  seed {status.seed}")
+    print_text(f"{folder.id}  {status.state}  {status.title}  seed {status.seed}")
     speed = f"{status.tokens} tokens in {duration(status.seconds)}"
-    print(f"step {status.step}/{status.steps} · {speed} · {folder.path}")
+    print_text(f"step {status.step}/{status.steps} · {speed} · {folder.path}")
     if status.error:
-        print(f"failed: {status.reason}")
+        print_text(f"failed: {status.reason}")
     evaluations = [record for record in records if isinstance(record, EvaluationRecord)]
     if evaluations:
         names = list(evaluations[-1].headline)
-        print()
+        print_text()
         print_table(
             "evaluations (% unless a unit is named)",
             ["step", *names],
-            [[str(e.step), *(scored(name, e.headline[name]) for name in names)] for e in evaluations],
+            [
+                [str(e.step), *(scored(name, e.headline[name]) if name in e.headline else "" for name in names)]
+                for e in evaluations
+            ],
         )
-    print("\nconfig\n" + json.dumps(config, indent=1))
+    print_text("\nconfig\n" + json.dumps(config, indent=1))
     return 0
 
 
@@ -173,7 +176,7 @@ def _resume(invocation: Invocation) -> int:
         print_json([run.document() for run in runs])
         return 0
     if not runs:
-        print_json({"runs": {}}) if options.json_ else print(f"nothing to resume in {store.root}")
+        print_json({"runs": {}}) if options.json_ else print_text(f"nothing to resume in {store.root}")
         return 0
     ends = execute_runs(runs, store, options, RunProgress)
     if options.json_:
@@ -192,11 +195,11 @@ def _verify(invocation: Invocation) -> int:
     else:
         for what, found in problems.items():
             for problem in found:
-                print(f"{what}: {problem}")
+                print_text(f"{what}: {problem}")
         total = len(folders) or len(store.ids())
         others = len(checked) - total
         also = f" and {others} other{'s' * (others != 1)}" if others else ""
-        print(f"{total} run{'s' * (total != 1)}{also} checked, {len(problems)} with problems")
+        print_text(f"{total} run{'s' * (total != 1)}{also} checked, {len(problems)} with problems")
     if problems:
         print_note("'whence runs repair' shows what can be done.")
     return FAILED if problems else 0
@@ -223,12 +226,12 @@ def _repair(invocation: Invocation) -> int:
     done = [repair for repair in repairs if options.retrain or repair.way != "train"]
     left = [repair for repair in repairs if repair not in done]
     if not options.json_:
-        print(f"{len(problems)} checked, {len(repairs)} with problems")
+        print_text(f"{len(problems)} checked, {len(repairs)} with problems")
         for repair in repairs:
-            print(f"\n{repair.what}: {WAYS[repair.way]} ({repair.cost})")
-            print("\n".join(f"  {problem}" for problem in repair.problems))
+            print_text(f"\n{repair.what}: {WAYS[repair.way]} ({repair.cost})")
+            print_text("\n".join(f"  {problem}" for problem in repair.problems))
         if left:
-            print(f"\n{len(left)} of them need --retrain.")
+            print_text(f"\n{len(left)} of them need --retrain.")
     if done and not options.print_config and (options.yes or _agreed(f"Do this for {len(done)}?")):
         results = _carry_out(done, store, options)
     elif done and not (options.json_ or options.print_config):
@@ -240,7 +243,7 @@ def _repair(invocation: Invocation) -> int:
         print_json({"plan": plan, "done": results})
     else:
         for what, result in results.items():
-            print(f"{what}: {result}")
+            print_text(f"{what}: {result}")
     return FAILED if len(results) < len(repairs) or any(text.startswith(UNREPAIRED) for text in results.values()) else 0
 
 
@@ -288,7 +291,7 @@ def _gc(invocation: Invocation) -> int:
     sizes = {path.name: disk.size_of(path) for path in disk.entries(store.damaged)}
     if not options.json_:
         if not sizes:
-            print(f"nothing was set aside in {store.root}")
+            print_text(f"nothing was set aside in {store.root}")
             return 0
         print_lines(f"{store.damaged}", ["what", "size"], [[name, as_size(size)] for name, size in sizes.items()])
     if sizes and not options.yes and not _agreed(f"Delete {len(sizes)} for good, {as_size(sum(sizes.values()))}?"):
@@ -298,7 +301,7 @@ def _gc(invocation: Invocation) -> int:
     if options.json_:
         print_json({"deleted": sizes})
     else:
-        print(f"deleted {len(sizes)}, {as_size(sum(sizes.values()))}")
+        print_text(f"deleted {len(sizes)}, {as_size(sum(sizes.values()))}")
     return 0
 
 
@@ -318,7 +321,7 @@ def _rm(invocation: Invocation) -> int:
     if options.json_:
         print_json({"removed": [folder.id for folder in folders]})
     else:
-        print(f"deleted {', '.join(folder.id for folder in folders)}")
+        print_text(f"deleted {', '.join(folder.id for folder in folders)}")
     return 0
 
 

@@ -33,7 +33,7 @@ class ALiBi(Encoding):
                 "split: of each two heads one sees only behind, the other only ahead"
             ),
         ] = "both",
-        sharpness: Annotated[float, Field(gt=0, description="multiplies every slope")] = 1.0,
+        sharpness: Annotated[float, Field(gt=0, le=1e6, description="multiplies every slope")] = 1.0,
         learnable: Annotated[bool, Field(description="train the slopes, kept positive")] = False,
     ) -> None:
         super().__init__()

@@ -24,7 +24,9 @@ class CoPE(Encoding):
         self,
         head_dim: Count,
         *,
-        counts: Annotated[int, Field(ge=2, description="counts 0 to counts − 1 have a learned embedding")] = 64,
+        counts: Annotated[
+            int, Field(ge=2, le=2**12, description="counts 0 to counts − 1 have a learned embedding")
+        ] = 64,
     ) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(counts, head_dim))

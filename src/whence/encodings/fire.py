@@ -23,10 +23,10 @@ class FIRE(Encoding):
         heads: Count,
         train_length: Count = 2048,
         *,
-        d_hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 32,
-        c: Annotated[float, Field(gt=0, description="c at the start; it is learned")] = 0.1,
+        d_hidden: Annotated[int, Field(ge=1, le=2**16, description="width of the MLP")] = 32,
+        c: Annotated[float, Field(gt=0, le=1e9, description="c at the start; it is learned")] = 0.1,
         threshold: Annotated[
-            float, Field(gt=0, description="L at the start, as a share of the training length; it is learned")
+            float, Field(gt=0, le=1e9, description="L at the start, as a share of the training length; it is learned")
         ] = 0.25,
     ) -> None:
         super().__init__()

@@ -30,7 +30,8 @@ class Learned(Encoding):
             Field(description="past the training length: refuse, reuse the last row, or use rows kept for max_length"),
         ] = "untrained",
         init_std: Annotated[
-            float, Field(gt=0, description="deviation of the rows at the start; 0.7 gives them the energy of tokens")
+            float,
+            Field(gt=0, le=1e6, description="deviation of the rows at the start; 0.7 gives them the energy of tokens"),
         ] = 0.7,
     ) -> None:
         super().__init__()

@@ -39,12 +39,12 @@ class PositionTokens(Encoding):
                 "hierarchical: a coarse and a fine set"
             ),
         ] = "equidistant",
-        groups: Annotated[int, Field(ge=1, description="of n_group")] = 2,
+        groups: Annotated[int, Field(ge=1, le=2**20, description="of n_group")] = 2,
         conditional: Annotated[
             bool, Field(description="each starts from the tokens since the one before it, too, not from a table alone")
         ] = False,
         init: Annotated[Literal["small", "xavier", "unit"], Field(description="how large they start")] = "unit",
-        draw: Annotated[int, Field(ge=0, description="of random places: which")] = 0,
+        draw: Annotated[int, Field(ge=0, le=2**31, description="of random places: which")] = 0,
     ) -> None:
         super().__init__()
         self.count, self.placement, self.groups, self.draw, self.init = count, placement, groups, draw, init

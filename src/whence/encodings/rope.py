@@ -31,12 +31,12 @@ class RoPE(Encoding):
         heads: Count = 1,
         train_length: Count = 2048,
         *,
-        base: Annotated[float, Field(gt=1, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
+        base: Annotated[float, Field(gt=1, le=1e12, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
         pairing: Pairing = "halves",
         scaling: Annotated[
             Scaling, Field(description="how frequencies are stretched past the training length")
         ] = "none",
-        factor: Annotated[float, Field(ge=1, description="the stretch; 1 changes nothing")] = 1.0,
+        factor: Annotated[float, Field(ge=1, le=1e6, description="the stretch; 1 changes nothing")] = 1.0,
         layout: Annotated[
             Literal["line", "axial", "mixed"],
             Field(description="1-D; 2-D with half the pairs per axis; 2-D with learned directions per pair"),

@@ -22,8 +22,8 @@ class Sandwich(Encoding):
         self,
         heads: Count,
         *,
-        dim: Annotated[int, Field(ge=2, multiple_of=2, description="d̄: twice the number of cosines")] = 128,
-        base: Annotated[float, Field(gt=1, description="b in θᵢ = b^(−2i/d̄)")] = 10_000.0,
+        dim: Annotated[int, Field(ge=2, le=2**16, multiple_of=2, description="d̄: twice the number of cosines")] = 128,
+        base: Annotated[float, Field(gt=1, le=1e12, description="b in θᵢ = b^(−2i/d̄)")] = 10_000.0,
     ) -> None:
         super().__init__()
         self.heads, self.dim, self.base = heads, dim, base

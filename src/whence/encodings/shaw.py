@@ -25,7 +25,9 @@ class Shaw(Encoding):
         self,
         head_dim: Count,
         *,
-        max_distance: Annotated[int, Field(ge=1, description="distances are clipped here, on both sides")] = 16,
+        max_distance: Annotated[
+            int, Field(ge=1, le=2**12, description="distances are clipped here, on both sides")
+        ] = 16,
     ) -> None:
         super().__init__()
         self.max_distance = max_distance

@@ -22,7 +22,7 @@ class Sinusoidal(Encoding):
         self,
         d_model: Count,
         *,
-        base: Annotated[float, Field(gt=1, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
+        base: Annotated[float, Field(gt=1, le=1e12, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
     ) -> None:
         super().__init__()
         if d_model % 2:

@@ -31,8 +31,8 @@ class T5(Encoding):
                 "auto: past in a causal model"
             ),
         ] = "auto",
-        buckets: Annotated[int, Field(ge=4, description="how many distances are told apart")] = 32,
-        max_distance: Annotated[int, Field(ge=2, description="from here on all distances look alike")] = 128,
+        buckets: Annotated[int, Field(ge=4, le=2**16, description="how many distances are told apart")] = 32,
+        max_distance: Annotated[int, Field(ge=2, le=2**20, description="from here on all distances look alike")] = 128,
     ) -> None:
         super().__init__()
         if sides == "auto":

@@ -25,9 +25,11 @@ class XPos(Encoding):
         self,
         head_dim: Count,
         *,
-        base: Annotated[float, Field(gt=1, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
+        base: Annotated[float, Field(gt=1, le=1e12, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
         pairing: Pairing = "halves",
-        scale_base: Annotated[float, Field(gt=0, description="distance over which pair i fades by ζᵢ")] = 512.0,
+        scale_base: Annotated[
+            float, Field(gt=0, le=1e12, description="distance over which pair i fades by ζᵢ")
+        ] = 512.0,
     ) -> None:
         super().__init__()
         require_pairs(head_dim)

@@ -92,6 +92,9 @@ def _reason_to_repeat(folder: RunFolder, status: RunStatus, options: ExecutionOp
 def _tidy(folder: RunFolder, store: Store, status: RunStatus, on_event: OnEvent) -> RunStatus:
     """What a kill or a damaged log left behind in a settled run, whose results are whole."""
     if status.state == "finished":
+        for saved in checkpoint.saved_checkpoints(folder.path):
+            if disk.is_directory(saved):  # which cannot be removed as a file
+                store.set_aside(saved)
         checkpoint.remove_all(folder.path)
     log = folder.path / "log.jsonl"
     with suppress(OSError, CorruptFileError):

@@ -15,11 +15,13 @@ class ExecutionOptions(Config):
 
     GROUP: ClassVar[str] = "Execution"
 
-    workers: int | None = Field(default=None, ge=1, description="processes; none: one per core")
+    workers: int | None = Field(default=None, ge=1, le=1024, description="processes; none: one per core")
     # a resumed run keeps the number that it started with, because results depend on it in the last bits
-    threads: int | None = Field(default=None, ge=1, description="CPU threads per process; none: the cores, shared out")
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="CPU threads per process; none: the cores, shared out"
+    )
     device: Device = Field(default="auto", description="auto takes a GPU if there is one")
     checkpoint_interval: float = Field(
-        default=20.0, ge=0, description="seconds between checkpoints", json_schema_extra={"metavar": "SECONDS"}
+        default=20.0, ge=0, le=1e9, description="seconds between checkpoints", json_schema_extra={"metavar": "SECONDS"}
     )
     retry_failed: bool = Field(default=False, description="run again what failed with a non-finite number")

@@ -26,6 +26,7 @@ from whence.experiments.options import store_flag
 from whence.experiments.saved import config_path, save_config
 from whence.experiments.table import PlannedTable, Table
 from whence.experiments.tabulate import tabulate
+from whence.formatting import as_size
 from whence.report.shell import write
 from whence.store import disk
 from whence.store.disk import CorruptFileError
@@ -257,13 +258,17 @@ def _without_seeds(runs: Sequence[R]) -> list[R]:
 def check_resources(runs: Sequence[AnyRun], store: Store, options: ExecutionOptions) -> tuple[int, int]:
     """Refuse what this machine cannot run; returns workers and threads per worker."""
     resolve_device(options.device)
-    parameters = max((run.check() for run in _without_seeds(runs)), default=0)
+    sizes = [(run.check(), run.working_bytes()) for run in _without_seeds(runs)]
+    parameters = max((count for count, _ in sizes), default=0)
     workers, threads = share(len(runs), options.workers, options.threads)
-    needed, there = 16 * parameters * workers, memory_bytes()
-    if needed > there:  # weights, gradients and two moments; activations are not known beforehand
+    # weights, gradients and two moments beside activations
+    weights, working = max(((16 * count, more) for count, more in sizes), key=sum, default=(0, 0))
+    needed, there = (weights + working) * workers, memory_bytes()
+    if needed > there:
         raise UserError(
-            f"model: {parameters:,} parameters in {workers} workers need at least {needed / 2**30:.0f} GiB of memory. "
-            f"Allowed: what fits in {there / 2**30:.0f} GiB."
+            f"model: at least {as_size(needed)} of memory are needed: in each of {workers} workers {as_size(weights)} "
+            f"to train {weights // 16:,} parameters, and {as_size(working)} for activations and data. Allowed: what "
+            f"fits in {as_size(there)}. Make the model, the batch or the sequences smaller, or pass fewer --workers."
         )
     store.prepare(bytes_needed(parameters, len(runs), workers))
     return workers, threads

@@ -18,10 +18,13 @@ from whence.experiments.options import store_flag
 from whence.experiments.page import comparison_page, page_title
 from whence.experiments.table import Table
 from whence.experiments.tabulate import tabulate
-from whence.formatting import as_csv
+from whence.formatting import as_csv, visible
+from whence.parsing import check_depth, parse_json
 from whence.report.export import picture_of
+from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.files import FORMAT, canonical, digest
+from whence.store.records import parse_as
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 
@@ -51,13 +54,18 @@ class PublishedResults(Config):
     @classmethod
     def load(cls, path: Path) -> PublishedResults:
         """Refuses another format, and a file that was edited."""
-        document = json.loads(path.read_text())
-        if document.get("format") != PUBLISHED_FORMAT:
+        raw = disk.read(path.resolve())
+        try:
+            check_depth(raw)
+            document: dict[str, Any] = parse_json(raw)
             given = document.get("format")
+        except (ValueError, AttributeError) as error:  # also of what is no mapping
+            raise CorruptFileError(path, f"not published results: {error}") from None
+        if given != PUBLISHED_FORMAT:
             raise CorruptFileError(path, f"format {given!r}; this version of whence reads format {PUBLISHED_FORMAT}")
         if document.pop("hash", None) != digest(canonical(document)):
             raise CorruptFileError(path, "hash does not match the content")
-        return cls.of(**document)
+        return parse_as(cls, {**document, "hash": digest(canonical(document))}, path)
 
 
 @dataclass(frozen=True)
@@ -142,4 +150,4 @@ def versions() -> dict[str, str]:
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(visible(cell).replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"

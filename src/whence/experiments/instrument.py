@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+import pydantic
 from pydantic import Field
 
 from whence import stats
@@ -33,7 +34,7 @@ class ComparisonConfig(Config):
     seeds: int = Field(
         default=3, ge=1, le=1000, description="paired seeds per variant; below 6 a table is headed exploratory"
     )
-    first_seed: int = Field(default=0, ge=0, description="the first of them; the others follow")
+    first_seed: int = Field(default=0, ge=0, le=2**31, description="the first of them; the others follow")
     until_decided: bool = Field(
         default=False, description="add paired seeds until every comparison is decided, or max_seeds are spent"
     )
@@ -46,6 +47,29 @@ class ComparisonConfig(Config):
         if self.until_decided:  # fewer could not decide anything
             count = max(count, min(stats.SEEDS_TO_DECIDE, self.max_seeds))
         return range(self.first_seed, self.first_seed + count)
+
+    @property
+    def variants(self) -> int:
+        """How many runs every seed takes, computed from the lengths of lists alone."""
+        return 1
+
+    @property
+    def further_runs(self) -> int:
+        """Beside those of tables"""
+        return 0
+
+    @pydantic.model_validator(mode="after")
+    def _limit_runs(self) -> Self:
+        """Before they are planned: nobody waits for a mistyped sweep."""
+        seeds = max(len(self.seed_range), self.max_seeds if self.until_decided else 0)
+        count = self.variants * seeds + self.further_runs
+        if count > MOST_RUNS:
+            raise UserError(
+                f"seeds: this comparison has {count:,} runs ({self.variants:,} for each of {seeds} seeds"
+                + (f", {self.further_runs:,} to tune" if self.further_runs else "")
+                + f"). Allowed: up to {MOST_RUNS:,}."
+            )
+        return self
 
     @property
     def design(self) -> stats.TestDesign:
@@ -66,6 +90,10 @@ class ComparisonConfig(Config):
             )
 
 
+MOST_VARIANTS = 100
+"""Of one kind, in one list: a table compares them in pairs"""
+MOST_RUNS = 10_000
+"""Of one comparison, those of tuning included"""
 C = TypeVar("C", bound=ComparisonConfig)
 Q = TypeVar("Q", bound=Config)
 T = TypeVar("T", bound=Config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from whence.store import disk
 from whence.store.disk import CorruptFileError
@@ -13,6 +13,7 @@ from whence.store.runs import Store
 from whence.training.config import AnyRun, M, RunConfig
 
 R = TypeVar("R", bound=AnyRun, covariant=True)
+LARGEST_NUMBER = 1e30
 State = Literal["finished", "failed", "damaged", "unfinished", "not run"]
 
 
@@ -78,6 +79,17 @@ def _read(run: R, store: Store, end: str) -> RunResult[R]:
     return RunResult(run, "unfinished" if status else "not run")
 
 
+def _check_numbers(document: Any) -> None:
+    """`ValueError` for numbers that no finished run has: training ends at the first that is not finite."""
+    if isinstance(document, int | float) and not abs(document) <= LARGEST_NUMBER:
+        raise ValueError(f"{document} is no measurement")
+    if isinstance(document, dict):
+        document = list(cast(dict[Any, Any], document).values())
+    if isinstance(document, list | tuple):
+        for part in cast(Sequence[Any], document):
+            _check_numbers(part)
+
+
 def _finished(run: R, status: RunStatus, records: Sequence[MetricsRecord]) -> RunResult[R]:
     result = RunResult(
         run,
@@ -89,8 +101,11 @@ def _finished(run: R, status: RunStatus, records: Sequence[MetricsRecord]) -> Ru
         tokens=status.tokens,
     )
     try:
-        final_metrics(result)
-        evaluations_of(result)
+        final = final_metrics(result)
+        run.check_metrics(final)
+        _check_numbers(final.model_dump())
+        for evaluation in evaluations_of(result):
+            _check_numbers(evaluation.metrics.model_dump())
     except ValueError as error:  # they are whole, and not what this instrument computes
         return RunResult(run, "damaged", f"{run.id}: not metrics of {run.kind} ({str(error).splitlines()[0]})")
     return result

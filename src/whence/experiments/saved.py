@@ -10,11 +10,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import yaml
-
 from whence.config import Config
 from whence.errors import UserError, not_allowed
+from whence.parsing import LARGEST_CONFIG, ParseError, parse_config
 from whence.store import disk
+from whence.store.disk import CorruptFileError
 from whence.store.files import addressed_name
 from whence.store.runs import Store
 
@@ -50,7 +50,7 @@ class Presets(Generic[S]):
 
     def read(self, name: str) -> dict[str, Any]:
         """The fields that it sets."""
-        return yaml.safe_load(self.path(name).read_text())
+        return read_document(self.path(name), "preset")
 
     def load(self, name: str) -> S:
         return read_config(self.path(name), self.config)
@@ -79,11 +79,25 @@ def saved_configs(kind: str, store: Store) -> list[Path]:
 
 
 def read_config(path: Path, config: type[S]) -> S:
+    return config.read(read_document(path, "comparison"))
+
+
+def read_document(path: Path, field: str) -> dict[str, Any]:
+    """The fields that a file sets. field: what named it, for `UserError`, which is raised whatever is wrong with it."""
+    name = str(path)
+    if path.suffix not in CONFIG_FILES:
+        raise UserError(f"{field}: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.")
     try:
-        text = path.read_text()
-        return config.read(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text) or {})
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"comparison: {str(path)!r} cannot be read ({' '.join(str(error).split())}).") from None
+        raw = disk.read(path.resolve(), LARGEST_CONFIG)
+    except CorruptFileError as damage:
+        raise UserError(f"{field}: {name!r} cannot be read: {damage.reason}.") from None
+    except (OSError, ValueError, RuntimeError) as error:  # no name of a file: a null byte, a loop of links
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{field}: {name!r} cannot be read ({reason}).") from None
+    try:
+        return parse_config(raw, json_only=path.suffix == ".json")
+    except ParseError as error:
+        raise UserError(f"{field}: {name!r}: {error}.") from None
 
 
 def find_config(text: str, store: Store, kinds: Mapping[str, Presets[Any] | None]) -> tuple[str, Path]:

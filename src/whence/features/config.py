@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from whence.config import Config
-from whence.experiments.instrument import ComparisonConfig
+from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
 from whence.experiments.options import positional
+from whence.experiments.saved import Presets
 from whence.features.activations.store import SHARD, ActivationSite
 from whence.features.activations.text import PROBES
 from whence.features.data import DATA, ActivationData
@@ -48,7 +49,7 @@ class AutoencoderConfig(Config):
         default=SPARSITY.choose("topk"), description="what keeps codes sparse"
     )
     losses: tuple[Annotated[Choice[Loss], LOSSES], ...] = Field(
-        default=(), description="loss terms besides reconstruction"
+        default=(), max_length=32, description="loss terms besides reconstruction"
     )
     position_schedule: Annotated[Choice[Schedule], SCHEDULES] = Field(
         default=SCHEDULES.choose("constant"), description="how position comes in"
@@ -68,16 +69,18 @@ class AutoencoderConfig(Config):
 class FeaturesTraining(TrainingConfig):
     """How an autoencoder is trained."""
 
-    steps: int = Field(default=400, ge=1, description="optimiser steps")
-    batch_size: int = Field(default=1024, ge=1, description="activations per step")
-    lr: float = Field(default=8e-3, gt=0, description="peak learning rate")
+    steps: int = Field(default=400, ge=1, le=10**9, description="optimiser steps")
+    batch_size: int = Field(default=1024, ge=1, le=2**20, description="activations per step")
+    lr: float = Field(default=8e-3, gt=0, le=1000, description="peak learning rate")
     position_lr_multiplier: float = Field(
-        default=10.0, gt=0, description="learning rate of parameters that are about position, in terms of lr"
+        default=10.0, gt=0, le=1e6, description="learning rate of parameters that are about position, in terms of lr"
     )
-    warmup: int = Field(default=30, ge=0, description="steps of linear warm-up")
-    weight_decay: float = Field(default=0.0, ge=0, description="of all parameters")
-    clip: float = Field(default=1000.0, gt=0, description="largest norm of the gradient")
-    evaluations: int = Field(default=5, ge=1, description="evaluations after the one at step 0, evenly spaced")
+    warmup: int = Field(default=30, ge=0, le=10**9, description="steps of linear warm-up")
+    weight_decay: float = Field(default=0.0, ge=0, le=1e6, description="of all parameters")
+    clip: float = Field(default=1000.0, gt=0, le=1e12, description="largest norm of the gradient")
+    evaluations: int = Field(
+        default=5, ge=1, le=10_000, description="evaluations after the one at step 0, evenly spaced"
+    )
 
 
 def parse_data(value: Any) -> Any:
@@ -94,17 +97,25 @@ class FeaturesConfig(ComparisonConfig):
     """What to compare, on what."""
 
     presets: tuple[str, ...] = Field(
-        default=(ALL,), min_length=1, description="names ('whence features presets'), or all"
+        default=(ALL,), min_length=1, max_length=MOST_VARIANTS, description="names ('whence features presets'), or all"
     )
     data: DataChoice = Field(default=DATA.choose("synthetic"), description="activations to learn features of")
     d_sae: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
-    l0: int = Field(default=0, ge=0, description="active features that all are brought to; 0: as usual for the data")
+    l0: int = Field(
+        default=0, ge=0, le=2**20, description="active features that all are brought to; 0: as usual for the data"
+    )
     sparsity: str = Field(default=OWN, description="own: each preset's; or one for all of them, as topk or l1")
     controls: bool = Field(
         default=False,
         description="beside each preset, itself without positions; beside larger ones, a plain one of their size",
     )
     training: FeaturesTraining = FeaturesTraining()
+
+    @property
+    def variants(self) -> int:
+        """At most: each preset has up to two controls."""
+        own = Presets("whence.features", AutoencoderConfig).names() if self.presets == (ALL,) else self.presets
+        return len(own) * (3 if self.controls else 1)
 
     @property
     def title(self) -> str:
@@ -143,15 +154,18 @@ class ProbeConfig(Config):
     """What is read from features."""
 
     runs: tuple[str, ...] = Field(
-        default=(), description="trained on the same collection", json_schema_extra=positional("RUN")
+        default=(), max_length=64, description="trained on the same collection", json_schema_extra=positional("RUN")
     )
-    sets: tuple[str, ...] = Field(default=(), description="labelled sets that come with sae-probes; none: five of them")
+    sets: tuple[str, ...] = Field(
+        default=(), max_length=256, description="labelled sets that come with sae-probes; none: five of them"
+    )
     order: tuple[OrderTask, ...] = Field(
         default=("first", "halves", "thirds"),
+        max_length=3,
         description="which of two words came first; halves exchanged; first or last third",
     )
-    train: int = Field(default=4000, ge=20, description="texts of a set to learn from")
-    test: int = Field(default=1000, ge=20, description="texts of a set to be judged on")
+    train: int = Field(default=4000, ge=20, le=10**6, description="texts of a set to learn from")
+    test: int = Field(default=1000, ge=20, le=10**6, description="texts of a set to be judged on")
     by_position: bool = Field(default=False, description="also from one range of positions at a time")
     mask_off: bool = Field(default=False, description="without masks over positions")
 
@@ -160,10 +174,12 @@ class SpliceConfig(Config):
     """What is done to a language model."""
 
     runs: tuple[str, ...] = Field(
-        default=(), description="trained on the same collection", json_schema_extra=positional("RUN")
+        default=(), max_length=64, description="trained on the same collection", json_schema_extra=positional("RUN")
     )
     what: Literal["both", "recovered", "unlearning"] = Field(default="both", description="which evaluation")
-    sequences: int = Field(default=32, ge=1, description="held-out sequences that cross-entropies are taken on")
+    sequences: int = Field(
+        default=32, ge=1, le=10**6, description="held-out sequences that cross-entropies are taken on"
+    )
     mask_off: bool = Field(default=False, description="cross-entropies without masks over positions")
 
 

@@ -21,6 +21,8 @@ ActivationBatch = tuple[Tensor, Tensor]
 """(n, d_in) activations, (n,) positions"""
 PART = 8192
 """Activations in a part"""
+LARGEST_TABLE = 2**26
+"""Numbers about true features that are held in memory"""
 SYNTHETIC_PARTS, SYNTHETIC_HELD_OUT = 8, 5
 """Parts of what is fitted, and of what is held out"""
 
@@ -45,6 +47,8 @@ class DataShape:
     """The first and the last position of activations"""
     default_d_sae: int
     default_l0: int
+    features: int = 0
+    """Those that are drawn for every activation"""
 
 
 class ActivationData(Variant):
@@ -100,16 +104,20 @@ class Synthetic(ActivationData):
         regime: Annotated[
             Literal["rare", "equal"], Field(description="how frequent position-specific features are")
         ] = "rare",
-        d_in: Annotated[int, Field(ge=2, description="numbers per state")] = 64,
+        d_in: Annotated[int, Field(ge=2, le=2**16, description="numbers per state")] = 64,
         features: Annotated[
-            int, Field(ge=2, multiple_of=2, description="true features, half of them position-specific")
+            int, Field(ge=2, le=2**20, multiple_of=2, description="true features, half of them position-specific")
         ] = 192,
-        context_size: Annotated[int, Field(ge=2, description="positions")] = 32,
-        windows: Annotated[int, Field(ge=1, description="parts of the context")] = 4,
+        context_size: Annotated[int, Field(ge=2, le=2**20, description="positions")] = 32,
+        windows: Annotated[int, Field(ge=1, le=2**16, description="parts of the context")] = 4,
         rate: Annotated[float, Field(gt=0, lt=1, description="how often a free feature is active")] = 0.04,
-        noise: Annotated[float, Field(ge=0, description="deviation of what is added to every number")] = 0.02,
-        world: Annotated[int, Field(ge=0, description="which directions: another number, other ones")] = 0,
+        noise: Annotated[float, Field(ge=0, le=1e6, description="deviation of what is added to every number")] = 0.02,
+        world: Annotated[int, Field(ge=0, le=2**31, description="which directions: another number, other ones")] = 0,
     ) -> None:
+        if features * max(d_in, context_size) > LARGEST_TABLE:
+            raise ValueError(
+                f"features: {features} × {max(d_in, context_size)} numbers. Allowed: up to {LARGEST_TABLE:,}"
+            )
         if windows > context_size:
             raise ValueError("windows: no more than positions")
         if regime == "equal" and rate * windows >= 1:
@@ -138,7 +146,7 @@ class Synthetic(ActivationData):
         average."""
         d_sae = -(-4 * self.features // (3 * self.context_size)) * self.context_size
         l0 = max(1, round(float(self.rates.sum(1).mean())))
-        return DataShape(self.d_in, self.context_size, (0, self.context_size - 1), d_sae, l0)
+        return DataShape(self.d_in, self.context_size, (0, self.context_size - 1), d_sae, l0, self.features)
 
     def draw(self, generator: torch.Generator, count: int) -> ActivationBatch:
         positions = torch.randint(self.context_size, (count,), generator=generator)

@@ -11,7 +11,7 @@ from torch import Tensor
 from whence.errors import UserError
 from whence.experiments.saved import Presets
 from whence.features.config import AutoencoderConfig, DataChoice, FeaturesTraining
-from whence.features.data import DATA, build_data
+from whence.features.data import DATA, PART, build_data
 from whence.features.evals.measures import dictionary_metrics, feature_statistics, recovery
 from whence.features.metrics import FeaturesMetrics
 from whence.features.sae.autoencoder import Autoencoder
@@ -47,6 +47,12 @@ class FeaturesRun(RunConfig[FeaturesMetrics, FeaturesTraining]):
     def check(self) -> int:
         build_data(self.data).verify()
         return self.parameters()
+
+    def working_bytes(self) -> int:
+        """Activations, codes and what they are made of, in training or of a part of what is fitted and held out."""
+        shape = self.data.build().shape
+        rows = max(self.training.batch_size, PART)
+        return 4 * rows * (shape.d_in + max(self.model.d_sae, shape.features))
 
     def parameters(self) -> int:
         try:

@@ -15,11 +15,12 @@ from torch.nn import functional
 
 from whence.errors import UserError
 from whence.fields.baselines import grid
-from whence.fields.images import image_files, read
+from whence.fields.images import image_files, read, read_size
 from whence.fields.signals import SPLITS, Crops, FieldData, ImageData, Split, below, sixths
+from whence.inputs import file_digest, open_input
 from whence.recordings import read_npy, read_ts
 from whence.registry import Choice, Registry
-from whence.store.files import digest, file_digest
+from whence.store.files import digest
 from whence.system import packaged_file
 
 DATA: Registry[FieldData] = Registry(__name__, FieldData)
@@ -40,7 +41,11 @@ EMOJI_FONTS = (
     "/usr/share/fonts/noto/NotoColorEmoji.ttf",
     "/usr/share/fonts/google-noto-color-emoji-fonts/NotoColorEmoji.ttf",
 )
-EMOJI_SIDE = 128
+EMOJI_SIDE, LARGEST_EMOJI = 128, 512
+LARGEST_FONT = 2**26
+"""Bytes"""
+OPEN_TYPE = (b"\0\1\0\0", b"OTTO", b"true")
+"""No other is opened: fonts of the web are compressed without a bound"""
 KINDS = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
@@ -95,7 +100,7 @@ class Folder(ImageData):
 
 @functools.lru_cache(maxsize=4)
 def _checksum(files: tuple[tuple[Path, int], ...]) -> str:
-    return digest("".join(f"{path.name} {file_digest(path)}\n" for path, _ in files))[:16]
+    return digest("".join(f"{path.name} {file_digest(path, 'data')}\n" for path, _ in files))[:16]
 
 
 class Emoji(FieldData):
@@ -139,7 +144,9 @@ def emoji_files(font: Path) -> dict[Split, list[bytes]]:
 
 def family(glyph: str, parents: Mapping[str, str]) -> str:
     """The emoji that a sequence begins with."""
-    while glyph in parents:
+    seen = set[str]()
+    while glyph in parents and glyph not in seen:
+        seen.add(glyph)
         glyph = parents[glyph]
     return glyph
 
@@ -151,7 +158,10 @@ def _opened_font(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
     except ImportError:
         raise UserError("data: emoji need fontTools. Run: pip install fonttools") from None
     try:
-        with TTFont(font, lazy=True) as opened:
+        with open_input(font, "data", LARGEST_FONT) as file:
+            if file.peek(4)[:4] not in OPEN_TYPE:
+                raise TTLibError
+            opened = TTFont(file, lazy=True)
             bitmaps = opened["CBDT"].strikeData[0]
             glyphs = {name: bitmaps[name].imageData for name in sorted(bitmaps)}
             lookups = opened["GSUB"].table.LookupList.Lookup
@@ -164,7 +174,9 @@ def _opened_font(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
                 if made.LigGlyph != first
             }
             return glyphs, parents
-    except (TTLibError, KeyError, OSError, AttributeError):
+    except UserError:
+        raise
+    except Exception:  # of a reader that checks little
         raise UserError(
             f"data: {str(font)!r} holds no bitmaps. Allowed: Noto Color Emoji with its table CBDT."
         ) from None
@@ -173,6 +185,8 @@ def _opened_font(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
 @functools.lru_cache(maxsize=4096)
 def emoji_image(file: bytes) -> Tensor:
     """In bytes, the middle 128×128, over white."""
+    if max(read_size(file, "emoji")) > LARGEST_EMOJI:
+        raise UserError(f"data: the font holds an emoji of more than {LARGEST_EMOJI} pixels. Allowed: smaller ones.")
     image = read(file, "emoji")
     before = [int((EMOJI_SIDE - count) / 2) for count in image.shape[1:]]  # below 0: cut off
     after = [EMOJI_SIDE - count - space for count, space in zip(image.shape[1:], before, strict=True)]
@@ -274,7 +288,7 @@ class Arrays(Crops):
 
 @functools.lru_cache(maxsize=4)
 def _digest(path: Path, _changed: int) -> str:
-    return file_digest(path)[:16]
+    return file_digest(path, "data")[:16]
 
 
 @functools.lru_cache(maxsize=4)

@@ -17,8 +17,8 @@ from whence.registry import Choice, Registry
 
 HYPONETS: Registry[Hyponet] = Registry(__name__, Hyponet)
 HyponetChoice = Annotated[Choice[Hyponet], HYPONETS]
-HEADS = Field(ge=1, description="ways of weighing tokens by distance")
-BANDS = Field(ge=1, description="half-cycles per axis; none: Nyquist of the input")
+HEADS = Field(ge=1, le=2**12, description="ways of weighing tokens by distance")
+BANDS = Field(ge=1, le=2**16, description="half-cycles per axis; none: Nyquist of the input")
 NEGLIGIBLE = 1e-7
 """A weight that changes no value, below float32's resolution of a sum of weights that is 1."""
 
@@ -38,8 +38,8 @@ class CrossAttention(Attended):
         cosines: Annotated[
             int, Field(ge=1, le=16, description="per axis and token; k of them reach (k − 1)/2 cycles per spacing")
         ] = 5,
-        width: Annotated[int, Field(ge=1, description="numbers that each head reads per pixel")] = 16,
-        hidden: Annotated[int, Field(ge=0, description="width of the MLP behind it; 0: none")] = 64,
+        width: Annotated[int, Field(ge=1, le=2**16, description="numbers that each head reads per pixel")] = 16,
+        hidden: Annotated[int, Field(ge=0, le=2**16, description="width of the MLP behind it; 0: none")] = 64,
     ) -> None:
         super().__init__(shape, heads)
         self.heads, self.cosines, self.channels, self.hidden = heads, cosines, shape.channels, hidden
@@ -89,8 +89,8 @@ class FourierMLP(Attended):
         *,
         heads: Annotated[int, HEADS] = 2,
         bands: Annotated[int | None, BANDS] = None,
-        hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 128,
-        depth: Annotated[int, Field(ge=1, description="hidden layers")] = 3,
+        hidden: Annotated[int, Field(ge=1, le=2**16, description="width of the MLP")] = 128,
+        depth: Annotated[int, Field(ge=1, le=64, description="hidden layers")] = 3,
     ) -> None:
         super().__init__(shape, heads)
         self.bands = bands or shape.pixels
@@ -115,8 +115,8 @@ class Siren(Attended):
         shape: FieldShape,
         *,
         heads: Annotated[int, HEADS] = 2,
-        hidden: Annotated[int, Field(ge=1, description="sines per layer")] = 96,
-        depth: Annotated[int, Field(ge=1, description="layers of sines")] = 3,
+        hidden: Annotated[int, Field(ge=1, le=2**16, description="sines per layer")] = 96,
+        depth: Annotated[int, Field(ge=1, le=64, description="layers of sines")] = 3,
     ) -> None:
         super().__init__(shape, heads)
         self.fastest = math.pi * shape.pixels  # radians across the field: what the input's own pixels can hold
@@ -147,8 +147,8 @@ class WeightModulation(Hyponet):
         self,
         shape: FieldShape,
         *,
-        hidden: Annotated[int, Field(ge=1, description="width of the MLP")] = 128,
-        rank: Annotated[int, Field(ge=1, description="patterns that the tokens compose")] = 64,
+        hidden: Annotated[int, Field(ge=1, le=2**16, description="width of the MLP")] = 128,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="patterns that the tokens compose")] = 64,
         bands: Annotated[int | None, BANDS] = None,
     ) -> None:
         super().__init__()

@@ -18,14 +18,18 @@ import torch
 from torch import Tensor
 
 from whence.errors import UserError, not_allowed
+from whence.inputs import read_input
 from whence.store import disk
+from whence.system import memory_bytes
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-MAX_PIXELS = 64_000_000
-MAX_BYTES = 2**29
+MAX_PIXELS = 25_000_000
+MAX_BYTES = 2**28
 """Enough for `MAX_PIXELS` of four channels of 16 bits"""
+MAX_SCANS, MAX_CHUNKS, MAX_TEXT_BYTES = 100, 100_000, 2**23
+"""Of a JPEG, each of which may go over all pixels in a few bytes; of a PNG; of pixels written as text"""
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """No other is opened: Pillow also knows formats that start programs"""
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
@@ -38,6 +42,8 @@ WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
     ".tiff": ("TIFF", {}),
     ".bmp": ("BMP", {}),
 }
+BYTES_PER_PIXEL = {".webp": 50}
+"""While it is written; of other formats 16"""
 PHOTOMETRIC, BITS = 262, 258
 """Tags of TIFF"""
 LOST_TRANSPARENCY = ("L;2", "L;4", "RGB;16B")
@@ -56,7 +62,7 @@ def read(source: Source, name: str = "") -> Tensor:
 
     Grey keeps up to 16 bits, colour 8.
     """
-    return torch.from_numpy(_load(source, name, _decode)).expand(3, -1, -1).contiguous()
+    return _over_white(_load(source, name, _decode)).expand(3, -1, -1).contiguous()
 
 
 def read_size(source: Source, name: str = "") -> tuple[int, int]:
@@ -67,10 +73,9 @@ def read_size(source: Source, name: str = "") -> tuple[int, int]:
 
 def _load(source: Source, name: str, decode: Callable[[bytes], T]) -> T:
     need_pillow("input")
+    data = source if isinstance(source, bytes) else read_input(source, "input", MAX_BYTES)
     try:
-        data = source if isinstance(source, bytes) else _content(Path(source))
-        if len(data) > MAX_BYTES:
-            raise UndecodableImageError(f"has more than {MAX_BYTES} bytes")
+        _check_time(data)
         # switches of the whole process are turned
         with _one_at_a_time, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -81,17 +86,6 @@ def _load(source: Source, name: str, decode: Callable[[bytes], T]) -> T:
         reason = f"is damaged, or cut short ({error or type(error).__name__})"
     name = name or ("upload" if isinstance(source, bytes) else str(source))
     raise UserError(f"input: {name!r} {reason}. Allowed: a whole image ({', '.join(FORMATS)}).")
-
-
-def _content(path: Path) -> bytes:
-    """Of a file; no more of it than shows that it is too large."""
-    try:
-        if not path.is_file():  # nor a device, which may never end
-            raise UndecodableImageError("is not a file")
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UndecodableImageError(f"cannot be read ({error.strerror or error})") from None
 
 
 def write(path: str | Path, image: Tensor) -> None:
@@ -124,14 +118,20 @@ def data_uri(image: Tensor) -> str:
     return f"data:image/png;base64,{base64.b64encode(encode(image)).decode()}"
 
 
-def check_out(path: str | Path) -> Path:
-    """Before any work: can an image be written there?"""
+def check_out(path: str | Path, pixels: int = 1) -> Path:
+    """Before any work: can an image of so many pixels be written there?"""
     need_pillow("out")
     path = Path(path)
     if path.suffix.lower() not in WRITTEN:
         raise not_allowed("out", path.suffix, list(WRITTEN))
     if not path.parent.is_dir():
         raise UserError(f"out: {str(path.parent)!r} is not a directory.")
+    needed, there = pixels * BYTES_PER_PIXEL.get(path.suffix.lower(), 16), memory_bytes()
+    if needed > there / 2:
+        raise UserError(
+            f"size: {pixels:,} pixels in {path.suffix} need {needed / 2**30:.1f} GiB, and this machine has "
+            f"{there / 2**30:.1f} GiB. Allowed: up to half of that, or another format."
+        )
     return path
 
 
@@ -156,8 +156,21 @@ def need_pillow(field: str) -> None:
         raise UserError(f"{field}: images need Pillow. Run: pip install pillow") from None
 
 
+def _check_time(data: bytes) -> None:
+    """Few bytes may keep a decoder busy for minutes."""
+    if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > MAX_SCANS:
+        raise UndecodableImageError(f"has more than {MAX_SCANS} scans")
+    if data.startswith((b"P1", b"P2", b"P3")) and len(data) > MAX_TEXT_BYTES:
+        raise UndecodableImageError(f"has more than {MAX_TEXT_BYTES} bytes, written as text")
+    place, chunks = 8, 0
+    while data.startswith(b"\x89PNG") and place < len(data):
+        place, chunks = place + 12 + int.from_bytes(data[place : place + 4], "big"), chunks + 1
+        if chunks > MAX_CHUNKS:
+            raise UndecodableImageError(f"has more than {MAX_CHUNKS} chunks")
+
+
 def _decode(data: bytes) -> np.ndarray:
-    """(1 or 3, height, width) float32 in [0, 1]: the first frame, upright, over white."""
+    """The first frame, upright: (1, height, width) float32 in [0, 1], or (3 or 4, height, width) in bytes."""
     from PIL import ImageFile, ImageOps
 
     before, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
@@ -189,17 +202,23 @@ def _open(data: bytes) -> ImageFile.ImageFile:
 
 def _colour(image: Image.Image) -> np.ndarray:
     """8 bits, whatever the file has: that is how Pillow decodes colour, and grey with alpha."""
-    transparent = image.has_transparency_data
     image = image.convert("LA") if image.mode == "La" else image
-    image = image.convert("RGBA" if transparent else "RGB")
-    values = np.array(np.asarray(image).transpose(2, 0, 1), dtype=np.float32, order="C")
-    values /= 255
-    if not transparent:
-        return values
-    colour, alpha = values[:3], values[3]
-    colour *= alpha
-    colour += 1 - alpha
-    return colour
+    image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+def _over_white(values: np.ndarray) -> Tensor:
+    """Once Pillow's copies are gone: these are the largest."""
+    if values.dtype != np.uint8:
+        return torch.from_numpy(values)
+    colour = values[:3].astype(np.float32, order="C")
+    colour /= 255
+    if len(values) == 4:
+        alpha = values[3].astype(np.float32)
+        alpha /= 255
+        colour *= alpha
+        colour += 1 - alpha
+    return torch.from_numpy(colour)
 
 
 def _deep_grey(image: Image.Image, source: Image.Image) -> np.ndarray:

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -26,8 +25,8 @@ from whence.fields.decode import enlarge, parse_size
 from whence.fields.hyponets import HYPONETS
 from whence.fields.page import quality_by_variant
 from whence.fields.run import FieldsRun, load_model
+from whence.inputs import file_digest
 from whence.store.artifacts import Artifact, ArtifactKind
-from whence.store.files import file_digest
 from whence.store.runs import Store
 
 LP_COUNTS = (64, 16, 32, 128, 256)
@@ -82,17 +81,17 @@ def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artif
     image = images.read(config.input)
     input_height, input_width = image.shape[1:]
     height, width = parse_size(config.size, input_height, input_width)
-    out = images.check_out(config.out)
+    out = images.check_out(config.out, height * width)
     request = RenderRequest(
         run=run.id,
-        input_checksum=file_digest(Path(config.input)),
+        input_checksum=file_digest(config.input, "input"),
         height=height,
         width=width,
         output=config.output,
         suffix=out.suffix.lower(),
     )
     known = RENDERINGS.find(request, store)
-    if known is not None and out.is_file() and file_digest(out) == known.result.checksum:
+    if known is not None and out.is_file() and file_digest(out, "out") == known.result.checksum:
         return known
     started = time.perf_counter()
     rendered = enlarge(
@@ -100,7 +99,7 @@ def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artif
     )
     images.write(out, rendered)
     seconds = round(time.perf_counter() - started, 3)
-    checksum = file_digest(out)
+    checksum = file_digest(out, "out")
     rendering = Rendering(input_height=input_height, input_width=input_width, checksum=checksum, seconds=seconds)
     return RENDERINGS.save(request, rendering, store)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -31,7 +32,7 @@ from whence.fields.metrics import (
 from whence.fields.model import STD, FieldModel
 from whence.fields.signals import Split
 from whence.models.init import initialise
-from whence.models.sequence import count_parameters
+from whence.models.sequence import activation_bytes, count_blocks
 from whence.random import Streams, generator
 from whence.store.runs import Store, open_finished_run
 from whence.training.checkpoint import weights_of
@@ -71,6 +72,24 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
         self.data.build().check()
         return self.parameters()
 
+    def check_metrics(self, metrics: FieldsMetrics) -> None:
+        scales = [level.scale for level in metrics.test.scales]
+        if scales[:1] != [1] or scales != [level.scale for level in metrics.validation.scales]:
+            raise ValueError(f"expected scales from 1 up, got {scales}")
+
+    def working_bytes(self) -> int:
+        """Signals, tokens, and what every pixel reads from every position token."""
+        data, training = self.data.build(), self.training
+        tokens = math.prod(data.inputs) // self.model.patch**data.axes + self.model.lps
+        pixels = min(training.pixels, math.prod(data.true))
+        return max(
+            activation_bytes(
+                self.model, self.model.encoding.variant.hooks(), training.batch_size, tokens, training=True
+            ),
+            4 * training.batch_size * pixels * self.model.lps,
+            4 * max(training.batch_size, training.crops) * data.channels * math.prod(data.true),
+        )
+
     def parameters(self) -> int:
         try:
             return _parameters(self.model_dump_json(include={"data", "model"}))
@@ -91,7 +110,13 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
 @functools.lru_cache(maxsize=1024)
 def _parameters(document: str) -> int:
     """Forms and searches for a size ask for many models, again and again."""
-    return count_parameters(FieldsRun.model_validate_json(document).build_model("meta"))
+    run = FieldsRun.model_validate_json(document)
+
+    def build(layers: int) -> FieldModel:
+        model = run.model.model_copy(update={"layers": layers})
+        return run.model_copy(update={"model": model}).build_model("meta")
+
+    return count_blocks(run.model.layers, build)
 
 
 def load_model(store: Store, text: str) -> tuple[FieldModel, FieldsRun]:

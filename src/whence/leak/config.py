@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.experiments.instrument import ComparisonConfig
+from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
 from whence.leak.data import DATA
 from whence.leak.metrics import MASK_RATIOS, check_ratios
 from whence.leak.mitigations import MITIGATIONS
@@ -30,7 +30,7 @@ COMPARED = (0.5, 0.9)
 class Treatment(Config):
     """One or several mitigations together."""
 
-    mitigations: Mitigations = ()
+    mitigations: Mitigations = Field(default=(), max_length=32)
 
     def __str__(self) -> str:
         return LeakRun.model_construct(mitigations=self.mitigations).mitigation
@@ -53,6 +53,7 @@ class LeakConfig(ComparisonConfig):
     mitigations: Annotated[tuple[Annotated[Treatment, BeforeValidator(parse_treatment)], ...], Listed] = Field(
         default=tuple(Treatment.read({"mitigations": name}) for name in FIRST),
         min_length=1,
+        max_length=MOST_VARIANTS,
         description=f"{', '.join(MITIGATIONS.names())}; several together: a+b; none; all: those of the source",
     )
     model: MaskedSpec = MaskedSpec()
@@ -86,6 +87,10 @@ class LeakConfig(ComparisonConfig):
             names.append(f"permute_tokens:prob={asked['shuffle_sequences_prob']}")
         return rest | {"mitigations": ["none", *filter(None, ["+".join(names)])]}
 
+    @property
+    def variants(self) -> int:
+        return len(self.mitigations)
+
     def runs(self) -> dict[str, list[LeakRun]]:
         """By mitigation, one run per seed."""
         names = [str(treatment) for treatment in self.mitigations]
@@ -110,16 +115,21 @@ class AuditConfig(Config):
         default=None, description=".npy file of token ids (rows, tokens) in place of text; needs no tokenizer"
     )
     mask_token_id: int | None = Field(
-        default=None, ge=0, description="with token_ids: id of the mask token; none: the mean of all token embeddings"
+        default=None,
+        ge=0,
+        le=2**31,
+        description="with token_ids: id of the mask token; none: the mean of all token embeddings",
     )
     rows: int | None = Field(default=None, ge=5, le=1000, description="number of examples of text; none: 24")
     length: int | None = Field(
         default=None, ge=12, le=4096, description="tokens per example of text; none: 64, or as many as the model takes"
     )
     ratios: Annotated[tuple[float, ...], AfterValidator(check_ratios)] = Field(
-        default=MASK_RATIOS, description="mask ratios, above 0 and up to 1"
+        default=MASK_RATIOS, max_length=64, description="mask ratios, above 0 and up to 1"
     )
-    seed: int = Field(default=0, ge=0, description="seed of the masks, and of the noise of models that draw any")
+    seed: int = Field(
+        default=0, ge=0, le=2**63 - 1, description="seed of the masks, and of the noise of models that draw any"
+    )
     force: bool = Field(default=False, description="measure again what the store holds already")
 
     def check(self) -> None:

@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.inputs import file_digest
 from whence.random import derive
 from whence.recordings import read_npy, read_ts
 from whence.registry import Choice, Registry, Variant
-from whence.store.files import file_digest
 from whence.system import packaged_file
 
 Split = Literal["train", "validation", "test"]
@@ -33,6 +33,11 @@ class RecordingData(Variant):
     steps: int
     """Length of one example."""
     channels: int
+
+    @property
+    def drawn_steps(self) -> int:
+        """Of memory, what an example takes while it is drawn."""
+        return self.steps
 
     def recordings(self, split: Split) -> list[Tensor]:
         """Each (time, channels), at least `steps` long. Standardised per channel, by the training split alone."""
@@ -71,13 +76,21 @@ class SyntheticRecordings(RecordingData):
         position: Annotated[
             float, Field(ge=0, le=1, description="share of the variance that position determines")
         ] = 0.0,
-        smoothness: Annotated[float, Field(gt=0, description="steps over which content stays alike")] = 6.0,
+        smoothness: Annotated[float, Field(gt=0, le=1e6, description="steps over which content stays alike")] = 6.0,
         steps: Annotated[int, Field(ge=2, le=1000, description="steps per example")] = 64,
         channels: Annotated[int, Field(ge=1, le=100)] = 4,
-        template: Annotated[int, Field(ge=0, description="which template")] = 0,
+        template: Annotated[int, Field(ge=0, le=2**31, description="which template")] = 0,
     ) -> None:
         self.position, self.smoothness, self.steps, self.channels = position, smoothness, steps, channels
         self.template = template
+
+    @property
+    def drawn_steps(self) -> int:
+        return self.steps + 2 * self._reach
+
+    @property
+    def _reach(self) -> int:
+        return math.ceil(4 * self.smoothness)
 
     def draw(self, generator: torch.Generator, rows: int, split: Split, half: int | None = None) -> Tensor:
         content = self._smooth(generator, rows)
@@ -87,7 +100,7 @@ class SyntheticRecordings(RecordingData):
 
     def _smooth(self, generator: torch.Generator, rows: int) -> Tensor:
         """White noise under a bell, of unit variance: a stationary Gaussian process."""
-        reach = math.ceil(4 * self.smoothness)
+        reach = self._reach
         noise = torch.randn(rows, self.channels, self.steps + 2 * reach, generator=generator)
         bell = torch.exp(-((torch.arange(-reach, reach + 1) / self.smoothness) ** 2))
         bell = (bell / bell.norm()).view(1, 1, -1)
@@ -145,7 +158,7 @@ class RecordingFile(RecordingData):
         self,
         *,
         path: Annotated[str, Field(description="the .npy file")] = "",
-        steps: Annotated[int, Field(ge=2, description="steps per example")] = 64,
+        steps: Annotated[int, Field(ge=2, le=2**20, description="steps per example")] = 64,
         checksum: Annotated[str, Field(description="of its bytes; filled in: a changed file is other data")] = "",
     ) -> None:
         self.steps, self.path = steps, path
@@ -154,7 +167,7 @@ class RecordingFile(RecordingData):
             raise UserError(f"data: {path!r} has changed since this was asked for. Allowed: the same file.")
 
     def checksum_now(self) -> str:
-        return file_digest(Path(self.path))[:16]
+        return file_digest(self.path, "data")[:16]
 
     def recordings(self, split: Split) -> list[Tensor]:
         path = Path(self.path)

@@ -96,7 +96,7 @@ class VariancePenalty(Mitigation):
     def __init__(
         self,
         *,
-        weight: Annotated[float, Field(gt=0, description="the source's 1000")] = 1000.0,
+        weight: Annotated[float, Field(gt=0, le=1e9, description="the source's 1000")] = 1000.0,
         from_ratio: Annotated[float, Field(ge=0, le=1, description="share masked from which on it applies")] = 0.95,
     ) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class PositionPenalty(Mitigation):
     def __init__(
         self,
         *,
-        weight: Annotated[float, Field(gt=0, description="the source's position_regularization_weight")] = 1.0,
+        weight: Annotated[float, Field(gt=0, le=1e9, description="the source's position_regularization_weight")] = 1.0,
         form: Annotated[
             Literal["source", "r2"],
             Field(
@@ -193,10 +193,14 @@ class ContentGated(Mitigation):
         self,
         d_model: Count,
         *,
-        reach: Annotated[int, Field(ge=1, description="distances beyond this count as this")] = 32,
+        reach: Annotated[int, Field(ge=1, le=2**20, description="distances beyond this count as this")] = 32,
         spread: Annotated[
             float,
-            Field(ge=0, description="deeper layers: distance over which writing fades; 0: masked tokens never write"),
+            Field(
+                ge=0,
+                le=1e6,
+                description="deeper layers: distance over which writing fades; 0: masked tokens never write",
+            ),
         ] = 2.0,
     ) -> None:
         super().__init__()

@@ -46,15 +46,17 @@ class MaskedSpec(Config):
     layout: Layout = Field(
         default="time", description="time: a token holds all channels of a window; time_channel: one channel of it"
     )
-    window: int = Field(default=4, ge=1, description="steps per token")
+    window: int = Field(default=4, ge=1, le=2**16, description="steps per token")
     replacement: Literal["zeros", "noise", "learned"] = Field(
         default="learned", description="what stands where a token is masked"
     )
-    d_model: int = Field(default=32, ge=1, description="width of the residual stream")
-    heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, description="blocks of mixer and MLP")
+    d_model: int = Field(default=32, ge=1, le=2**16, description="width of the residual stream")
+    heads: int = Field(default=4, ge=1, le=2**12, description="attention heads per layer; must divide d_model")
+    layers: int = Field(default=2, ge=1, le=1000, description="blocks of mixer and MLP")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="on what blocks add to the stream")
-    mlp_ratio: float = Field(default=2.0, ge=0, description="width of the MLP's hidden layer over d_model; 0: no MLP")
+    mlp_ratio: float = Field(
+        default=2.0, ge=0, le=256, description="width of the MLP's hidden layer over d_model; 0: no MLP"
+    )
     causal: bool = Field(default=False, description="attention sees only what lies before")
 
     @property

@@ -20,7 +20,7 @@ from whence.leak.metrics import MASK_RATIOS, LeakMetrics
 from whence.leak.mitigations import Mitigation, MitigationChoice, PenaltyInput
 from whence.leak.model import MaskedModel, MaskedSpec
 from whence.models.init import initialise
-from whence.models.sequence import count_parameters
+from whence.models.sequence import activation_bytes, count_blocks
 from whence.random import Streams, generator
 from whence.recordings import with_checksum
 from whence.training.config import RunConfig, Trainable, TrainingConfig
@@ -72,9 +72,11 @@ class Masking(Config):
 class MaskedTraining(TrainingConfig):
     """How a model is trained."""
 
-    steps: int = Field(default=600, ge=1, description="optimiser steps")
-    batch_size: int = Field(default=32, ge=1, description="examples per step")
-    evaluations: int = Field(default=2, ge=1, description="evaluations after the one at step 0, evenly spaced")
+    steps: int = Field(default=600, ge=1, le=10**9, description="optimiser steps")
+    batch_size: int = Field(default=32, ge=1, le=2**20, description="examples per step")
+    evaluations: int = Field(
+        default=2, ge=1, le=10_000, description="evaluations after the one at step 0, evenly spaced"
+    )
 
 
 class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
@@ -82,7 +84,9 @@ class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
 
     kind: ClassVar[str] = "leak"
     data: AnyData = Field(default=DATA.choose("basic_motions"), description="what to hide and predict")
-    mitigations: Mitigations = Field(default=(), description="mitigations, joined by +; none, or all of the source's")
+    mitigations: Mitigations = Field(
+        default=(), max_length=32, description="mitigations, joined by +; none, or all of the source's"
+    )
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
     training: MaskedTraining = MaskedTraining()
@@ -106,9 +110,27 @@ class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
         if len(set(names)) != len(names):
             raise UserError("mitigations: one is named twice. Allowed: each once.")
         try:
-            return count_parameters(self.build_model("meta"))
+            return count_blocks(self.model.layers, self._with_layers)
         except ValueError as error:
             raise UserError(str(error), field="model") from None
+
+    def check_metrics(self, metrics: LeakMetrics) -> None:
+        if not set(MASK_RATIOS) <= set(metrics.ratios):
+            raise ValueError(f"expected mask ratios {MASK_RATIOS}, got {tuple(metrics.ratios)}")
+
+    def working_bytes(self) -> int:
+        data: RecordingData = self.data.build()
+        tokens, _ = self.model.shape(data.steps, data.channels)
+        hooks = self.model.temporal.variant.hooks()
+        rows = max(self.training.batch_size, FITTED, self.masking.test_rows)
+        return max(
+            activation_bytes(self.model, hooks, self.training.batch_size, tokens, training=True),
+            4 * rows * data.channels * data.drawn_steps,
+        )
+
+    def _with_layers(self, layers: int) -> MaskedModel:
+        model = self.model.model_copy(update={"layers": layers})
+        return self.model_copy(update={"model": model}).build_model("meta")
 
     def build_model(self, device: torch.device | str) -> MaskedModel:
         data: RecordingData = self.data.build()

@@ -15,10 +15,10 @@ from whence.kernels import causal_conv, selective_scan
 from whence.mixers import Mixer
 from whence.models.layers import Linear
 
-State = Annotated[int, Field(ge=1, description="numbers of memory per channel (N)")]
-Expand = Annotated[int, Field(ge=1, description="inner channels over d_model")]
-ConvWidth = Annotated[int, Field(ge=1, description="width of the convolution before the scan")]
-Rank = Annotated[int | None, Field(ge=1, description="rank of the step-size projection; none: d_model / 16")]
+State = Annotated[int, Field(ge=1, le=2**12, description="numbers of memory per channel (N)")]
+Expand = Annotated[int, Field(ge=1, le=64, description="inner channels over d_model")]
+ConvWidth = Annotated[int, Field(ge=1, le=2**12, description="width of the convolution before the scan")]
+Rank = Annotated[int | None, Field(ge=1, le=2**16, description="rank of the step-size projection; none: d_model / 16")]
 DELTA_RANGE = (1e-3, 0.1)  # step sizes at the start, log-uniform
 PLAIN = 1 / math.sqrt(3)  # the deviation of nn.Linear's own initialisation, which Mamba's is built on
 

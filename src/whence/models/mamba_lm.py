@@ -9,20 +9,20 @@ Nothing in the directory is executed.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, ValidationError
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from whence.config import Config
 from whence.errors import UserError
 from whence.mixers.mamba import Mamba, Memory
+from whence.models.directory import CONFIG, read_config, stored_weights
+from whence.models.weights import read_floats
 
-StrictCount = Annotated[int, Field(ge=1, strict=True)]
+StrictCount = Annotated[int, Field(ge=1, le=2**24, strict=True)]
 
 
 class MambaLM(nn.Module):
@@ -66,8 +66,13 @@ class MambaLM(nn.Module):
     def load(cls, folder: str | Path) -> MambaLM:
         """From a directory as transformers saves it, in single precision. Raises UserError, with what is wrong."""
         folder = Path(folder)
-        config = _Checkpoint.load(folder / "config.json")
-        where, tied = _files(folder, config.num_hidden_layers), config.tie_word_embeddings
+        config = _Checkpoint.load(folder)
+        stored, tied = stored_weights(folder), config.tie_word_embeddings
+        layers = len({name.split(".")[2] for name in stored if name.startswith("backbone.layers.")})
+        if layers != config.num_hidden_layers:
+            raise UserError(
+                f"model: config.json asks for {config.num_hidden_layers} layers, the weights hold {layers}."
+            )
         with torch.device("meta"):
             model = cls(
                 config.vocab_size,
@@ -85,7 +90,7 @@ class MambaLM(nn.Module):
         wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         if tied:
             del wanted["lm_head.weight"]
-        weights = _weights(where, wanted)
+        weights = read_floats(stored, wanted, "model")
         if tied:
             weights["lm_head.weight"] = weights["backbone.embeddings.weight"]
         model.load_state_dict(weights, assign=True)
@@ -99,25 +104,20 @@ class _Checkpoint(Config, extra="ignore"):
 
     vocab_size: StrictCount
     hidden_size: StrictCount
-    num_hidden_layers: StrictCount
+    num_hidden_layers: StrictCount = Field(le=1000)
     state_size: StrictCount = 16
     expand: StrictCount = 2
     conv_kernel: StrictCount = 4
     time_step_rank: StrictCount | Literal["auto"] = "auto"
-    layer_norm_epsilon: float = 1e-5
+    layer_norm_epsilon: float = Field(default=1e-5, ge=0, le=1)
     tie_word_embeddings: bool = True
     use_bias: bool = False
     use_conv_bias: bool = True
 
     @classmethod
-    def load(cls, path: Path) -> _Checkpoint:
-        try:
-            document = json.loads(path.read_text())
-        except OSError as error:
-            raise UserError(f"model: {str(path)!r} cannot be read ({error.strerror}).") from None
-        except ValueError:
-            raise UserError(f"model: {str(path)!r} is not JSON.") from None
-        kind = document.get("model_type") if isinstance(document, dict) else None
+    def load(cls, folder: Path) -> _Checkpoint:
+        document, path = read_config(folder), folder / CONFIG
+        kind = document.get("model_type")
         if kind != "mamba":
             raise UserError(f"model: {str(path)!r} describes a {kind!r}. Allowed: mamba.")
         if document.get("hidden_act", "silu") != "silu":
@@ -130,37 +130,3 @@ class _Checkpoint(Config, extra="ignore"):
             }
             reasons = "; ".join(f"{field} {reason}" for field, reason in wrong.items())
             raise UserError(f"model: in {str(path)!r}, {reasons}.") from None
-
-
-def _files(folder: Path, layers: int) -> dict[str, Path]:
-    """Where each weight is. Nothing of the size that a config claims is built before the files agree with it."""
-    paths = sorted(folder.glob("*.safetensors"))
-    if not paths:
-        raise UserError(f"model: {str(folder)!r} holds no .safetensors file (pickled weights are never loaded).")
-    where: dict[str, Path] = {}
-    for path in paths:
-        try:
-            with safe_open(path, framework="pt") as file:
-                where |= dict.fromkeys(file.keys(), path)
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"model: {str(path)!r} cannot be read: {error}") from None
-    stored = len({name.split(".")[2] for name in where if name.startswith("backbone.layers.")})
-    if stored != layers:
-        raise UserError(f"model: config.json asks for {layers} layers, the weights hold {stored}.")
-    return where
-
-
-def _weights(where: dict[str, Path], wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Every wanted tensor, in single precision; shapes are compared before anything is read."""
-    missing = sorted(wanted.keys() - where.keys())
-    if missing:
-        raise UserError(f"model: {len(missing)} weights are missing, the first is {missing[0]!r}.")
-    weights: dict[str, Tensor] = {}
-    for path in sorted({where[name] for name in wanted}):
-        with safe_open(path, framework="pt") as file:
-            for name in (name for name in wanted if where[name] == path):
-                shape = tuple(file.get_slice(name).get_shape())
-                if shape != wanted[name]:
-                    raise UserError(f"model: {name} in {path.name} has shape {shape}, not {wanted[name]}.")
-                weights[name] = file.get_tensor(name).float()
-    return weights

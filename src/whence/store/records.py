@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import pydantic
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from whence.config import Config
 from whence.store.disk import CorruptFileError
@@ -23,6 +23,21 @@ Time = Annotated[float, Field(ge=0, le=253370764800)]
 """Seconds since 1970, up to the year 9998; 0 if unknown"""
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=255)]
 Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+LONGEST_TEXT = 20_000
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Labels = Annotated[dict[Annotated[str, Field(max_length=100)], Text], Field(max_length=100)]
+Headline = Annotated[dict[Annotated[str, Field(max_length=200)], float], Field(max_length=100)]
+"""The few numbers that a list of runs shows"""
+HEADLINE = pydantic.TypeAdapter(Headline, config=pydantic.ConfigDict(allow_inf_nan=False))
+
+
+def _with_headline(metrics: dict[str, Any]) -> dict[str, Any]:
+    HEADLINE.validate_python(metrics.get("headline", {}))
+    return metrics
+
+
+MetricsDocument = Annotated[dict[str, Any], AfterValidator(_with_headline)]
+"""`RunConfig.metrics_class` reads all of it"""
 
 
 def read_as(kind: type[D], path: Path) -> D:
@@ -35,8 +50,8 @@ def parse_as(kind: type[D], document: Any, path: Path) -> D:
         return kind.model_validate(document)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise CorruptFileError(path, f"not a {kind.__name__} ({place}: {first['msg']})") from None
+        place = ".".join(map(str, first["loc"]))[:100]
+        raise CorruptFileError(path, f"not a {kind.__name__} ({place}: {first['msg'][:200]})") from None
 
 
 def write_as(path: Path, document: Config, *, durable: bool = True) -> None:
@@ -61,13 +76,18 @@ def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
     return digest(canonical({"config": document, "versions": versions}))[:12]
 
 
+def shortened(text: Any) -> Any:
+    """The message of an exception may be of any length."""
+    return f"{text[: LONGEST_TEXT - 2]} …" if isinstance(text, str) and len(text) > LONGEST_TEXT else text
+
+
 class RunError(Config):
     """Why a run failed, or why it cannot be read."""
 
     kind: Literal["non_finite", "exception", "unreadable"]
-    message: str
+    message: Annotated[str, BeforeValidator(shortened), Field(max_length=LONGEST_TEXT)]
     step: Count | None = None
-    tensor: str | None = None
+    tensor: Text | None = None
 
 
 class RunSummary(Config):
@@ -75,20 +95,20 @@ class RunSummary(Config):
 
     id: Id
     state: RunState
-    kind: str = ""
+    kind: Annotated[str, Field(max_length=40)] = ""
     """The instrument"""
-    title: str = ""
-    labels: dict[str, str] = Field(default_factory=dict)
-    seed: int | None = None
+    title: Text = ""
+    labels: Labels = Field(default_factory=dict)
+    seed: Count | None = None
     steps: Count = 0
     """Of the whole training"""
     step: Count = 0
     tokens: Count = 0
     seconds: Seconds = 0.0
     loss: float | None = None
-    evaluated: int = -1
+    evaluated: Annotated[int, Field(ge=-1, le=2**63)] = -1
     """The step of the latest evaluation"""
-    headline: dict[str, float] = Field(default_factory=dict)
+    headline: Headline = Field(default_factory=dict)
     created: Time = 0.0
     updated: Time = 0.0
     error: RunError | None = None
@@ -110,10 +130,16 @@ class RunSummary(Config):
 class RunStatus(RunSummary):
     """status.json: where a run stands."""
 
-    latest: dict[str, Any] = Field(default_factory=dict)
-    """Metrics of the latest evaluation; `RunConfig.metrics_class` reads them"""
+    latest: MetricsDocument = Field(default_factory=dict)
+    """Metrics of the latest evaluation"""
     files: dict[FileName, Checksum] = Field(default_factory=dict)
     """Checksums of all other files by name, once the run rests"""
+
+    @pydantic.model_validator(mode="after")
+    def _not_beyond_its_end(self) -> Self:
+        if self.step > self.steps:
+            raise ValueError(f"step {self.step} of {self.steps}")
+        return self
 
     def summary(self) -> RunSummary:
         return RunSummary.model_construct(**{name: getattr(self, name) for name in RunSummary.model_fields})
@@ -132,8 +158,7 @@ class EvaluationRecord(Config):
     """A line of metrics.jsonl: one evaluation."""
 
     step: Count
-    metrics: dict[str, Any]
-    """`RunConfig.metrics_class` reads them"""
+    metrics: MetricsDocument
 
     @property
     def headline(self) -> dict[str, float]:
@@ -146,12 +171,12 @@ MetricsRecord = LossRecord | EvaluationRecord
 class Environment(Config):
     """On what a run was executed. Results depend on it in the last bits."""
 
-    threads: int
-    device: str
-    machine: str
-    python: str
-    torch: str
-    whence: str
+    threads: Annotated[int, Field(ge=1, le=2**20)]
+    device: Text
+    machine: Text
+    python: Text
+    torch: Text
+    whence: Text
 
 
 class LogRecord(Config):

@@ -117,8 +117,7 @@ class RunFolder:
         """Every record; `CorruptFileError` if any is damaged or, once the run rests, missing."""
         path = self.path / "metrics.jsonl"
         self.check_pinned(path)
-        records = read_chained(path)[0]
-        return [parse_as(EvaluationRecord if "metrics" in record else LossRecord, record, path) for record in records]
+        return read_metrics(path)[0]
 
     def evaluations(self) -> list[EvaluationRecord]:
         return [record for record in self.metrics() if isinstance(record, EvaluationRecord)]
@@ -327,6 +326,16 @@ def evaluation_rows(store: Store, runs: Iterable[RunSummary]) -> tuple[list[dict
             continue
         rows += [{**common, "step": record.step, **flat(record.metrics)} for record in evaluations]
     return rows, left_out
+
+
+def read_metrics(path: Path) -> tuple[list[MetricsRecord], bool]:
+    """The records, and whether a torn last line follows."""
+    records, _, torn = read_chained(path)
+    return [parse_as(_record_class(record), record, path) for record in records], torn
+
+
+def _record_class(record: Any) -> type[MetricsRecord]:
+    return EvaluationRecord if isinstance(record, dict) and "metrics" in record else LossRecord
 
 
 def _stamp(path: Path | str) -> Stamp:

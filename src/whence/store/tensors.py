@@ -10,9 +10,10 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from whence.parsing import parse_json
 from whence.store import disk
 from whence.store.disk import CorruptFileError
-from whence.store.files import FORMAT, FormatError, canonical, check_depth, parse_json
+from whence.store.files import FORMAT, FormatError, canonical, check_nesting
 
 
 class TensorFile(Protocol):
@@ -40,7 +41,7 @@ def open_tensors(path: Path, of: str) -> tuple[TensorFile, dict[str, Any]]:
     try:
         file = _open(path)
         raw = (file.metadata() or {}).get("facts", "{}").encode()
-        check_depth(raw, path)
+        check_nesting(raw, path)
         facts: dict[str, Any] = parse_json(raw)
         format, owner = facts.pop("format", "none"), facts.pop("of", None)
     except (safetensors.SafetensorError, ValueError, TypeError, AttributeError) as error:

@@ -12,7 +12,7 @@ from whence.store.data import DataFolder
 from whence.store.disk import CorruptFileError
 from whence.store.files import check_addressed, read_chained, read_sealed, stored_digest
 from whence.store.lock import is_locked
-from whence.store.runs import ID, STORE, RunFolder, Store
+from whence.store.runs import ID, STORE, RunFolder, Store, read_metrics
 from whence.training import checkpoint
 
 ADDRESSED = (".html", ".png", ".csv", ".md", ".json")
@@ -77,8 +77,8 @@ def _problems(run: RunFolder) -> Iterator[str]:
     for name, expected in pinned.items():
         yield from _caught(path / name, lambda path, expected=expected: _check_pinned(path, expected))
     yield from _caught(path / "config.json", lambda path: run.config_document())
-    for name in ("metrics.jsonl", "log.jsonl"):
-        yield from _caught(path / name, _check_chain)
+    yield from _caught(path / "metrics.jsonl", lambda path: _check_end(path, read_metrics(path)[1]))
+    yield from _caught(path / "log.jsonl", lambda path: _check_end(path, read_chained(path)[2]))
     for saved in checkpoint.saved_checkpoints(path):
         yield from _caught(saved, check_addressed)
 
@@ -88,8 +88,8 @@ def _check_pinned(path: Path, expected: str) -> None:
         raise CorruptFileError(path, "checksum does not match")
 
 
-def _check_chain(path: Path) -> None:
-    if read_chained(path)[2]:
+def _check_end(path: Path, torn: bool) -> None:
+    if torn:
         raise CorruptFileError(path, "the last line is torn (its writer was killed); dropped on resume")
 
 

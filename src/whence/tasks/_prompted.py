@@ -18,7 +18,7 @@ Feed = Annotated[
         description="fed: earlier answers are inputs, as in a language model; blank: nothing is, all are given at once"
     ),
 ]
-Alphabet = Annotated[int, Field(ge=2, description="size of the alphabet")]
+Alphabet = Annotated[int, Field(ge=2, le=2**16, description="size of the alphabet")]
 
 
 class Prompted(Task):

@@ -33,8 +33,10 @@ class AssociativeRecall(Task):
     def __init__(
         self,
         *,
-        keys: Annotated[int, Field(ge=2, description="different keys, and so the most pairs there can be")] = 64,
-        values: Annotated[int, Field(ge=2, description="different values")] = 16,
+        keys: Annotated[
+            int, Field(ge=2, le=2**16, description="different keys, and so the most pairs there can be")
+        ] = 64,
+        values: Annotated[int, Field(ge=2, le=2**16, description="different values")] = 16,
     ) -> None:
         self.keys = self.longest = keys
         self.values = self.outputs = values

@@ -31,7 +31,7 @@ class KBack(Task):
     def __init__(
         self,
         *,
-        k: Annotated[int, Field(ge=1, description="how far back")] = 3,
+        k: Annotated[int, Field(ge=1, le=2**20, description="how far back")] = 3,
         symbols: Annotated[int, Field(ge=3, le=1000, description="size of the alphabet")] = 8,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, 2, k + 1

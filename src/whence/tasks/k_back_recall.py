@@ -28,7 +28,7 @@ class KBackRecall(Task):
     def __init__(
         self,
         *,
-        k: Annotated[int, Field(ge=1, description="how far back")] = 3,
+        k: Annotated[int, Field(ge=1, le=2**20, description="how far back")] = 3,
         symbols: Annotated[int, Field(ge=2, le=1000, description="size of the alphabet")] = 16,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, symbols, k + 1

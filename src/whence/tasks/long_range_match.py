@@ -39,7 +39,7 @@ class LongRangeMatch(Task):
         ask: Annotated[
             Literal["match", "location"], Field(description="first == last, or the places of a pair")
         ] = "match",
-        symbols: Annotated[int, Field(ge=3, description="size of the alphabet")] = 16,
+        symbols: Annotated[int, Field(ge=3, le=2**16, description="size of the alphabet")] = 16,
     ) -> None:
         self.ask, self.letters = ask, symbols
         self.symbols = symbols + (ask == "location")  # and a blank

@@ -26,8 +26,10 @@ class MarkerDistance(Task):
     def __init__(
         self,
         *,
-        distractors: Annotated[int, Field(ge=1, description="symbols that fill the rest")] = 4,
-        unit: Annotated[float, Field(gt=0, description="places per unit of output, to keep targets near 1")] = 16.0,
+        distractors: Annotated[int, Field(ge=1, le=2**16, description="symbols that fill the rest")] = 4,
+        unit: Annotated[
+            float, Field(gt=0, le=1e9, description="places per unit of output, to keep targets near 1")
+        ] = 16.0,
     ) -> None:
         self.distractors, self.unit, self.symbols, self.outputs = distractors, unit, distractors + 1, 1
 

@@ -28,7 +28,9 @@ class Needle(Task):
     examples = (("letters=4", [1, 0, 4, 2, 0, 3, 1, 2, 4], [2]), ("letters=4", [4, 3, 1, 4], [3]))
 
     def __init__(
-        self, *, letters: Annotated[int, Field(ge=2, description="size of the alphabet of answers and heap")] = 16
+        self,
+        *,
+        letters: Annotated[int, Field(ge=2, le=2**16, description="size of the alphabet of answers and heap")] = 16,
     ) -> None:
         self.letters = self.outputs = letters
         self.symbols = letters + 1  # and the marker

@@ -32,8 +32,8 @@ class OwnPosition(Task):
     def __init__(
         self,
         *,
-        symbols: Annotated[int, Field(ge=1, description="size of the alphabet")] = 16,
-        places: Annotated[int, Field(ge=2, description="longest sequence")] = 32,
+        symbols: Annotated[int, Field(ge=1, le=2**16, description="size of the alphabet")] = 16,
+        places: Annotated[int, Field(ge=2, le=2**20, description="longest sequence")] = 32,
     ) -> None:
         self.symbols, self.outputs = symbols, places
         self.longest = places

@@ -31,7 +31,7 @@ class RepeatCopy(Prompted):
     def __init__(
         self,
         *,
-        times: Annotated[int, Field(ge=1, description="how often to say it")] = 3,
+        times: Annotated[int, Field(ge=1, le=1000, description="how often to say it")] = 3,
         letters: Alphabet = 8,
         answers: Feed = "fed",
     ) -> None:

@@ -43,8 +43,8 @@ class ReversedPattern(Task):
             Field(description="whether the dense copy is in order, or where the pattern ends"),
         ] = "detection",
         pattern: Annotated[int, Field(ge=2, le=6, description="number of symbols in the pattern")] = 3,
-        slack: Annotated[int, Field(ge=1, description="largest total gap of the loose copy")] = 2,
-        others: Annotated[int, Field(ge=1, description="number of filler symbols")] = 12,
+        slack: Annotated[int, Field(ge=1, le=2**16, description="largest total gap of the loose copy")] = 2,
+        others: Annotated[int, Field(ge=1, le=2**16, description="number of filler symbols")] = 12,
     ) -> None:
         self.ask, self.pattern, self.slack, self.others = ask, pattern, slack, others
         self.symbols = pattern + others

@@ -124,7 +124,7 @@ class ShiftInvariantPattern(Task):
             Literal["location", "detection"],
             Field(description="location: the position at which the pattern starts; detection: whether it occurs"),
         ] = "location",
-        others: Annotated[int, Field(ge=1, description="number of filler symbols")] = 12,
+        others: Annotated[int, Field(ge=1, le=2**16, description="number of filler symbols")] = 12,
     ) -> None:
         self.ask, self.others = ask, others
         self.symbols = len(PATTERN) + others

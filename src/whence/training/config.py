@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 class TrainingConfig(Config):
     """How a model is trained."""
 
-    steps: int = Field(default=300, ge=1, description="optimiser steps")
-    batch_size: int = Field(default=64, ge=1, description="sequences per step")
-    lr: float = Field(default=3e-3, gt=0, description="peak learning rate")
+    steps: int = Field(default=300, ge=1, le=10**9, description="optimiser steps")
+    batch_size: int = Field(default=64, ge=1, le=2**20, description="sequences per step")
+    lr: float = Field(default=3e-3, gt=0, le=1000, description="peak learning rate")
     schedule: Literal["cosine", "constant"] = Field(default="cosine", description="learning rate after the warm-up")
-    warmup: int = Field(default=20, ge=0, description="steps of linear warm-up")
-    weight_decay: float = Field(default=0.01, ge=0, description="on the weights of linear layers only")
-    clip: float = Field(default=1.0, gt=0, description="largest norm of the gradient")
+    warmup: int = Field(default=20, ge=0, le=10**9, description="steps of linear warm-up")
+    weight_decay: float = Field(default=0.01, ge=0, le=1e6, description="on the weights of linear layers only")
+    clip: float = Field(default=1.0, gt=0, le=1e12, description="largest norm of the gradient")
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="bf16 autocasts; weights stay fp32")
-    evaluations: int = Field(default=10, ge=1, description="evaluations after the one at step 0, evenly spaced")
+    evaluations: int = Field(
+        default=10, ge=1, le=10_000, description="evaluations after the one at step 0, evenly spaced"
+    )
 
     def lr_at(self, step: int) -> float:
         """Learning rate of a step, a pure function of it: nothing to store, nothing to restore."""
@@ -96,7 +98,9 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
     kind: ClassVar[str]
     kinds: ClassVar[dict[str, type[RunConfig[Any, Any]]]] = {}
     """Every subclass that has been imported"""
-    seed: int = Field(default=0, ge=0, description="pairs runs: equal seeds see equal data and equal initial weights")
+    seed: int = Field(
+        default=0, ge=0, le=2**63 - 1, description="pairs runs: equal seeds see equal data and equal initial weights"
+    )
     training: T
 
     @classmethod
@@ -136,6 +140,13 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
 
         Does no work: what has to be built is built without memory.
         """
+        return 0
+
+    def check_metrics(self, metrics: M) -> None:
+        """`ValueError` unless these are what this run computes at its end: a store may come from anybody."""
+
+    def working_bytes(self) -> int:
+        """Of memory, at least, beside the weights: for a training step and for an evaluation, from numbers alone."""
         return 0
 
     @abc.abstractmethod

@@ -30,7 +30,7 @@ class Interpolated(Transform):
         self,
         train_length: Annotated[int, Field(ge=2)],
         *,
-        factor: Annotated[float, Field(ge=1, description="divides every position, always")] = 1.0,
+        factor: Annotated[float, Field(ge=1, le=1e6, description="divides every position, always")] = 1.0,
         fit: Annotated[bool, Field(description="then squeeze rows that still reach past the training length")] = True,
     ) -> None:
         self.last, self.factor, self.fit = train_length - 1, factor, fit

@@ -22,7 +22,7 @@ class Shifted(Transform):
     def __init__(
         self,
         *,
-        reach: Annotated[int, Field(ge=1, description="the largest offset")] = 500,
+        reach: Annotated[int, Field(ge=1, le=2**20, description="the largest offset")] = 500,
     ) -> None:
         self.reach = reach
 

@@ -17,7 +17,7 @@ from whence.features.activations.store import ActivationSite, Precision, flags_o
 from whence.features.activations.text import HELD_OUT, checksum, documents, held_out
 from whence.features.config import CollectConfig
 from whence.models.capture import blocks, first_tensor
-from whence.models.pretrained import between_ends, content_of, ends_of, longest, pretrained
+from whence.models.pretrained import between_ends, check_ids, content_of, ends_of, longest, pretrained
 from whence.models.sequence import SequenceRun
 from whence.random import generator
 from whence.store.files import digest
@@ -26,6 +26,8 @@ from whence.store.tensors import tensor_bytes
 from whence.training.checkpoint import weights_of
 
 RUN = "run:"
+AT_ONCE = 2**20
+"""Characters that are made tokens of together, as far as documents are shorter"""
 
 
 @dataclass(frozen=True)
@@ -87,23 +89,23 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
     with open_finished_run(store, config.model.removeprefix(RUN)) as (folder, run):
         if not isinstance(run, SequenceRun):
             raise UserError(f"model: {run.id} is no run on a task. Allowed: runs of the arena.")
-        task, length = run.task.build(), run.train_length
+        task = run.task.build()
         model = run.build_model("cpu").eval()
         model.load_state_dict(weights_of(folder))
     layers = blocks(model)[-len(model.blocks) :]
     if not 1 <= config.layer <= len(layers):
         raise UserError(f"layer: {config.layer}. Allowed: 1 to {len(layers)}.")
+    one = task.sample(generator("collect", run.id), 1, run.train_length)
+    length = one.inputs.shape[1]  # some tasks ask for more than they show
     train = -(-config.tokens // (length - 1))  # the first position is not counted
 
     def sequences() -> tuple[Tensor, Tensor, Tensor]:
         held = max(1, train // HELD_OUT)
-        ids = task.sample(generator("collect", run.id), train + held, length).inputs
+        ids = task.sample(generator("collect", run.id), train + held, run.train_length).inputs
         return ids, torch.arange(train + held) >= train, flags_of(length, ([], []))
 
-    positions = task.sample(generator("collect", run.id), 1, length).positions
-
     def activations(ids: Tensor) -> Tensor:
-        return activations_after(model, layers[config.layer - 1], lambda: model(ids, positions)).to(torch.bfloat16)
+        return activations_after(model, layers[config.layer - 1], lambda: model(ids, one.positions)).to(torch.bfloat16)
 
     site = ActivationSite(model=f"{RUN}{run.id}", layer=config.layer, context_size=length, precision=config.precision)
     identity: dict[str, JsonValue] = {"tokens": config.tokens, "batch_size": config.batch_size}
@@ -149,10 +151,13 @@ def _sequences(tokenizer: Any, config: CollectConfig) -> tuple[Tensor, Tensor, T
 
 
 def _stream(tokenizer: Any, texts: Sequence[str]) -> Iterator[int]:
-    for start in range(0, len(texts), 256):
-        some = [text + "\n\n" for text in texts[start : start + 256]]
-        for ids in tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]:
-            yield from ids
+    some: list[str] = []
+    for index, text in enumerate(texts):
+        some.append(text + "\n\n")
+        if len(some) == 256 or sum(map(len, some)) > AT_ONCE or index == len(texts) - 1:
+            for ids in tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]:
+                yield from ids
+            some.clear()
 
 
 class _Enough(Exception):
@@ -163,6 +168,7 @@ def activations_of(
     model: nn.Module, layer: str | None, ids: Tensor, precision: Precision, real: Tensor | None = None
 ) -> Tensor:
     """(sequences, context_size, d_in) bfloat16, of a transformers model; real: which ids are no padding."""
+    check_ids(model, ids)
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         return activations_after(model, layer, lambda: model(input_ids=ids, attention_mask=real)).to(torch.bfloat16)
 

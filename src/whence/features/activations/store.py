@@ -53,7 +53,9 @@ class ActivationSite(Config):
     """Which activations of which model."""
 
     model: str = Field(default="minilm", description="minilm, smollm2, or a directory with a transformers model")
-    layer: int = Field(default=3, ge=0, description="activations after so many blocks; 0: the input of the first")
+    layer: int = Field(
+        default=3, ge=0, le=1000, description="activations after so many blocks; 0: the input of the first"
+    )
     context_size: int = Field(default=128, ge=4, le=8192, description="tokens per sequence, special ones included")
     precision: Precision = Field(default="fp32", description="of the model; activations are stored in bf16")
 

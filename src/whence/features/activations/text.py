@@ -7,6 +7,7 @@ import functools
 import hashlib
 import io
 import itertools
+import os.path
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from torch import Tensor
 
 from whence.errors import UserError, not_allowed
 from whence.features.activations.store import SPECIAL, flags_of
+from whence.inputs import file_digest, read_text
 from whence.models.pretrained import between_ends, ends_of
 from whence.random import derive
-from whence.store.files import file_digest
 from whence.system import packaged_file, packaged_version
 
 PACKAGE = "sae-probes"
@@ -26,7 +27,8 @@ PROBES = "probes"
 """The name of all packaged sets together."""
 HELD_OUT = 10
 """One document in so many is never trained on."""
-LARGEST = 2**30
+LONGEST = 2**22
+"""Characters of a document, which take a gigabyte while they are made tokens of"""
 
 
 def documents(text: str) -> list[str]:
@@ -37,10 +39,11 @@ def documents(text: str) -> list[str]:
 
 def checksum(text: str) -> str:
     """Of a file of one's own; of packaged sets, the version of their package."""
-    try:
-        return packaged_texts() if text == PROBES else file_digest(Path(text))[:16]
-    except OSError:
-        raise _unreadable(Path(text)) from None
+    if text == PROBES:
+        return packaged_texts()
+    if not os.path.lexists(text):
+        raise UserError(f"text: {text!r} does not exist. Allowed: {PROBES}, or a text file.")
+    return file_digest(text, "text")[:16]
 
 
 def packaged_texts() -> str:
@@ -80,7 +83,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         import zstandard
     except ImportError:
         raise UserError("text: packaged sets need zstandard. Run: pip install zstandard") from None
-    csv.field_size_limit(LARGEST)
+    csv.field_size_limit(LONGEST)
     with path.open("rb") as file:
         table = zstandard.ZstdDecompressor().stream_reader(file).read().decode(errors="replace")
     return list(csv.DictReader(io.StringIO(table)))
@@ -88,17 +91,13 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def _file(path: Path) -> list[str]:
     """Documents are separated by empty lines."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise UserError(f"text: {str(path)!r} is larger than 1 GiB.")
-        whole = path.read_text()
-    except (OSError, UnicodeDecodeError):
-        raise _unreadable(path) from None
-    return [part.strip() for part in whole.split("\n\n") if part.strip()]
-
-
-def _unreadable(path: Path) -> UserError:
-    return UserError(f"text: {str(path)!r} cannot be read as text. Allowed: {PROBES}, or a text file.")
+    every = [part.strip() for part in read_text(path).split("\n\n")]
+    if max(map(len, every)) > LONGEST:
+        raise UserError(
+            f"text: {str(path)!r} holds a document of more than {LONGEST:,} characters. Allowed: shorter ones, "
+            "separated by empty lines."
+        )
+    return [document for document in every if document]
 
 
 def _address(document: str) -> str:

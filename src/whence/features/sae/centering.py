@@ -47,7 +47,7 @@ class PositionMean(Centering):
         self,
         shape: Shape,
         *,
-        rank: Annotated[int, Field(ge=0, description="of what differs between positions; 0: all of it")] = 0,
+        rank: Annotated[int, Field(ge=0, le=2**16, description="of what differs between positions; 0: all of it")] = 0,
     ) -> None:
         super().__init__(shape)
         self.rank = rank

@@ -94,7 +94,7 @@ class PerRange(Encoder):
         self,
         shape: Shape,
         *,
-        ranges: Annotated[int, Field(ge=1, description="ranges of positions")] = 4,
+        ranges: Annotated[int, Field(ge=1, le=2**12, description="ranges of positions")] = 4,
         embedded: Annotated[bool, Field(description="a learned vector per range is added to its states")] = False,
     ) -> None:
         super().__init__(shape, (ranges,))
@@ -154,7 +154,7 @@ class Grouped(_Embedded):
         self,
         shape: Shape,
         *,
-        groups: Annotated[int, Field(ge=0, description="of features; 0: one for every position")] = 0,
+        groups: Annotated[int, Field(ge=0, le=2**20, description="of features; 0: one for every position")] = 0,
     ) -> None:
         super().__init__(shape)
         groups = groups or shape.context_size
@@ -190,7 +190,7 @@ class AttentionRouted(_Routed):
     """Positions ask, features answer: softmax over features, so that a position's weights are 1 on average."""
 
     def __init__(
-        self, shape: Shape, *, rank: Annotated[int, Field(ge=1, description="numbers per query and key")] = 32
+        self, shape: Shape, *, rank: Annotated[int, Field(ge=1, le=2**16, description="numbers per query and key")] = 32
     ) -> None:
         super().__init__(shape, rank, shape.d_sae)
 
@@ -212,7 +212,7 @@ class Hierarchical(_Routed):
         shape: Shape,
         *,
         share: Annotated[float, Field(gt=0, lt=1, description="of features that are global")] = 0.5,
-        rank: Annotated[int, Field(ge=1, description="numbers per query and key")] = 32,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="numbers per query and key")] = 32,
     ) -> None:
         self.everywhere = max(1, min(shape.d_sae - 1, round(share * shape.d_sae)))
         position_specific = shape.d_sae - self.everywhere
@@ -285,7 +285,7 @@ class ResidualPosition(Encoder):
         self,
         shape: Shape,
         *,
-        rank: Annotated[int, Field(ge=1, description="numbers per position embedding")] = 32,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="numbers per position embedding")] = 32,
         scaled: Annotated[bool, Field(description="position scales features")] = True,
     ) -> None:
         super().__init__(shape)
@@ -317,8 +317,8 @@ class Adapted(Encoder):
         self,
         shape: Shape,
         *,
-        ranges: Annotated[int, Field(ge=1, description="ranges of positions")] = 4,
-        hidden: Annotated[int, Field(ge=1, description="units of each MLP")] = 64,
+        ranges: Annotated[int, Field(ge=1, le=2**12, description="ranges of positions")] = 4,
+        hidden: Annotated[int, Field(ge=1, le=2**16, description="units of each MLP")] = 64,
     ) -> None:
         super().__init__(shape)
         self.inward, self.outward = drawn(ranges, shape.d_in, hidden), zeros(ranges, hidden, shape.d_in)
@@ -348,7 +348,7 @@ class Corrected(Encoder):
         self,
         shape: Shape,
         *,
-        rank: Annotated[int, Field(ge=1, description="directions that are corrected")] = 32,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="directions that are corrected")] = 32,
         everywhere: Annotated[bool, Field(description="control: one set of weights for all positions")] = False,
     ) -> None:
         super().__init__(shape)

@@ -61,8 +61,8 @@ class PositionWeighted(Loss):
         self,
         shape: Shape,
         *,
-        first: Annotated[float, Field(gt=0, description="weight of the first position")] = 1.0,
-        last: Annotated[float, Field(gt=0, description="weight of the last position")] = 2.0,
+        first: Annotated[float, Field(gt=0, le=1e6, description="weight of the first position")] = 1.0,
+        last: Annotated[float, Field(gt=0, le=1e6, description="weight of the last position")] = 2.0,
     ) -> None:
         super().__init__()
         self.context_size, self.first, self.last = shape.context_size, first, last
@@ -77,7 +77,9 @@ class ScaleTargets(Loss):
 
     needs_parts = True
 
-    def __init__(self, *, weight: Annotated[float, Field(gt=0, description="of each partial error")] = 0.1) -> None:
+    def __init__(
+        self, *, weight: Annotated[float, Field(gt=0, le=1e9, description="of each partial error")] = 0.1
+    ) -> None:
         super().__init__()
         self.weight = weight
 
@@ -98,9 +100,9 @@ class InfoNCE(Loss):
         self,
         shape: Shape,
         *,
-        weight: Annotated[float, Field(gt=0, description="of the term")] = 0.1,
-        temperature: Annotated[float, Field(gt=0, description="of the similarities")] = 0.1,
-        rank: Annotated[int, Field(ge=1, description="numbers that codes are projected to")] = 32,
+        weight: Annotated[float, Field(gt=0, le=1e9, description="of the term")] = 0.1,
+        temperature: Annotated[float, Field(gt=0, le=1e6, description="of the similarities")] = 0.1,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="numbers that codes are projected to")] = 32,
     ) -> None:
         super().__init__()
         self.weight, self.temperature = weight, temperature

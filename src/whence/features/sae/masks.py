@@ -63,7 +63,7 @@ class StaticSlice(Mask):
         self,
         shape: Shape,
         *,
-        ranges: Annotated[int, Field(ge=1, description="slices of the context and of the dictionary")] = 4,
+        ranges: Annotated[int, Field(ge=1, le=2**12, description="slices of the context and of the dictionary")] = 4,
     ) -> None:
         super().__init__(shape)
         self.register_buffer("slices", membership(shape, ranges), persistent=False)
@@ -108,7 +108,7 @@ class SoftSigmoid(Mask):
         self,
         shape: Shape,
         *,
-        spread: Annotated[float, Field(ge=0, description="logits start uniformly within ± this")] = 1.0,
+        spread: Annotated[float, Field(ge=0, le=1e6, description="logits start uniformly within ± this")] = 1.0,
     ) -> None:
         super().__init__(shape)
         self.spread = spread
@@ -121,7 +121,7 @@ class SoftSigmoid(Mask):
         return self.logits.sigmoid()
 
 
-Width = Annotated[float, Field(ge=1e-3, description="width of a bell, as a share of the context")]
+Width = Annotated[float, Field(ge=1e-3, le=1e6, description="width of a bell, as a share of the context")]
 
 
 class Gaussian(Mask):

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import torch
 from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validator
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
@@ -26,10 +25,11 @@ from whence.features.run import FeaturesRun
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.dictionary import Dictionary
 from whence.features.sae.sparsity import L1, BatchTopK, JumpReLU, Sparsity, TopK
+from whence.inputs import file_digest, read_document
 from whence.kernels.sparse_code import top_k
-from whence.store.disk import CorruptFileError, write_atomically
-from whence.store.disk import read as read_document
-from whence.store.files import digest, file_digest
+from whence.models.weights import read_floats, stored_tensors
+from whence.store.disk import write_atomically
+from whence.store.files import digest
 
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FORMAT = "6.54.12"
@@ -46,7 +46,7 @@ class Metadata(Config):
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
     sae_lens_version: str = Field(default="", validate_default=True)
-    context_size: int | None = Field(default=None, ge=1)
+    context_size: int | None = Field(default=None, ge=1, le=2**31)
 
     @field_validator("sae_lens_version")
     @classmethod
@@ -215,10 +215,7 @@ class Imported:
 
 def imported_checksum(folder: Path) -> str:
     """Of what is computed."""
-    try:
-        return digest((file_digest(folder / CONFIG) + file_digest(folder / WEIGHTS)).encode())[:16]
-    except OSError as error:
-        raise _unreadable(folder, error.strerror) from None
+    return digest("".join(file_digest(folder / name, "folder") for name in (CONFIG, WEIGHTS)))[:16]
 
 
 def imported(folder: Path) -> Dictionary:
@@ -244,12 +241,7 @@ def imported(folder: Path) -> Dictionary:
 
 
 def _config(path: Path) -> SAELensConfig:
-    try:
-        document = json.loads(read_document(path))
-    except (OSError, CorruptFileError) as error:
-        raise _unreadable(path, getattr(error, "strerror", None) or getattr(error, "reason", error)) from None
-    except (ValueError, RecursionError):
-        raise _unreadable(path, "not JSON") from None
+    document = read_document(path, "folder")
     try:
         return SAELensConfig.read(document)
     except UserError as error:
@@ -257,18 +249,11 @@ def _config(path: Path) -> SAELensConfig:
 
 
 def _weights(path: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            there = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            if there != wanted:
-                raise _unreadable(path, f"it holds {_listed(there)}, and {CONFIG} asks for {_listed(wanted)}")
-            weights = {name: file.get_tensor(name).float() for name in wanted}
-    except (OSError, SafetensorError) as error:
-        raise _unreadable(path, getattr(error, "strerror", None) or error) from None
-    for name, value in weights.items():
-        if not value.isfinite().all():
-            raise _unreadable(path, f"{name} holds what is no finite number")
-    return weights
+    stored = stored_tensors(path, "folder")
+    there = {name: tensor.shape for name, tensor in stored.items()}
+    if there != wanted:
+        raise _unreadable(path, f"it holds {_listed(there)}, and {CONFIG} asks for {_listed(wanted)}")
+    return read_floats(stored, wanted, "folder")
 
 
 def _listed(shapes: dict[str, tuple[int, ...]]) -> str:

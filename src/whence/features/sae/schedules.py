@@ -56,7 +56,9 @@ class Curriculum(Schedule):
         full: Annotated[float, Field(gt=0, le=1, description="share of training after which position counts fully")] = (
             0.7
         ),
-        penalty: Annotated[float, Field(ge=0, description="of being active at first, as a share of the last")] = 0.5,
+        penalty: Annotated[
+            float, Field(ge=0, le=1e6, description="of being active at first, as a share of the last")
+        ] = 0.5,
     ) -> None:
         if full <= begin:
             raise ValueError("full: position must begin before it counts fully")

@@ -99,7 +99,9 @@ class TopK(Sparsity):
     name = "topk"
     selects = True
 
-    def __init__(self, *, k: Annotated[int, Field(ge=1, description="active features per state")] = 16) -> None:
+    def __init__(
+        self, *, k: Annotated[int, Field(ge=1, le=2**20, description="active features per state")] = 16
+    ) -> None:
         super().__init__()
         self.k = k
 
@@ -124,7 +126,7 @@ class BatchTopK(Sparsity):
     selects = True
 
     def __init__(
-        self, *, k: Annotated[int, Field(ge=1, description="active features per state, on average")] = 16
+        self, *, k: Annotated[int, Field(ge=1, le=2**20, description="active features per state, on average")] = 16
     ) -> None:
         super().__init__()
         self.k = k
@@ -167,13 +169,13 @@ class L1(Sparsity):
         shape: Shape,
         *,
         coefficient: Annotated[
-            float, Field(gt=0, description="of the penalty; where it starts, if l0 is given")
+            float, Field(gt=0, le=1e9, description="of the penalty; where it starts, if l0 is given")
         ] = 0.04,
         on: Annotated[
             Literal["masked", "raw"], Field(description="activations after the mask, or before it")
         ] = "masked",
         l0: Annotated[
-            float, Field(ge=0, description="active features that the coefficient is steered to; 0: none")
+            float, Field(ge=0, le=2**20, description="active features that the coefficient is steered to; 0: none")
         ] = 0,
     ) -> None:
         super().__init__()
@@ -226,8 +228,8 @@ class JumpReLU(Sparsity):
         self,
         shape: Shape,
         *,
-        l0: Annotated[float, Field(gt=0, description="active features that are wanted")] = 16,
-        coefficient: Annotated[float, Field(gt=0, description="of the penalty on missing them")] = 1.0,
+        l0: Annotated[float, Field(gt=0, le=2**20, description="active features that are wanted")] = 16,
+        coefficient: Annotated[float, Field(gt=0, le=1e9, description="of the penalty on missing them")] = 1.0,
     ) -> None:
         super().__init__()
         self.l0, self.coefficient = l0, coefficient

@@ -15,6 +15,7 @@ from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import Action, OnProgress
 from whence.experiments.options import command
+from whence.inputs import file_digest, read_text
 from whence.leak.audit.auditing import measure_audit
 from whence.leak.audit.own_model import load_file
 from whence.leak.audit.pretrained import MEAN_TOKEN, load, load_ids, with_mean_token
@@ -28,7 +29,7 @@ from whence.models.pretrained import content_of, default_text
 from whence.models.sequence import SequenceRun
 from whence.random import Streams
 from whence.store.artifacts import Artifact, ArtifactKind
-from whence.store.files import digest, file_digest
+from whence.store.files import digest
 from whence.store.runs import RunFolder, Store, open_finished_run
 from whence.training.checkpoint import weights_of
 
@@ -90,11 +91,12 @@ def input_checksums(config: AuditConfig) -> dict[str, str]:
         return {}
     checksums: dict[str, str] = {}
     if is_code(config):
-        return {"model": _checksum(config.model.rpartition(":")[0])}
+        path = config.model.rpartition(":")[0]
+        return {"model": file_digest(path, "model")[:16] if Path(path).is_file() else ""}
     if content := content_of(config.model):
         checksums["model"] = content
     if config.token_ids is not None:
-        checksums["token_ids"] = _checksum(config.token_ids)
+        checksums["token_ids"] = file_digest(config.token_ids, "token_ids")[:16]
     else:
         checksums["text"] = digest(_text(config))[:16]
     return checksums
@@ -118,18 +120,7 @@ def load_target(config: AuditConfig, store: Store) -> AuditTarget:
 
 
 def _text(config: AuditConfig) -> str:
-    if config.text is None:
-        return default_text()
-    try:
-        return Path(config.text).read_text()
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"text: {config.text!r} cannot be read as text.") from None
-
-
-def _checksum(file: str) -> str:
-    """Empty where it cannot be read: whoever loads it says why."""
-    path = Path(file)
-    return file_digest(path)[:16] if path.is_file() else ""
+    return default_text() if config.text is None else read_text(config.text)
 
 
 def _leak_run_target(run: LeakRun, folder: RunFolder, seed: int | None = None) -> AuditTarget:

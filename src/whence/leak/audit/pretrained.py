@@ -18,10 +18,13 @@ from whence.leak.audit.target import AuditTarget
 from whence.leak.audit.untrained import untrained_twins
 from whence.leak.pathways import hooked
 from whence.models.capture import blocks
-from whence.models.pretrained import between_ends, default_text, ends_of, longest, model_of, tokenizer_of
+from whence.models.pretrained import between_ends, check_ids, default_text, ends_of, longest, model_of, tokenizer_of
+from whence.recordings import read_array
 
 ROWS, LENGTH = 24, 64
 FEWEST = 5
+MOST_READ = 2**22
+"""Characters, of a text that makes few tokens"""
 OTHERWISE = "or FILE.py:FUNCTION"
 MEAN_TOKEN = "Masked tokens are replaced by the mean of all token embeddings: the model has no mask token."
 
@@ -51,6 +54,7 @@ def load(name: str, text: str | None = None, rows: int | None = None, length: in
     if length is None and most < LENGTH:
         limits.append(f"Examples have {most} tokens instead of {LENGTH}: the model has no more positions.")
     ids, ends = _rows_of(tokenizer, default_text() if text is None else text, rows, length or min(LENGTH, most))
+    check_ids(model, ids)
     check_token_ids(ids[:, ends[0] : ids.shape[1] - ends[1]], tokenizer)
     if len(ids) < rows:
         limits.append(f"{len(ids)} of {rows} examples: the text has no more tokens.")
@@ -67,10 +71,10 @@ def load_ids(name: str, file: str, mask_id: int | None = None) -> AuditTarget:
 
     model = model_of(name, also=OTHERWISE)
     try:
-        ids = np.load(Path(file), allow_pickle=False)
-    except (OSError, ValueError):
-        raise wrong("a .npy file, got one that cannot be read.") from None
-    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        ids = read_array(Path(file), "token_ids")
+    except UserError as error:
+        raise wrong(f"a .npy file of numbers, got one that cannot be read: {error}") from None
+    if ids.ndim != 2 or ids.dtype.kind == "f":
         raise wrong(f"integers of shape (rows, tokens), got {ids.dtype} of shape {ids.shape}.")
     size = model.get_input_embeddings().num_embeddings
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < size:
@@ -121,7 +125,7 @@ def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor,
     read, ids = 8 * rows * length, []  # characters: a long text need not be encoded as a whole
     while len(ids) < rows * inner:
         ids = tokenizer(text[:read], add_special_tokens=False)["input_ids"]
-        if read >= len(text):
+        if read >= min(len(text), max(MOST_READ, 64 * rows * length)):
             break
         read *= 2
     count = min(rows, len(ids) // inner)

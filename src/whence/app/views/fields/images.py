@@ -31,8 +31,6 @@ from whence.system import packaged_file
 
 SIDE = 256
 """Pixels of the longer side that are used: more would make every answer slow."""
-MOST_PIXELS = 32_000_000
-"""Of an upload: what needs about a gigabyte while it is shrunk."""
 LONGEST_NAME = 60
 
 
@@ -71,18 +69,8 @@ def choose_image(run: FieldsRun) -> InputImage:
     return image
 
 
-def open_image(data: bytes, name: str) -> InputImage:
-    """Refused by its header where it is too large, before room is made for it."""
-    height, width = images.read_size(data, name)
-    if height * width > MOST_PIXELS:
-        raise UserError(
-            f"input: {name!r} has {width:,}×{height:,} pixels. Allowed here: {MOST_PIXELS // 10**6} million."
-        )
-    return _open_image(data, name)
-
-
 @st.cache_resource(show_spinner="Opening the image", max_entries=16)
-def _open_image(data: bytes, _name: str) -> InputImage:
+def open_image(data: bytes, _name: str) -> InputImage:
     """Cached by the bytes alone: names do not matter."""
     values = images.read(data, _name)
     height, width = values.shape[1:]

@@ -1,0 +1,96 @@
+"""Files that a user hands in: pictures, arrays, texts, models. They may come from a stranger.
+
+What is opened is a regular file of bounded size, or a link to one: nothing waits for a pipe, nothing reads a device.
+Stored files, which may not be links, are opened by `whence.store.disk`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whence.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+LARGEST_FILE, LARGEST_TEXT, LARGEST_DOCUMENT = 2**42, 2**28, 2**23
+"""Bytes"""
+DEEPEST = 64
+
+
+def open_input(path: Path | str, field: str, largest: int) -> BufferedReader:
+    """For reading. field: of the configuration, for the error. Raises `UserError`."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened: that alone can rewind a tape
+            raise UserError(f"{field}: {str(path)!r} is not a file.")
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise UserError(f"{field}: {str(path)!r} cannot be read ({error.strerror}).") from None
+    except ValueError:  # a name that no file can have
+        raise UserError(f"{field}: {str(path)!r} is not a file.") from None
+    file = os.fdopen(handle, "rb")
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+        file.close()
+        raise _too_large(path, field, largest)
+    return file
+
+
+def read_input(path: Path | str, field: str, largest: int) -> bytes:
+    with open_input(path, field, largest) as file:
+        size = min(largest, max(os.fstat(file.fileno()).st_size, 2**16))  # some files of the system have size 0
+        data = file.read(size + 1)
+    if len(data) > size:  # it grows while it is read
+        raise _too_large(path, field, size)
+    return data
+
+
+def file_digest(path: Path | str, field: str) -> str:
+    """SHA-256 of a file."""
+    with open_input(path, field, LARGEST_FILE) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_text(path: Path | str, field: str = "text") -> str:
+    """In UTF-8, with newlines as on this machine."""
+    try:
+        text = read_input(path, field, LARGEST_TEXT).decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{field}: {str(path)!r} cannot be read as text in UTF-8.") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_document(path: Path, field: str) -> dict[str, JsonValue]:
+    """A JSON object of bounded size and depth."""
+    try:
+        document = json.loads(read_input(path, field, LARGEST_DOCUMENT))
+    except (ValueError, RecursionError):
+        raise UserError(f"{field}: {str(path)!r} is not JSON.") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{field}: {str(path)!r} holds a {type(document).__name__}, not a JSON object.")
+    if any(depth > DEEPEST for _, _, depth in walk(document)):
+        raise UserError(f"{field}: {str(path)!r} is nested more than {DEEPEST} deep.")
+    return document
+
+
+def walk(document: JsonValue) -> Iterator[tuple[str, JsonValue, int]]:
+    """Every value of a document, the name of the field that it is in, and its depth."""
+    left = [("", document, 1)]
+    while left:
+        name, value, depth = left.pop()
+        yield name, value, depth
+        if isinstance(value, dict):
+            left += [(key, inner, depth + 1) for key, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(name, inner, depth + 1) for inner in value]
+
+
+def _too_large(path: Path | str, field: str, largest: int) -> UserError:
+    return UserError(f"{field}: {str(path)!r} has more than {largest} bytes, which is the largest that is read.")
