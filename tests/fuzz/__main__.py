@@ -12,12 +12,15 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.fuzz.guard import Case, Outcome
 
 SEED = 21
 PIECE = 4000
@@ -39,6 +42,15 @@ class Tally:
     """Bytes that a case has added to resident memory"""
     bad: list[dict[str, Any]] = field(default_factory=list)
 
+    def note(self, case: Case, outcome: Outcome) -> None:
+        self.cases += 1
+        self.slowest, self.largest = max(self.slowest, outcome.seconds), max(self.largest, outcome.resident)
+        if outcome.bad:
+            notes = "\n".join(case.notes)[-3000:]
+            self.bad.append({**asdict(outcome), "target": case.target, "number": case.number, "notes": notes})
+        else:
+            self.ends[outcome.kind] += 1
+
     def add(self, other: dict[str, Any]) -> None:
         self.cases += other["cases"]
         self.ends.update(other["ends"])
@@ -56,46 +68,42 @@ class Piece:
 # --- in the process of a target
 
 
-def work(piece: Piece, seed: int, number: mmap.mmap | None) -> Iterator[dict[str, Any]]:
-    """Cases one after the other; yields what came of the last ones now and then."""
+def work(pieces: Sequence[Piece], seed: int, number: mmap.mmap | None = None) -> Iterator[tuple[str, Tally]]:
+    """Cases one after the other; yields a target and what came of its last cases, now and then."""
     from tests.fuzz import guard
     from tests.fuzz.targets import load, replace_work
 
-    with tempfile.TemporaryDirectory(dir=_fast(), prefix="whence-fuzz-") as place:
-        prepared, folder = Path(place) / "prepared", Path(place) / "case"
-        prepared.mkdir()
+    with tempfile.TemporaryDirectory(dir=_fast(), prefix="whence-fuzz-") as name:
+        place, folder = Path(name), Path(name) / "case"
         folder.mkdir()
-        beside = Path(place) / "canary"
-        beside.write_text("unchanged")
+        (place / "canary").write_text("unchanged")
         # compiled kernels are found where they are, and everything else that is kept in a home would be seen
         os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
-        os.environ.update(HOME=place, TMPDIR=str(folder), WHENCE_STORE=str(folder / "whence-runs"))
+        os.environ.update(HOME=name, TMPDIR=str(folder), WHENCE_STORE=str(folder / "whence-runs"))
         tempfile.tempdir = str(folder)
-        run = load()[piece.target].prepare(prepared)
+        runs: dict[str, guard.Run] = {}
+        for piece in pieces:
+            (place / piece.target).mkdir()
+            runs[piece.target] = load()[piece.target].prepare(place / piece.target)
         replace_work()
-        known = _content(Path(place), folder)
+        known = _content(place, folder)
         guard.install()
-        tally, told = Tally(), time.monotonic()
-        for each in range(piece.first, piece.first + piece.count):
-            if number is not None:
-                number[:8] = each.to_bytes(8, "little")
-            case = guard.Case(piece.target, seed, each, folder)
-            outcome = guard.execute(run, case)
-            tally.cases += 1
-            tally.slowest, tally.largest = max(tally.slowest, outcome.seconds), max(tally.largest, outcome.resident)
-            if outcome.bad:
-                notes = "\n".join(case.notes)[-3000:]
-                tally.bad.append({**asdict(outcome), "target": piece.target, "number": each, "notes": notes})
-            else:
-                tally.ends[outcome.kind] += 1
-            if time.monotonic() - told > 1:
-                yield vars(tally)
-                tally, told = Tally(), time.monotonic()
-        if (now := _content(Path(place), folder)) != known:
-            changed = sorted(set(now.items()) ^ set(known.items()))
-            tally.bad.append({"kind": "Forbidden", "where": f"changed outside: {changed[:3]}", "text": "", "notes": ""})
-            tally.bad[-1] |= {"target": piece.target, "number": piece.first}
-        yield vars(tally)
+        for piece in pieces:
+            tally, told = Tally(), time.monotonic()
+            for each in range(piece.first, piece.first + piece.count):
+                if number is not None:
+                    number[:8] = each.to_bytes(8, "little")
+                case = guard.Case(piece.target, seed, each, folder)
+                tally.note(case, guard.execute(runs[piece.target], case))
+                if time.monotonic() - told > 1:
+                    yield piece.target, tally
+                    tally, told = Tally(), time.monotonic()
+            if (now := _content(place, folder)) != known:
+                changed = sorted({name for name, _ in set(now.items()) ^ set(known.items())})
+                case = guard.Case(piece.target, seed, piece.first, folder)
+                tally.note(case, guard.Outcome("Forbidden", where=f"changed outside: {changed[:3]}"))
+                known = now
+            yield piece.target, tally
 
 
 def _fast() -> str | None:
@@ -109,13 +117,16 @@ def _content(place: Path, folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path.relative_to(place)): (path.stat().st_size, path.stat().st_mtime_ns) for path in paths}
 
 
-def replay(target: str, number: int, seed: int) -> int:
-    for tally in work(Piece(target, number, 1), seed, None):
-        for bad in tally["bad"]:
-            print(f"{bad['notes']}\n{bad['text']}\n{bad['kind']}: {bad['where']}")
-        print(f"{target} {number}: {dict(tally['ends']) or 'bad'}, {tally['slowest']:.2f} s, {tally['largest'] >> 20} MiB")
-        return int(bool(tally["bad"]))
-    return 0
+def run_here(pieces: Sequence[Piece], seed: int) -> int:
+    """Without further processes, for few cases: what was bad is shown as a whole."""
+    bad = 0
+    for target, tally in work(pieces, seed):
+        for each in tally.bad:
+            bad += 1
+            command = f"python -m tests.fuzz --seed {seed} --replay {target} {each['number']}"
+            print(f"{each['notes']}\n{each['text']}\n{each['kind']}: {each['where']}\n{command}\n")
+        print(f"{target}: {dict(tally.ends)}, {len(tally.bad)} bad, {tally.slowest:.2f} s, {tally.largest >> 20} MiB")
+    return int(bad > 0)
 
 
 # --- in the process that was started
@@ -263,6 +274,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", action="append", default=[], metavar="TARGET")
     parser.add_argument("--replay", nargs=2, metavar=("TARGET", "CASE"))
+    parser.add_argument("--here", action="store_true", help="the targets of --only, in this process")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/reliability.md")
     parser.add_argument("--save", type=Path, metavar="FILE", help="all failures, as JSON")
     parser.add_argument("--piece", nargs=5, help=argparse.SUPPRESS)
@@ -270,11 +282,13 @@ def main() -> int:
     if options.piece:
         target, first, count, seed, number = options.piece
         with open(number, "r+b") as file, mmap.mmap(file.fileno(), 8) as place:
-            for told in work(Piece(target, int(first), int(count)), int(seed), place):
-                print(json.dumps(told), flush=True)
+            for _, tally in work([Piece(target, int(first), int(count))], int(seed), place):
+                print(json.dumps(vars(tally)), flush=True)
         return 0
     if options.replay:
-        return replay(options.replay[0], int(options.replay[1]), options.seed)
+        return run_here([Piece(options.replay[0], int(options.replay[1]), 1)], options.seed)
+    if options.here:
+        return run_here([Piece(name, 0, options.cases or 50) for name in options.only], options.seed)
     from tests.fuzz.targets import load
 
     targets = load()

@@ -219,7 +219,7 @@ def readers(prepared: Path) -> Run:
     from whence.store.artifacts import read_artifact
     from whence.store.files import check_addressed, read_chained, read_sealed
 
-    root = samples.full_store(prepared / STORED).root
+    root = samples.small_store(prepared / STORED).root
     names = (".json", ".jsonl")
     files = sorted(path for path in root.rglob("*") if path.suffix in names and path.stat().st_size < LARGE)
     others = [json.loads(path.read_bytes()).get("body") for path in files[::7] if path.suffix == ".json"]
@@ -300,9 +300,13 @@ def checkpoints(prepared: Path) -> Run:
 def spoiled_tensors(random: Random, data: bytes) -> bytes:
     """With another header that is well formed, or any change of the first bytes."""
     size = int.from_bytes(data[:8], "little")
-    if random.random() < 0.5:
+    try:
+        document = json.loads(data[8 : 8 + size]) if random.random() < 0.5 else None
+    except ValueError:  # spoiled before
+        document = None
+    if document is None:
         return mutation.spoil(random, data[: size + 8 + 64]) + data[size + 8 + 64 :]
-    header = mutation.spoil_document(random, json.loads(data[8 : 8 + size]))
+    header = mutation.spoil_document(random, document)
     text = mutation.encoded(mutation.dumps(random, header))
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data[8 + size :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ def pictures(prepared: Path) -> Run:
     from whence.fields import images
     from whence.fields.data import Folder
 
+    logging.getLogger("streamlit").setLevel(logging.ERROR)  # it misses a browser
     valid = samples.pictures()
     others = list(valid.values())
 
