@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots baselines docs test test-fast test-slow test-cpus validate publish lint format bench bench-features interop clean
+.PHONY: browser font demo app screenshots baselines docs test test-fast test-slow test-cpus validate publish lint format pip-audit bench bench-features interop clean
 .DEFAULT_GOAL := test
 FAST := tests/test_imports.py tests/test_registry.py tests/test_stats.py tests/cli/test_bad_input.py tests/cli/test_comparisons.py \
 	tests/cli/test_reference.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
@@ -96,6 +96,12 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Known vulnerabilities of the pinned dependencies. It needs the advisories of PyPI: without them it fails, it does not pass.
+AUDIT := .venv-audit
+pip-audit:
+	test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/pip install -q pip-audit; }
+	$(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+
 interop: $(PEERS)/installed
 	$(PEERS)/bin/python bench/interop.py
 
@@ -112,4 +118,4 @@ bench-features: $(PEERS)/installed
 	$(PEERS)/bin/python bench/features.py
 
 clean:
-	rm -rf $(VENV) $(PEERS)
+	rm -rf $(VENV) $(PEERS) $(AUDIT)

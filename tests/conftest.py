@@ -78,6 +78,10 @@ def tiny() -> Callable[..., Any]:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    train_in_process(monkeypatch)
+
+
+def train_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
     from whence.execution.events import Event, RunEnd
     from whence.execution.execute import execute
@@ -132,10 +136,26 @@ def source() -> Path:
     return Path(__file__).parents[1] / "src"
 
 
+WATCH = """
+const root = document.documentElement, note = text => { root.dataset.wrong = (root.dataset.wrong ?? '') + text; };
+root.dataset.watched = '';
+addEventListener('error', e => note(e.message), true);
+addEventListener('unhandledrejection', e => note(String(e.reason)));
+document.addEventListener('securitypolicyviolation', e => note(`${e.violatedDirective}: ${e.blockedURI}`));
+const outside = list => list.getEntries().filter(entry => !/^(data|blob):/.test(entry.name));
+new PerformanceObserver(list => outside(list).forEach(entry => note(entry.name)))
+  .observe({ type: 'resource', buffered: true });
+"""
+
+
 @pytest.fixture
 def browse(tmp_path: Path) -> Callable[[bytes], str]:
-    """The document of a page as Chromium sees it after its scripts have run."""
+    """The document of a page as Chromium sees it after its scripts have run.
+
+    Fails if a script of the page fails, if its content-security policy refuses anything, or if it fetches anything.
+    """
     from whence.report.export import browser
+    from whence.report.shell import with_script
 
     program = browser()
     if program is None:
@@ -145,10 +165,14 @@ def browse(tmp_path: Path) -> Callable[[bytes], str]:
 
     def shown(page: bytes) -> str:
         file = tmp_path / "page.html"
-        file.write_bytes(page)
+        file.write_bytes(with_script(page, WATCH))
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--virtual-time-budget=4000"]
         command = [program, *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", file.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        document = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        root = document[: document.index("<head>")]
+        assert "data-watched" in root
+        assert "data-wrong" not in root, root
+        return document
 
     return shown
 

@@ -38,6 +38,14 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def packaged_version(package: str) -> str:
+    """Empty if it is not installed: whoever opens its files says so."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def packaged_file(package: str, name: str, *, field: str, what: str, also: str = "") -> Path:
     """A file inside a package that is installed for it alone; nothing of the package is run.
 

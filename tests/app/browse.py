@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Download, Locator, Page, Playwright, TimeoutError, expect
+from playwright.sync_api import Browser, ConsoleMessage, Download, Locator, Page, Playwright, TimeoutError, expect
 
 from tests.app.wire import Wire
 from whence.app.jobs import jobs
@@ -80,7 +80,7 @@ class App:
             if line.rstrip() == "}":
                 break
         told = json.loads(lines)
-        assert told["address"] == self.address
+        self.token = told["address"].removeprefix(f"{self.address}/?token=")
         self.server: int = told["process"]
 
     def _gone(self) -> None:
@@ -111,6 +111,7 @@ class Visitor:
         self.context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
         )
+        self.signed_in = ""
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
         self.wire = Wire(self.page)
@@ -119,13 +120,21 @@ class Visitor:
         self.context.on("request", lambda request: self._note(request.url))
         self.page.on("websocket", lambda socket: self._note(socket.url))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._listen)
 
     def _note(self, url: str) -> None:
         if not re.match(rf"(https?|wss?)://127\.0\.0\.1:{self.app.port}/|data:|blob:|about:", url):
             self.outside.append(url)
 
+    def _listen(self, message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            self.errors.append(message.text)
+
     def open(self, path: str = "") -> None:
         self.wire.ask("page")
+        if self.signed_in != self.app.token:  # as by the address that `whence app` prints
+            path += f"{'&' if '?' in path else '?'}token={self.app.token}"
+            self.signed_in = self.app.token
         self.page.goto(f"{self.app.address}/{path}")
         self.settled()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -73,6 +74,9 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
     start_a_long_one(visitor)
     until(lambda: steps(app) > 0)
     visitor.sees(re.compile("1 running"))
+    [job] = [job for job in jobs(app.store) if job.state == "running"]
+    assert job.started is not None
+    assert app.token not in Path(f"/proc/{job.started.process}/environ").read_text()
     before = steps(app)
     app.kill()
     until(lambda: steps(app) > before)

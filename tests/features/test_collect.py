@@ -9,22 +9,21 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from whence.cli.main import run
 from whence.errors import UserError
 from whence.features.activations.collect import collect, collect_from
 from whence.features.activations.sources import of_module
-from whence.features.activations.store import CONTENT, FIRST, SPECIAL, Collection, shard_path
+from whence.features.activations.store import CONTENT, FIRST, SPECIAL, Collection
 from whence.features.activations.text import documents, held_out, labelled, sets
 from whence.features.config import CollectConfig
 from whence.models.capture import capture
 from whence.models.pretrained import default_text, pretrained
+from whence.store.data import PARTS, DataFolder
 from whence.store.runs import Store
 from whence.training.checkpoint import weights_of
 from whence.training.config import load_run_config
@@ -129,7 +128,7 @@ def test_a_killed_collection_ends_as_if_it_had_not_been(book: str, tmp_path: Pat
     assert json.loads(whole.stdout)["activations"] >= 6000
     first = tmp_path / "parts" / "activations" / "some"
     process = subprocess.Popen([*command, str(tmp_path / "parts")], env=environment, stderr=subprocess.DEVNULL)
-    while not shard_path(first, 1).exists() and process.poll() is None:
+    while not list(first.glob("shard-00001-*")) and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -137,7 +136,7 @@ def test_a_killed_collection_ends_as_if_it_had_not_been(book: str, tmp_path: Pat
     subprocess.run([*command, str(tmp_path / "parts")], env=environment, capture_output=True, check=True)
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in (tmp_path / "whole" / "activations" / "some").iterdir())
-    assert before < len(names) - 2, "it was killed in the middle"
+    assert before < len(names) - 3, "it was killed in the middle"
     for name in names:
         assert (first / name).read_bytes() == (tmp_path / "whole" / "activations" / "some" / name).read_bytes()
 
@@ -165,21 +164,26 @@ def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, 
     with pytest.raises(UserError, match="some"):
         Collection.open(store, "nowhere")
     collect(small(book, tokens=1000, name="gap"), store)
-    shard_path(store.root / "activations" / "gap", 0).unlink()
+    (list_of_parts,) = (store.root / "activations" / "gap").glob("parts.json")
+    list_of_parts.unlink()
     with pytest.raises(UserError, match="not complete"):
         Collection.open(store, "gap")
 
 
 @pytest.mark.parametrize("change", ["width", "dtype", "sequences"])
 def test_a_shard_not_as_its_collection_says(kept: tuple[Store, Collection], tmp_path: Path, change: str) -> None:
+    """Well sealed, by somebody else."""
     folder = tmp_path / "collection"
     shutil.copytree(kept[1].path, folder)
-    shard = load_file(shard_path(folder, 0))["activations"]
+    data = DataFolder(folder)
+    shard = data.read("shard-00000")["activations"]
+    for path in (folder / PARTS, folder / data.files["shard-00000"]):
+        path.unlink()
     other = {"width": shard[..., :-1], "dtype": shard.float(), "sequences": shard[:-1]}[change]
-    save_file({"activations": other.contiguous()}, shard_path(folder, 0))
-    collection = replace(kept[1], path=folder)
-    with pytest.raises(UserError, match="as its collection says"):
-        collection.activations(torch.tensor([[0, 1]]))
+    data.write("shard-00000", {"activations": other})
+    DataFolder(folder).finish()
+    with pytest.raises(UserError, match="shapes"):
+        Collection.at(folder).activations(torch.tensor([[0, 1]]))
 
 
 def test_the_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,13 +14,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tests.features.stored import flip
 from tests.features.synthetic import Reader, sequences
 from whence.errors import UserError
 from whence.features.activations.labelled import DEFAULT_SETS, labelled_activations, once, split
 from whence.features.activations.sequences import SequenceActivations, SequenceNotes, activations_at
 from whence.features.activations.sources import of_text
 from whence.features.activations.store import CONTENT, ActivationSite
-from whence.features.activations.text import held_out, labelled, sets
+from whence.features.activations.text import held_out, labelled, packaged_texts, sets
 from whence.features.config import CollectConfig
 from whence.features.evals.probing import (
     ProbeTask,
@@ -36,6 +37,7 @@ from whence.features.evals.probing import (
 )
 from whence.models.pretrained import pretrained
 from whence.store.runs import Store
+from whence.store.verify import verify_store
 
 WIDTH = 60
 
@@ -294,7 +296,7 @@ def test_what_has_two_labels_has_none() -> None:
 
 
 def test_states_are_computed_once_and_gone_on_with(store: Store, movies: SequenceActivations) -> None:
-    asked = {"set": SET, **SMALL, "seed": 0}
+    asked = {"set": SET, **SMALL, "seed": 0, "version": packaged_texts()}
 
     def never(tokenizer: Any) -> Any:
         raise AssertionError("they are there")
@@ -309,17 +311,26 @@ def test_states_are_computed_once_and_gone_on_with(store: Store, movies: Sequenc
     told: list[tuple[int, int]] = []
     activations_at(PLACE, asked, never, store, lambda done, of: told.append((done, of)))
     assert shards[1].read_bytes() == before
-    assert told[-1] == (2, 2)
+    assert told[-1] == (3, 3)
     assert load_file(shards[0])["activations"].dtype == torch.bfloat16
 
 
-def test_what_is_damaged_is_set_aside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["config.json", "parts.json", "rows-*", "shard-*"])
+def test_what_is_damaged_is_set_aside_and_computed_again(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store(tmp_path)
     few = labelled_activations(SET, PLACE, store, train=20, test=10)
-    (spec,) = tmp_path.glob("labelled/*/config.json")
-    spec.write_bytes(spec.read_bytes()[:-9])
-    assert torch.equal(labelled_activations(SET, PLACE, store, train=20, test=10).activations, few.activations)
+    (path,) = tmp_path.glob(f"labelled/*/{what}")
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    flip(path, seed=0)
+    assert any(problems for _, problems in verify_store(store))
+    again = labelled_activations(SET, PLACE, store, train=20, test=10)
+    assert torch.equal(again.activations, few.activations)
+    assert again.checksum == few.checksum
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
     assert len(list(store.damaged.iterdir())) == 1
+    assert str(store.damaged) in capsys.readouterr().err
 
 
 def test_the_place_of_a_collection() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save
 from torch import Tensor
 
 from tests.features.causal import llama
 from tests.features.causal import save as save_model
+from tests.features.stored import store_collection
 from whence.errors import UserError
-from whence.features.activations.store import ActivationSite, Collection, CollectionConfig, flags_of, shard_path
+from whence.features.activations.store import Collection
 from whence.features.config import AutoencoderConfig
 from whence.features.data import StoredActivations, Synthetic
 from whence.features.evals.measures import FEW
@@ -30,7 +30,6 @@ from whence.features.evals.profiles import (
 from whence.features.sae.autoencoder import Autoencoder
 from whence.models.init import initialise
 from whence.models.pretrained import tokenizer_of
-from whence.store.files import write_sealed
 
 CONTEXT, WIDTH = 16, 8
 
@@ -44,18 +43,10 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> StoredActivations:
 def collect(path: Path, model: str, sinks: tuple[int, ...] = ()) -> StoredActivations:
     """Random states of 96 sequences, every third held out. sinks: positions where states are far longer."""
     drawn = torch.Generator().manual_seed(0)
-    ids = torch.randint(20, (96, CONTEXT), generator=drawn).int()
-    about = {"ids": ids, "held": torch.arange(96) % 3 == 0, "flags": flags_of(CONTEXT, ([], []))}
-    (path / "tokens.safetensors").write_bytes(save(about))
+    ids = torch.randint(20, (96, CONTEXT), generator=drawn)
     activations = torch.randn(96, CONTEXT, WIDTH, generator=drawn).bfloat16()
     activations[:, list(sinks)] *= 100
-    for index, part in enumerate(activations.split(64)):
-        shard_path(path, index).write_bytes(save({"activations": part.contiguous()}))
-    site = ActivationSite(model=model, layer=1, context_size=CONTEXT)
-    shape = {"sequences": 96, "d_in": WIDTH, "context_size": CONTEXT, "threads": 1}
-    config = CollectionConfig(site=site, text="", about={}, **shape)
-    write_sealed(path / "config.json", config.model_dump(mode="json"))
-    return StoredActivations(path=str(path))
+    return StoredActivations(path=str(store_collection(path, model, ids, torch.arange(96) % 3 == 0, activations)))
 
 
 def autoencoder(d_in: int, context_size: int, mask: str, data: StoredActivations | Synthetic) -> Autoencoder:

@@ -8,20 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.calls import document, output
+from tests.features.stored import store_collection
 from whence.errors import UserError
 from whence.execution.execute import execute
 from whence.execution.options import ExecutionOptions
-from whence.features.activations.store import ActivationSite, CollectionConfig, flags_of, shard_path
 from whence.features.evals.measures import dictionary_metrics
 from whence.features.run import FeaturesRun, load_autoencoder
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.saelens import ANY, CONFIG, WEIGHTS, export, imported
 from whence.models.init import initialise
-from whence.store.files import write_sealed
 from whence.store.runs import Store
 
 WIDTH, SIZE, CONTEXT = 16, 64, 8
@@ -208,21 +207,10 @@ def collection(root: Path) -> Store:
     """ "some": 20 sequences that nobody collected, half of them held out."""
     store = Store(root)
     store.prepare()
-    path = store.root / "activations" / "some"
-    path.mkdir(parents=True)
     drawn = torch.Generator().manual_seed(0)
-    about = {
-        "ids": torch.zeros(20, CONTEXT, dtype=torch.int32),
-        "held": torch.arange(20) % 2 == 0,
-        "flags": flags_of(CONTEXT, ([], [])),
-    }
-    (path / "tokens.safetensors").write_bytes(save(about))
     made = torch.randn(20, CONTEXT, WIDTH, generator=drawn).bfloat16()
-    shard_path(path, 0).write_bytes(save({"activations": made}))
-    site = ActivationSite(model="models/somebody", layer=3, context_size=CONTEXT)
-    shape = {"sequences": 20, "d_in": WIDTH, "context_size": CONTEXT, "threads": 1}
-    config = CollectionConfig(site=site, text="book.txt", about={}, **shape)
-    write_sealed(path / "config.json", config.model_dump(mode="json"))
+    ids, held = torch.zeros(20, CONTEXT), torch.arange(20) % 2 == 0
+    store_collection(store.root / "activations" / "some", "models/somebody", ids, held, made)
     return store
 
 

@@ -17,36 +17,40 @@ from whence.store.runs import Store
 
 ADDRESS = "127.0.0.1"
 PORT = 8501
-UPLOAD_MIB = 32
 PATIENCE_SECONDS = 60
+UPLOAD_MIB = 32
+"""Largest upload"""
+UPLOADS_MIB = 8 * UPLOAD_MIB
+"""All uploads that are in memory, of all tabs"""
 STORE = "WHENCE_APP_STORE"
 """Tells the server which. Not $WHENCE_STORE: by that one, commands to copy know what a terminal would take."""
+TOKEN = "WHENCE_APP_TOKEN"
+"""In the environment, because all users of a machine can see the arguments of a process."""
 
-OPTIONS = (
-    f"--server.address={ADDRESS}",
-    f"--server.allowedHosts={ADDRESS}",  # else any web site could give itself this machine's address
-    "--server.allowedHosts=localhost",
-    "--server.headless=true",  # the browser is opened by whence, when the page is there
-    "--server.fileWatcherType=none",
-    f"--server.maxUploadSize={UPLOAD_MIB}",
-    "--server.enableXsrfProtection=true",
-    "--server.enableCORS=true",
-    "--server.showEmailPrompt=false",
-    "--browser.gatherUsageStats=false",
-    f"--browser.serverAddress={ADDRESS}",
-    "--client.toolbarMode=minimal",
-    "--client.showErrorDetails=none",
-    "--client.showErrorLinks=false",
-    "--global.showWarningOnDirectExecution=false",
-    "--logger.level=warning",
-    "--theme.light.primaryColor=#0072B2",
-    "--theme.light.linkColor=#005A8D",
-    "--theme.dark.primaryColor=#2880BD",
-    "--theme.dark.linkColor=#7CC5EF",
-    "--theme.font=system-ui, sans-serif",
-    "--theme.headingFont=system-ui, sans-serif",
-    "--theme.codeFont=ui-monospace, monospace",
-)
+OPTIONS = {
+    "server.address": ADDRESS,
+    "server.headless": True,  # the browser is opened by whence, when the page is there
+    "server.fileWatcherType": "none",
+    "server.maxUploadSize": UPLOAD_MIB,
+    "server.enableXsrfProtection": True,
+    "server.enableCORS": True,
+    "server.enableAgentApi": False,
+    "server.enableStaticServing": False,
+    "server.showEmailPrompt": False,
+    "browser.gatherUsageStats": False,
+    "browser.serverAddress": ADDRESS,
+    "client.toolbarMode": "minimal",
+    "client.showErrorDetails": "none",
+    "client.showErrorLinks": False,
+    "logger.level": "warning",
+    "theme.light.primaryColor": "#0072B2",
+    "theme.light.linkColor": "#005A8D",
+    "theme.dark.primaryColor": "#2880BD",
+    "theme.dark.linkColor": "#7CC5EF",
+    "theme.font": "system-ui, sans-serif",
+    "theme.headingFont": "system-ui, sans-serif",
+    "theme.codeFont": "ui-monospace, monospace",
+}
 
 
 def free_port(wanted: int | None) -> int:
@@ -62,40 +66,73 @@ def free_port(wanted: int | None) -> int:
     raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Allowed: another (--port).")
 
 
-def start(store: Store, port: int) -> subprocess.Popen[bytes]:
-    main = str(Path(__file__).with_name("main.py"))
-    environment = {**os.environ, STORE: str(store.root.absolute())}
-    command = [sys.executable, "-P", "-m", "whence.app.server", "run", *OPTIONS, f"--server.port={port}", main]
+def cookie_name(port: int | str) -> str:
+    """Of the port in the address, because browsers send a cookie to all ports: two apps need two names."""
+    return f"whence-{port}"
+
+
+def with_token(port: int, token: str) -> str:
+    """The address that lets a browser in."""
+    return f"http://{ADDRESS}:{port}/?token={token}"
+
+
+def start(store: Store, port: int, token: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, STORE: str(store.root.absolute()), TOKEN: token}
+    command = [sys.executable, "-P", "-m", "whence.app.server", str(port)]
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
-def wait_until_there(process: subprocess.Popen[bytes], port: int) -> None:
+def wait_until_there(process: subprocess.Popen[bytes], port: int, token: str) -> None:
     straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy knows nothing of this machine
+    cookie = {"Cookie": f"{cookie_name(port)}={token}"}
+    health = urllib.request.Request(f"http://{ADDRESS}:{port}/_stcore/health", headers=cookie)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise UserError(f"app: the server ended with code {process.returncode} before it was there.")
-        with suppress(OSError), straight.open(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1):
+        with suppress(OSError), straight.open(health, timeout=1):
             return
         time.sleep(0.05)
     raise UserError(f"app: the server did not answer within {PATIENCE_SECONDS} s.")
 
 
-def serve() -> None:
+def serve(port: int, token: str) -> None:
     """Run Streamlit. Ends when its parent does: `whence app` may be killed without a chance to end its server."""
-    from streamlit import net_util
-    from streamlit.web.cli import main
 
     def end_with(parent: int) -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(0)
 
-    # Streamlit would ask the network for them when a page of another site connects, which is refused anyway
-    net_util.get_external_ip = net_util.get_internal_ip = lambda: None
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
-    main(prog_name="streamlit")
+
+    import streamlit
+    from starlette.formparsers import MultiPartParser
+    from starlette.types import Receive, Scope, Send
+    from streamlit import runtime
+    from streamlit.runtime.stats import CacheStat
+    from streamlit.starlette import App
+
+    from whence.app.gate import Gate
+
+    class GuardedApp(App):
+        """Streamlit behind the gate. Not as its middleware, which does not see the answer to an error."""
+
+        def __init__(self) -> None:
+            super().__init__(Path(__file__).with_name("main.py"))
+            page = Path(streamlit.__file__).with_name("static") / "index.html"
+            self._gate = Gate(super().__call__, token, page.read_text(), uploaded)
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await self._gate(scope, receive, send)
+
+    def uploaded() -> int:
+        stats = runtime.get_instance().uploaded_file_mgr.get_stats()
+        return sum(stat.byte_length for family in stats.values() for stat in family if isinstance(stat, CacheStat))
+
+    MultiPartParser.spool_max_size = UPLOADS_MIB * 2**20  # uploads stay in memory: beyond this, they are put on disk
+    GuardedApp().run(config={**OPTIONS, "server.port": port})
 
 
 if __name__ == "__main__":
-    serve()
+    serve(int(sys.argv[1]), os.environ.pop(TOKEN))  # what the app starts does not inherit the token

@@ -16,6 +16,7 @@ from whence.experiments.results import evaluations_of, final_metrics
 from whence.experiments.table import Row, Table
 from whence.report.figures import figure_of, learning_curves, line_style
 from whence.report.html import heading, html_table, render
+from whence.report.shell import Script, embedded
 from whence.shortcuts.search import baseline_by_position
 from whence.store.files import digest
 from whence.store.runs import Store
@@ -223,7 +224,7 @@ def attention_section(name: str, maps: Mapping[str, AttentionMaps]) -> Markup:
 def attention_of(table: Table[ArenaRun], store: Store) -> list[Markup]:
     """The section of one table, with the script that draws it."""
     section = attention_section(digest(table.title)[:8], stored_maps(table, store))
-    return [section, Markup("<script>{}drawMaps(document)</script>").format(Markup(MAP_SCRIPT))] if section else []
+    return [section, Script(f"{MAP_SCRIPT}drawMaps(document)")] if section else []
 
 
 def _canvas(name: str, maps: Mapping[str, AttentionMaps]) -> Markup:
@@ -244,8 +245,14 @@ def _canvas(name: str, maps: Mapping[str, AttentionMaps]) -> Markup:
     numbered = {"layer": one.layers, "head": one.heads, "example": one.examples}
     choices = {"encoding": [(encoding, encoding) for encoding in maps]}
     choices |= {field: [(str(i), str(i + 1)) for i in range(count)] for field, count in numbered.items()}
-    escaped = Markup(json.dumps(document).replace("<", "\\u003c"))
     names = [f"{layer + 1}.{head + 1}" for layer in range(one.layers) for head in range(one.heads)]
     rows = [[encoding, *(f"{v:.1f}" for layer in of.distance for v in layer)] for encoding, of in maps.items()]
     distances = html_table(["", *names], rows, label="Mean attention distance")
-    return render(MAPS, name=name, tokens=one.tokens, choices=choices, distances=distances, document=escaped)
+    return render(
+        MAPS,
+        name=name,
+        tokens=one.tokens,
+        choices=choices,
+        distances=distances,
+        document=embedded(json.dumps(document)),
+    )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
+import secrets
 import signal
 import subprocess
+import tempfile
 import webbrowser
+from pathlib import Path
 
 from pydantic import Field
 
@@ -20,7 +24,10 @@ DESCRIPTION = """Open the lab in a browser: all four instruments, and the runs o
   whence app --store ~/lab                      another store
 
 Nothing is trained in the app's own process. What it starts goes on when a tab or the app is closed, and is found
-again. It listens on 127.0.0.1 alone and asks the network for nothing."""
+again. It listens on 127.0.0.1 alone and asks the network for nothing. The printed address contains a token, without
+which nobody is let in; every start has a new one."""
+
+OPENING = "<!doctype html><meta charset=utf-8><title>whence</title><meta http-equiv=refresh content='0;url={}'>"
 
 
 class AppOptions(StoreOptions):
@@ -32,33 +39,48 @@ def _app(invocation: Invocation) -> int:
     options = invocation.options(AppOptions)
     if importlib.util.find_spec("streamlit") is None:
         raise UserError("app: the app needs Streamlit. Install it with: pip install 'whence[app]'")
-    from whence.app.server import ADDRESS, free_port, start, wait_until_there
+    from whence.app.server import free_port, start, wait_until_there, with_token
     from whence.store.runs import Store
 
     store = Store(options.store)
     store.prepare()
     port = free_port(options.port)
-    address = f"http://{ADDRESS}:{port}"
+    token = secrets.token_urlsafe(24)
+    address = with_token(port, token)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    process = start(store, port)
+    process = start(store, port, token)
+    page = None
     try:
-        wait_until_there(process, port)
+        wait_until_there(process, port, token)
         if options.json_:
             print_json({"address": address, "store": str(store.root), "process": process.pid})
         else:
             ends = "(Ctrl-C ends the app, not what it has started)"
             print(f"whence app: {address}   store {store.root}   {ends}", flush=True)
         if not options.no_browser:
-            webbrowser.open(address)
+            page = _open_in_browser(address, store.root)
         return process.wait()
     except KeyboardInterrupt:
         return 0
     finally:
+        if page:
+            page.unlink(missing_ok=True)
         process.terminate()
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def _open_in_browser(address: str, folder: Path) -> Path:
+    """By a file that only this user can read: all users of a machine can see the arguments of a browser.
+
+    In the store, because browsers in a sandbox (snap, flatpak) cannot read temporary directories.
+    """
+    with tempfile.NamedTemporaryFile("w", dir=folder.absolute(), prefix="open-", suffix=".html", delete=False) as file:
+        file.write(OPENING.format(html.escape(address)))
+    webbrowser.open(Path(file.name).as_uri())
+    return Path(file.name)
 
 
 VERBS = {"app": Verb(DESCRIPTION, _app)}

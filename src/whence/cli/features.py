@@ -22,10 +22,11 @@ if TYPE_CHECKING:
         EvaluateRequest,
         EvaluateResult,
         ProbeReport,
+        ProbeRequest,
         SpliceReport,
+        SpliceRequest,
     )
     from whence.features.activations.store import CollectionRecord
-    from whence.features.config import ProbeConfig, SpliceConfig
     from whence.features.evals.probing import ProbeResult
     from whence.features.evals.splice import Recovered
     from whence.features.evals.unlearning import UnlearningResult
@@ -189,7 +190,7 @@ def _print_evaluation(artifact: Artifact[EvaluateRequest, EvaluateResult]) -> No
     print_metrics(result.metrics)
 
 
-def _print_probes(artifact: Artifact[ProbeConfig, ProbeReport]) -> None:
+def _print_probes(artifact: Artifact[ProbeRequest, ProbeReport]) -> None:
     report = artifact.result
     for name, result in report.sets.items():
         _print_probe(name, result)
@@ -209,7 +210,7 @@ def _print_probe(name: str, result: ProbeResult, more: str = "") -> None:
     print(f"  majority {100 * result.majority:.1f}, all raw numbers {100 * result.raw.all:.1f}{more}\n")
 
 
-def _print_splices(artifact: Artifact[SpliceConfig, SpliceReport]) -> None:
+def _print_splices(artifact: Artifact[SpliceRequest, SpliceReport]) -> None:
     runs = artifact.result.runs
     entropies = [[name, *_recovered_cells(run.recovered)] for name, run in runs.items() if run.recovered]
     if entropies:

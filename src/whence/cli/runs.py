@@ -22,6 +22,7 @@ from whence.store.disk import CorruptFileError
 from whence.store.lock import LockedError
 from whence.store.records import EvaluationRecord, RunSummary
 from whence.store.runs import RunFolder, Store, evaluation_rows, load_runs
+from whence.training.config import AnyRun
 
 if TYPE_CHECKING:
     from whence.store.repair import Repair, Way
@@ -32,6 +33,7 @@ WAYS: dict[Way, str] = {
     "tidy": "clear up",
     "train": "train again",
 }
+WHOLE = "whole again"
 UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible")
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
@@ -239,28 +241,44 @@ def _repair(invocation: Invocation) -> int:
     else:
         for what, result in results.items():
             print(f"{what}: {result}")
-    return FAILED if len(results) < len(repairs) or any(text in UNREPAIRED for text in results.values()) else 0
+    return FAILED if len(results) < len(repairs) or any(text.startswith(UNREPAIRED) for text in results.values()) else 0
 
 
 def _carry_out(repairs: Sequence[Repair], store: Store, options: RepairOptions) -> dict[str, str]:
     """By what was damaged, what came of it."""
     from whence.experiments.comparison import execute_runs
-    from whence.store.repair import set_aside
 
     results: dict[str, str] = {}
+    runs: list[AnyRun] = []
     for repair in repairs:
-        if repair.way == "collect":
-            from whence.features.activations.collect import repair_collection
+        try:
+            if repair.run:
+                repair.run.check()
+                runs.append(repair.run)
+            else:
+                results[repair.what] = _without_training(repair, store)
+        except LockedError:
+            results[repair.what] = "busy"
+        except (UserError, OSError, CorruptFileError) as problem:
+            results[repair.what] = f"not possible: {disk.explain(problem)}"
+    try:
+        ends = execute_runs(runs, store, options, RunProgress)
+    except UserError as problem:
+        return {**results, **{run.id: f"not possible: {problem}" for run in runs}}
+    return {**results, **{run: WHOLE if end == "skipped" else end for run, end in ends.items()}}
 
-            with progress_line() as on_progress:
-                results[repair.what] = repair_collection(repair.path, store, on_progress)
-        elif repair.way == "set aside":
-            try:
-                results[repair.what] = f"kept in {set_aside(store, repair)}"
-            except LockedError:
-                results[repair.what] = "busy"
-    runs = [repair.run for repair in repairs if repair.run]
-    return {**results, **execute_runs(runs, store, options, RunProgress)}
+
+def _without_training(repair: Repair, store: Store) -> str:
+    from whence.store.repair import set_aside
+
+    if repair.way == "collect":
+        from whence.features.actions import repair_collection
+
+        with progress_line("loading") as on_progress:
+            repair_collection(repair.path.name, store, on_progress)
+        return WHOLE
+    kept = set_aside(store, repair)
+    return f"kept in {kept}" if kept else "gone meanwhile"
 
 
 def _gc(invocation: Invocation) -> int:

@@ -11,7 +11,6 @@ from whence.experiments.instrument import Instrument
 from whence.experiments.table import Column, Row, Table
 from whence.report.html import badges, bullets, heading, html_table, render, swatch
 from whence.report.shell import plot, regenerate, shell
-from whence.store.files import digest
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 
@@ -38,14 +37,11 @@ def comparison_page(
     title = page_title(instrument, tables)
     sections = instrument.sections(tables, store)
     parts: list[str] = [heading(title, level=1), *summary_html(instrument, tables)]
-    with_script = True
     for table in tables:
         parts += [heading(table.title, table.heading)]
         parts += [bullets(table.findings), table_html(instrument, table)]
         for name, figure in instrument.figures(table).items():
-            key = digest(table.title + name)[:8]
-            parts += [heading(name, level=3), plot(figure, key, with_script)]
-            with_script = False
+            parts += [heading(name, level=3), plot(figure)]
         parts += [*sections.get(table.title, ()), lost_html(table), render(RUNS, rows=table.rows)]
     return shell(title, [*parts, *regenerate(command, config)])
 

@@ -16,9 +16,9 @@ from whence.errors import UserError
 from whence.experiments.instrument import Action, OnProgress
 from whence.features.activations.collect import collect
 from whence.features.activations.labelled import DEFAULT_SETS, labelled_activations
-from whence.features.activations.sources import RUN, weights_checksum
-from whence.features.activations.store import ActivationSite, Collection, CollectionRecord
-from whence.features.activations.text import checksum
+from whence.features.activations.sources import RUN
+from whence.features.activations.store import ActivationSite, Collection, CollectionRecord, folder
+from whence.features.activations.text import checksum, packaged_texts
 from whence.features.config import (
     CollectConfig,
     EvaluateConfig,
@@ -38,6 +38,7 @@ from whence.features.run import load_autoencoder
 from whence.features.sae.autoencoder import Autoencoder
 from whence.features.sae.dictionary import check_fits
 from whence.features.sae.saelens import imported, imported_checksum
+from whence.models.pretrained import content_of
 from whence.store.artifacts import Artifact, ArtifactKind
 from whence.store.runs import Store
 
@@ -63,16 +64,41 @@ def run_collect(
         config = config.model_copy(update={"model": f"{RUN}{run}", "text": ""})
         text, weights = "", run
     else:
-        text, weights = checksum(config.text), str(weights_checksum(config.model).get("weights", ""))
+        text, weights = checksum(config.text), content_of(config.model)
     request = CollectRequest(**config.model_dump(), text_checksum=text, weights=weights)
     artifact = COLLECTED.find(request, store)
     with suppress(UserError):
-        if artifact and Collection.open(store, artifact.result.name).config.checksum == artifact.result.checksum:
-            return artifact
+        if artifact and (collection := Collection.open(store, artifact.result.name)):
+            collection.check()
+            if collection.checksum == artifact.result.checksum:
+                return artifact
     store.prepare()
     on_progress("Loading the model and the text")
     collection = collect(config, store, lambda done, parts: on_progress(f"Collected {done} of {parts} parts"))
     return COLLECTED.save(request, collection.record(), store)
+
+
+def repair_collection(name: str, store: Store, on_progress: OnProgress) -> None:
+    """Collect what is damaged or missing again. `UserError` where that is not possible."""
+    run_collect(_collected(name, store), store, on_progress)
+
+
+def _collected(name: str, store: Store) -> CollectConfig:
+    """What was requested: from the collection itself, or from its record."""
+    try:
+        config = Collection.begun(folder(store, name)).config
+    except UserError:
+        records = (artifact for artifact in COLLECTED.all(store) if artifact.result.name == name)
+        if record := next(records, None):
+            own = {field: getattr(record.request, field) for field in CollectConfig.model_fields}
+            return CollectConfig(**{**own, "name": name})
+        raise UserError(
+            f"name: what {name!r} was collected from is not recorded. Repeat the command that began it."
+        ) from None
+    if config.site is None:
+        raise UserError(f"name: {name!r} was collected by a program. Repeat what called 'collect_from'.")
+    own = {field: config.about[field] for field in ("tokens", "batch_size") if field in config.about}
+    return CollectConfig.read({**config.site.model_dump(), **own, "text": config.text, "name": name})
 
 
 # --- evaluate
@@ -111,7 +137,7 @@ def run_evaluate(
     request = EvaluateRequest(
         run="" if folder else store.find(config.target).id,
         dictionary=imported_checksum(folder) if folder else "",
-        activations=collection.config.checksum if collection else "",
+        activations=collection.checksum if collection else "",
     )
 
     def evaluate() -> EvaluateResult:
@@ -131,29 +157,40 @@ def run_evaluate(
 # --- probe
 
 
+class ProbeRequest(ProbeConfig):
+    """A run's id includes the checksum of its activations, which include what the model contained."""
+
+    texts: str
+    """Version of the packaged ones"""
+
+
 class ProbeReport(Config):
     """By name of the set, or of the order task."""
 
     sets: dict[str, SetProbe]
     by_position: dict[str, ProbeByPosition]
     order: dict[str, OrderProbe]
+    activations: dict[str, str]
+    """Checksums of those that were read"""
 
 
-PROBES = ArtifactKind("probe", ProbeConfig, ProbeReport)
+PROBES = ArtifactKind("probe", ProbeRequest, ProbeReport)
 
 
-def run_probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> Artifact[ProbeConfig, ProbeReport]:
-    request = config.model_copy(update={"runs": run_ids(config.runs, store), "sets": config.sets or DEFAULT_SETS})
+def run_probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> Artifact[ProbeRequest, ProbeReport]:
+    named = config.model_copy(update={"runs": run_ids(config.runs, store), "sets": config.sets or DEFAULT_SETS})
+    request = ProbeRequest(**named.model_dump(), texts=packaged_texts())
     return PROBES.measure(request, store, lambda: _probe(request, store, on_progress))
 
 
 def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeReport:
     dictionaries, _, site = _on_text(store, config.runs)
-    report = ProbeReport(sets={}, by_position={}, order={})
+    report = ProbeReport(sets={}, by_position={}, order={}, activations={})
     for name in config.sets:
         on_shard = partial(_tell_shards, on_progress, f"{name}: activations of texts")
         texts = labelled_activations(name, site, store, train=config.train, test=config.test, on_progress=on_shard)
         on_progress(f"{name}: probing")
+        report.activations[name] = texts.checksum
         report.sets[name] = probe(dictionaries, texts, mask_off=config.mask_off)
         if config.by_position:
             report.by_position[name] = probe_by_position(dictionaries, texts, mask_off=config.mask_off)
@@ -162,6 +199,7 @@ def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeR
             kind, site, store, on_progress=partial(_tell_shards, on_progress, f"{kind}: activations")
         )
         on_progress(f"{kind}: probing")
+        report.activations[kind] = texts.checksum
         report.order[kind] = probe_order(dictionaries, texts, mask_off=config.mask_off)
     return report
 
@@ -171,6 +209,12 @@ def _tell_shards(on_progress: OnProgress, what: str, done: int, parts: int) -> N
 
 
 # --- splice
+
+
+class SpliceRequest(SpliceConfig):
+    """As that of a probe."""
+
+    texts: str
 
 
 class SplicedRun(Config):
@@ -186,11 +230,12 @@ class SpliceReport(Config):
     runs: dict[str, SplicedRun]
 
 
-SPLICES = ArtifactKind("splice", SpliceConfig, SpliceReport)
+SPLICES = ArtifactKind("splice", SpliceRequest, SpliceReport)
 
 
-def run_splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> Artifact[SpliceConfig, SpliceReport]:
-    request = config.model_copy(update={"runs": run_ids(config.runs, store)})
+def run_splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> Artifact[SpliceRequest, SpliceReport]:
+    named = config.model_copy(update={"runs": run_ids(config.runs, store)})
+    request = SpliceRequest(**named.model_dump(), texts=packaged_texts())
     return SPLICES.measure(request, store, lambda: _splice(request, store, on_progress))
 
 
@@ -237,6 +282,8 @@ def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder],
     site = collection.config.site
     if site is None or site.model.startswith(RUN):
         raise UserError("run: its activations are of no model that reads text. Allowed: runs on such activations.")
+    if collection.config.about.get("weights") not in (None, content_of(site.model)):
+        raise UserError(f"model: {site.model!r} has changed since its activations were collected. Allowed: the same.")
     return dictionaries, collection, site
 
 

@@ -72,6 +72,9 @@ class ActivationData(Variant):
     def check(self) -> None:
         """Raises UserError, before any work, where there is nothing to draw from."""
 
+    def verify(self) -> None:
+        """Raises UserError unless all that is stored of them is what was written. Reads every byte once a process."""
+
     def truth(self) -> dict[str, Tensor]:
         """By kind, directions (features, d_in) that are known to be there; empty where nobody knows."""
         return {}
@@ -179,17 +182,20 @@ class StoredActivations(ActivationData):
     @functools.cached_property
     def collection(self) -> Collection:
         collection = Collection.at(self.path)
-        if self.checksum and self.checksum != collection.config.checksum:
+        if self.checksum and self.checksum != collection.checksum:
             raise UserError(
                 f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same activations."
             )
         return collection
 
     def checksum_now(self) -> str:
-        return self.collection.config.checksum
+        return self.collection.checksum
 
     def check(self) -> None:
         _ = self.collection
+
+    def verify(self) -> None:
+        self.collection.check()
 
     @property
     def shape(self) -> DataShape:

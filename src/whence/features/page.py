@@ -48,11 +48,11 @@ def run_page(run: FeaturesRun, profiles: FeatureProfiles, records: Sequence[Metr
     title = f"whence features: {run.id}"
     parts = [f"<style>{STYLE}</style>", heading(title, " · ".join(run.labels().values()), level=1)]
     parts += [bullets(profile_findings(profiles)), heading("Mean activation by position", MAP_NOTE)]
-    for place, (name, (caption, _)) in enumerate(tables(profiles).items()):
-        parts += [heading(caption, level=3), plot(sortable_map(profiles, name), f"map-{name}", place == 0)]
+    for name, (caption, _) in tables(profiles).items():
+        parts += [heading(caption, level=3), plot(sortable_map(profiles, name))]
     parts += [heading("Single features"), *_feature_sections(profiles)]
-    parts += [heading("Position selectivity"), plot(selectivity_histogram(profiles), "selectivity", False)]
-    parts += [heading("Training"), plot(learning_curve(records), "learning", False)]
+    parts += [heading("Position selectivity"), plot(selectivity_histogram(profiles))]
+    parts += [heading("Training"), plot(learning_curve(records))]
     parts += [f"<p class=note>Run <code>{run.id}</code>, on activations of held-out documents.</p>"]
     return shell(title, [*parts, *regenerate(command, run.document())])
 
@@ -229,7 +229,7 @@ def _feature_sections(profiles: FeatureProfiles) -> list[str]:
         (describe_feature(profiles, feature), context_table(profiles.contexts.get(feature, ()))) for feature in shown
     ]
     text = render(SECTIONS, note=profiles.note, described=described)
-    return [plot(feature_profile(profiles, shown), "profile", False), text]
+    return [plot(feature_profile(profiles, shown)), text]
 
 
 def context_table(contexts: Sequence[ActivatingContext]) -> str:

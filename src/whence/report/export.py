@@ -9,9 +9,15 @@ import tempfile
 from pathlib import Path
 
 from whence.errors import UserError
+from whence.report.shell import with_script
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTH = 1120
+MEASURE = """
+addEventListener('load', () => {
+  document.documentElement.dataset.height = document.documentElement.scrollHeight;
+});
+"""
 
 
 def browser() -> str | None:
@@ -29,8 +35,7 @@ def picture_of(page: bytes) -> bytes:
         )
     with tempfile.TemporaryDirectory() as folder:
         source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
-        measure = b"<script>document.documentElement.dataset.height = document.documentElement.scrollHeight</script>"
-        source.write_bytes(page.replace(b"</body>", measure + b"</body>"))
+        source.write_bytes(with_script(page, MEASURE))
         shown = _browse(program, folder, source, "--dump-dom", f"--window-size={WIDTH},1000").stdout
         height = re.search(r'data-height="(\d+)"', shown)
         tall = min(int(height[1]) if height else 2000, 16_000)

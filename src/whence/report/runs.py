@@ -97,6 +97,6 @@ def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
 def runs_page(runs: Sequence[ComparedRun], command: str) -> bytes:
     title = f"whence: {len(runs)} run{'s' * (len(runs) != 1)}"
     parts = [heading(title, level=1), side_by_side(runs)]
-    for place, name in enumerate(scored_by(runs)):
-        parts += [heading(name), plot(curves(runs, name), f"runs{place}", place == 0)]
+    for name in scored_by(runs):
+        parts += [heading(name), plot(curves(runs, name))]
     return shell(title, [*parts, *regenerate(command, {run.id: run.config for run in runs})])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 from markupsafe import Markup
-from plotly.io import to_html
+from plotly.offline import get_plotlyjs
 
 from whence.report.html import render
 from whence.store import disk
@@ -44,18 +47,65 @@ canvas { image-rendering: pixelated; max-width: 100%; border: 1px solid #ccc }
 .maps label { display: block; margin: .3rem 0 }
 """
 )
+POLICY = (
+    "default-src 'none'; script-src{}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+    "form-action 'none'"
+)
+"""Content-security policy of a page. Plotly.js and the colours of tables need inline styles, which run nothing."""
 PAGE = """\
-<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width">
+<!doctype html><html lang=en><head><meta charset=utf-8>
+<meta http-equiv=Content-Security-Policy content="{{ policy }}"><meta name=viewport content="width=device-width">
 <title>{{ title }}</title><style>{{ style }}</style></head><body>
-{% for part in parts %}{{ part }}{% endfor %}</body></html>"""
+{% for part in parts %}{{ part }}{% endfor %}
+{% for script in scripts %}<script>{{ script }}</script>{% endfor %}</body></html>"""
+FIGURE = '<div class=figure><script type="application/json">{{ figure }}</script></div>'
+DRAW_FIGURES = """
+for (const box of document.querySelectorAll('.figure')) {
+  const figure = JSON.parse(box.textContent);
+  Plotly.newPlot(box, figure.data, figure.layout, {displaylogo: false, responsive: true});
+}
+"""
 REPRODUCE = """\
 <h2>Make it again</h2><pre>{{ command }}</pre>
 <details><summary>The whole specification</summary><pre>{{ document }}</pre></details>"""
 
 
+class Script(Markup):
+    """The text of a script of ours, as a part of a page. Nothing else on the page may run.
+
+    A script is allowed by the hash of its text. So it is always the same text, and what differs between pages is data.
+    """
+
+
+@functools.cache
+def figure_scripts() -> tuple[Script, Script]:
+    return Script(get_plotlyjs()), Script(DRAW_FIGURES)
+
+
 def shell(title: str, parts: Sequence[str]) -> bytes:
-    """The file. Parts are HTML."""
-    return render(PAGE, title=title, style=Markup(STYLE), parts=[Markup(part) for part in parts]).encode()
+    """The file. Parts are HTML or scripts; scripts run after all HTML is there, each once."""
+    body = [Markup(part) for part in parts if not isinstance(part, Script)]
+    scripts = dict.fromkeys(part for part in parts if isinstance(part, Script))
+    if any("<div class=figure>" in part for part in body):
+        scripts = dict.fromkeys([*figure_scripts(), *scripts])
+    policy = Markup(POLICY.format("".join(f" {script_hash(script)}" for script in scripts)))
+    return render(PAGE, title=title, style=Markup(STYLE), policy=policy, parts=body, scripts=scripts).encode()
+
+
+def script_hash(script: str) -> str:
+    """How a content-security policy names an inline script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def with_script(page: bytes, script: str) -> bytes:
+    """A page with one more script, which runs before all others and before there is a body."""
+    page = page.replace(b"script-src", f"script-src {script_hash(script)}".encode(), 1)
+    return page.replace(b"<title>", f"<script>{script}</script><title>".encode(), 1)
+
+
+def embedded(document: str) -> Markup:
+    """JSON as it may stand inside of a script element."""
+    return Markup(document.replace("<", "\\u003c"))
 
 
 def regenerate(command: str, document: Any) -> list[Markup]:
@@ -69,8 +119,6 @@ def write(name: str, data: bytes, folder: Path) -> Path:
     return path
 
 
-def plot(figure: go.Figure, name: str, with_script: bool) -> Markup:
-    config = {"displaylogo": False}
-    return Markup(
-        to_html(figure, full_html=False, include_plotlyjs=with_script, config=config, div_id=f"figure-{name}")
-    )
+def plot(figure: go.Figure) -> Markup:
+    """A figure, as data: the page brings the scripts that draw it."""
+    return render(FIGURE, figure=embedded(str(figure.to_json())))

@@ -1,22 +1,25 @@
 """Data that are computed part by part, each part addressed by its content.
 
-<folder>/config.json                        sealed     what was requested
+<folder>/config.json                        sealed     what was requested, and the names of the parts
          <part>-<checksum>.safetensors      addressed  one part, which names the data that it belongs to
          parts.json                         sealed     the files of all parts, once they are there
 
-Nothing that was changed, exchanged or taken from other data is read.
+Nothing that was changed, exchanged or taken from other data is read. What was interrupted has no parts.json, and goes
+on with the parts that are there.
 """
 
 from __future__ import annotations
 
+import functools
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 from torch import Tensor
 
 from whence.config import Config
@@ -24,18 +27,28 @@ from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.files import addressed_name, canonical, check_addressed, digest, read_sealed, write_sealed
 from whence.store.records import FileName, parse_as
+from whence.store.runs import Store
 from whence.store.tensors import all_tensors, open_tensors, tensor_bytes
 
 CONFIG, PARTS = "config.json", "parts.json"
-PART = re.compile(r"([a-z]+(?:-\d+)?)-[0-9a-f]{16}\.safetensors")
+PART = r"[a-z]+(?:-\d+)?"
+PART_FILE = re.compile(rf"({PART})-[0-9a-f]{{16}}\.safetensors")
+PartName = Annotated[str, Field(pattern=f"^{PART}$", max_length=64)]
 ANY_FOLDER = ""
 """The folder's name is the user's choice, and no part of what the data are."""
 
 
-class Parts(Config):
+class DataConfig(Config):
+    """config.json"""
+
+    request: dict[str, JsonValue]
+    parts: tuple[PartName, ...] = Field(min_length=1)
+
+
+class PartList(Config):
     """parts.json"""
 
-    files: dict[str, FileName] = Field(min_length=1)
+    files: dict[PartName, FileName]
 
 
 @dataclass(frozen=True)
@@ -43,96 +56,132 @@ class DataFolder:
     path: Path
 
     @classmethod
-    def begin(cls, path: Path, config: Mapping[str, Any]) -> DataFolder:
-        """config: what was requested, as JSON."""
+    def begin(cls, path: Path, request: dict[str, JsonValue], parts: Sequence[str]) -> DataFolder:
+        config = DataConfig(request=request, parts=tuple(parts))
         disk.make_directory(path)
-        write_sealed(path / CONFIG, dict(config), owner=ANY_FOLDER)
+        write_sealed(path / CONFIG, config.model_dump(mode="json"), owner=ANY_FOLDER)
         return cls(path)
 
     @cached_property
-    def config(self) -> Any:
+    def config(self) -> DataConfig:
         """`FileNotFoundError` if the folder holds no data, `CorruptFileError` if it is damaged."""
-        return read_sealed(self.path / CONFIG, ANY_FOLDER)
+        path = self.path / CONFIG
+        return parse_as(DataConfig, read_sealed(path, ANY_FOLDER), path)
 
     @cached_property
-    def request(self) -> str:
-        """Of what was requested, a checksum."""
-        return digest(canonical(self.config))[:16]
+    def id(self) -> str:
+        """A checksum of the configuration."""
+        return digest(canonical(self.config.model_dump(mode="json")))[:16]
 
     @property
     def checksum(self) -> str:
         """Of what was requested and of what was computed; `FileNotFoundError` before everything is."""
-        return digest(canonical([self.request, self.parts().files]))[:16]
+        return digest(canonical([self.id, self.files]))[:16]
 
-    def parts(self) -> Parts:
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """By part; `FileNotFoundError` before all are there."""
         path = self.path / PARTS
-        return parse_as(Parts, read_sealed(path, self.request), path)
-
-    def write(self, part: str, tensors: Mapping[str, Tensor]) -> None:
-        data = tensor_bytes(tensors, self._owner(part))
-        disk.write_atomically(self.path / addressed_name(part, data, ".safetensors"), data)
-
-    def finish(self, parts: Iterable[str]) -> None:
-        """Once all parts are there: from now on no other file is read."""
-        files = {part: path.name for part in parts if (path := self.find(part))}
-        write_sealed(self.path / PARTS, Parts(files=files).model_dump(mode="json"), owner=self.request)
+        files = parse_as(PartList, read_sealed(path, self.id), path).files
+        if files.keys() != set(self.config.parts):
+            raise CorruptFileError(path, "does not list the parts that were requested")
+        return files
 
     @property
     def complete(self) -> bool:
         return bool(disk.kind_of(self.path / PARTS))
 
-    def find(self, part: str) -> Path | None:
-        """The file of a part; None if it was not computed."""
-        return next(iter(self._files(part)), None)
+    def missing(self) -> list[str]:
+        there = self._there()
+        return [part for part in self.config.parts if part not in there]
+
+    def write(self, part: str, tensors: Mapping[str, Tensor]) -> None:
+        data = tensor_bytes(tensors, self._owner(part))
+        disk.write_atomically(self.path / addressed_name(part, data, ".safetensors"), data)
+
+    def finish(self) -> None:
+        """Once no part is missing: from now on no other file is read."""
+        there = self._there()
+        files = {part: there[part].name for part in self.config.parts}
+        if not (self.complete and self.files == files):
+            write_sealed(self.path / PARTS, PartList(files=files).model_dump(mode="json"), owner=self.id)
 
     def read(self, part: str) -> dict[str, Tensor]:
         """Memory-mapped; `CorruptFileError` unless the part is what was computed."""
-        if self.complete:
-            listed = self.parts().files.get(part)
-            if listed is None:
-                raise CorruptFileError(self.path / PARTS, f"names no part {part!r}")
-            path = self.path / listed
-        else:
-            path = self.find(part) or self.path / part
-        return self._read(path, part)
+        name = self.files.get(part) if self.complete else (path := self._there().get(part)) and path.name
+        if name is None:
+            raise CorruptFileError(self.path, f"has no part {part!r}")
+        path = self.path / name
+        _check_once(path, _stamp(path))
+        return self._open(path, part)
+
+    def check(self) -> None:
+        """Raise `CorruptFileError` or `OSError` unless every part is what was computed."""
+        for part in self.config.parts:
+            self.read(part)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(file, what is wrong with it), for every file."""
+        if disk.is_directory(self.path) and not disk.names(self.path):
+            return  # its writer was killed before it could begin
         try:
-            listed = set(self.parts().files.values()) if self.complete else set[str]()
-        except (OSError, CorruptFileError) as damage:
-            yield (damage.path.name if isinstance(damage, CorruptFileError) else CONFIG), _reason(damage)
-            return
-        try:
-            _ = self.request
+            _ = self.id
         except (OSError, CorruptFileError) as damage:
             yield CONFIG, _reason(damage)
             return
-        for name in sorted(listed - {path.name for path in self._files()}):
-            yield name, "missing"
-        for path in self._files():
-            part = PART.fullmatch(path.name)
-            assert part is not None
-            if listed and path.name not in listed:
-                continue  # an earlier computation of the same part, which is never read
+        listed = None
+        try:
+            listed = set(self.files.values())
+        except (OSError, CorruptFileError) as damage:
+            if self.complete or not self.missing():
+                yield PARTS, _reason(damage)
+        files = {path.name: part for path, part in self._part_files()}
+        yield from ((name, "missing") for name in sorted((listed or set()) - files.keys()))
+        for name, part in files.items():
+            if listed is not None and name not in listed:
+                yield name, f"not listed in {PARTS}"
+                continue
             try:
-                self._read(path, part[1])
+                check_addressed(self.path / name)
+                self._open(self.path / name, part)
             except (OSError, CorruptFileError) as damage:
-                yield path.name, _reason(damage)
+                yield name, _reason(damage)
 
-    def _files(self, part: str | None = None) -> list[Path]:
-        return [
-            path
-            for path in disk.entries(self.path)
-            if (match := PART.fullmatch(path.name)) and part in (None, match[1])
-        ]
+    def clear(self, store: Store) -> list[str]:
+        """Set aside what is damaged, so that it can be computed again; a line for each file."""
+        for path in disk.entries(self.path):
+            if path.name.startswith(disk.TEMPORARY):
+                disk.remove_tree(path)
+        lines: list[str] = []
+        for name, reason in list(self.problems()):
+            path = self.path / name
+            kept = f" (kept in {store.set_aside(path)})" if disk.kind_of(path) else ""
+            lines.append(f"{name}: {reason}{kept}")
+        return lines
 
-    def _read(self, path: Path, part: str) -> dict[str, Tensor]:
-        check_addressed(path)
+    def _there(self) -> dict[str, Path]:
+        return {part: path for path, part in self._part_files()}
+
+    def _part_files(self) -> list[tuple[Path, str]]:
+        matches = ((path, PART_FILE.fullmatch(path.name)) for path in disk.entries(self.path))
+        return [(path, match[1]) for path, match in matches if match]
+
+    def _open(self, path: Path, part: str) -> dict[str, Tensor]:
         return all_tensors(open_tensors(path, self._owner(part))[0])
 
     def _owner(self, part: str) -> str:
-        return f"{self.request}/{part}"
+        return f"{self.id}/{part}"
+
+
+@functools.lru_cache(maxsize=2**16)
+def _check_once(path: Path, stamp: tuple[int, ...]) -> None:
+    """A process opens the same parts many times. They are checked again when they change."""
+    check_addressed(path)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    status = os.lstat(path)
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _reason(damage: OSError | CorruptFileError) -> str:

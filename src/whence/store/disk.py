@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
+from whence.errors import UserError
+
 TEMPORARY = ".tmp-"
 LARGEST_DOCUMENT, LARGEST_CHAIN = 64 * 2**20, 2**30
 """In bytes: of what is read as a whole, before it is read"""
@@ -248,4 +250,5 @@ def explain(error: Exception) -> str:
     """Any error, in one line: of the disk in words, others by their class."""
     if isinstance(error, OSError):
         return f"{error.filename}: {reason_of(error)}" if error.filename else reason_of(error)
-    return str(error) if isinstance(error, CorruptFileError) else f"{type(error).__name__}: {error}"
+    plain = isinstance(error, CorruptFileError | UserError)
+    return str(error) if plain else f"{type(error).__name__}: {error}"

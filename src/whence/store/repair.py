@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whence.formatting import duration
+from whence.formatting import as_size, duration
 from whence.store import disk
+from whence.store.data import CONFIG, PARTS, DataFolder
 from whence.store.disk import CorruptFileError
+from whence.store.lock import lock_folder
 from whence.store.runs import ID, RunFolder, Store
 from whence.training.config import AnyRun
 
@@ -18,7 +20,8 @@ Way = Literal["set aside", "collect", "tidy", "train"]
 MADE_AGAIN = {
     "reports": "'whence report' writes it again",
     "artifacts": "the command that measured it measures it again",
-    "labelled": "computed again when it is needed",
+    "activations": "the command that collected them collects them again",
+    "labelled": "computed again when they are needed",
     "jobs": "start it again on its page of the app",
     "index.json": "made again when runs are listed",
 }
@@ -49,9 +52,22 @@ def _plan(store: Store, what: str, problems: Sequence[str]) -> Repair:
     if ID.fullmatch(what):
         return _plan_run(store.folder(what), problems)
     path, place = store.root / what, what.split("/")[0]
-    if place == "activations":
-        return Repair(what, path, problems, "collect", "only the damaged parts are collected again")
+    if place == "activations" and disk.is_directory(path):
+        return Repair(what, path, problems, "collect", _cost_of_collecting(DataFolder(path), problems))
     return Repair(what, path, problems, "set aside", MADE_AGAIN[place])
+
+
+def _cost_of_collecting(data: DataFolder, problems: Sequence[str]) -> str:
+    names = _names(problems)
+    if CONFIG in names:
+        return "its configuration is written again; parts that belong to it are kept"
+    parts, again = len(data.config.parts), len(names - {PARTS})
+    return f"{again} of {parts} parts, about {as_size(disk.size_of(data.path) * again // parts)}"
+
+
+def _names(problems: Sequence[str]) -> set[str]:
+    """Of the files that have them."""
+    return {problem.partition(":")[0] for problem in problems}
 
 
 def _plan_run(folder: RunFolder, problems: Sequence[str]) -> Repair:
@@ -76,8 +92,20 @@ def _plan_run(folder: RunFolder, problems: Sequence[str]) -> Repair:
 
 def set_aside(store: Store, repair: Repair) -> Path | None:
     """Where it is kept; None if it has gone meanwhile. `LockedError` if another process writes it."""
-    if not disk.kind_of(repair.path):
+    path = repair.path
+    if not disk.kind_of(path):
         return None
-    is_run = repair.path.parent == store.runs and disk.is_directory(repair.path)
-    with RunFolder(repair.path).lock() if is_run else nullcontext():
-        return store.set_aside(repair.path)
+    with lock_folder(path) if disk.is_directory(path) else nullcontext():
+        if path.parent.name == "labelled" and CONFIG not in _names(repair.problems):
+            _clear(DataFolder(path), store)
+            return store.damaged
+        return store.set_aside(path)
+
+
+def _clear(data: DataFolder, store: Store) -> None:
+    """The parts that are whole are used when the others are computed again."""
+    data.clear(store)
+    if not data.missing():
+        data.finish()
+    elif data.complete:
+        store.set_aside(data.path / PARTS)

@@ -11,6 +11,7 @@ from whence.store.artifacts import artifact_paths, read_artifact
 from whence.store.data import DataFolder
 from whence.store.disk import CorruptFileError
 from whence.store.files import check_addressed, read_chained, read_sealed, stored_digest
+from whence.store.lock import is_locked
 from whence.store.runs import ID, STORE, RunFolder, Store
 from whence.training import checkpoint
 
@@ -56,7 +57,7 @@ def _run_problems(run: RunFolder) -> list[str]:
 
 
 def _data_problems(folder: Path) -> list[str]:
-    return [f"{name}: {reason}" for name, reason in DataFolder(folder).problems()]
+    return [] if is_locked(folder) else [f"{name}: {reason}" for name, reason in DataFolder(folder).problems()]
 
 
 def _problems(run: RunFolder) -> Iterator[str]:

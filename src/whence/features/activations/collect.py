@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from pydantic import JsonValue
-from safetensors.torch import load_file, save
 from torch import Tensor
 
 from whence.errors import UserError
 from whence.features.activations.sources import RUN, ActivationSource, of_run, of_text
 from whence.features.activations.store import (
-    CONFIG,
     SHARD,
     TOKENS,
     ActivationSite,
     Collection,
     CollectionConfig,
     folder,
-    shard_path,
 )
 from whence.features.config import CollectConfig
-from whence.store.disk import CorruptFileError, write_atomically
-from whence.store.files import read_sealed, write_sealed
+from whence.store import disk
+from whence.store.data import CONFIG, DataFolder
+from whence.store.disk import CorruptFileError
+from whence.store.files import digest
+from whence.store.lock import LockedError, lock_folder
+from whence.store.records import parse_as
 from whence.store.runs import Store
+from whence.store.tensors import tensor_bytes
 
-P = TypeVar("P")
 ShardProgress = Callable[[int, int], None]
 """Parts that are done, and how many there are"""
+Part = Mapping[str, Tensor]
 
 
 def collect(config: CollectConfig, store: Store, on_progress: ShardProgress = lambda done, of: None) -> Collection:
@@ -52,64 +56,132 @@ def collect_from(
     """The same from anything, as `of_module`. about: what tells these activations from others, as JSON."""
     path = folder(store, name)
     identity = {**source.about, **(about or {})}
-    config = _begun(path, source, identity)
-    if config is None:
-        ids, held, flags = source.sequences()
-        store.prepare(2 * ids.numel() * source.d_in)
-        path.mkdir(parents=True, exist_ok=True)
-        write_atomically(path / TOKENS, save({"ids": ids.int(), "held": held, "flags": flags}))
-        config = CollectionConfig(
-            site=source.site,
-            text=source.text,
-            about=identity,
-            sequences=len(ids),
-            d_in=source.d_in,
-            context_size=ids.shape[1],
-            threads=torch.get_num_threads(),
-        )
-        write_sealed(path / CONFIG, config.model_dump(mode="json"))
-    else:
-        ids = load_file(path / TOKENS)["ids"]
+    with writing(path, store):
+        data = begun(path, store)
+        if data is None:
+            tokens = _tokens(source)
+            sequences, context_size = tokens["ids"].shape
+            store.prepare(2 * tokens["ids"].numel() * source.d_in)
+            config = CollectionConfig(
+                site=source.site,
+                text=source.text,
+                about=identity,
+                sequences=sequences,
+                d_in=source.d_in,
+                context_size=context_size,
+                tokens=content(tokens),
+                threads=torch.get_num_threads(),
+            )
+            data = DataFolder.begin(path, config.model_dump(mode="json"), config.parts)
+            data.write(TOKENS, tokens)
+        config = parse_as(CollectionConfig, data.config.request, path / CONFIG)
+        _check_same(path, config, source, identity)
 
-    def activations(part: Tensor) -> Tensor:
-        return torch.cat([source.activations(some) for some in part.split(batch_size)])
+        @functools.cache
+        def ids() -> tuple[Tensor, ...]:
+            return data.read(TOKENS)["ids"].long().split(SHARD)
 
-    write_shards(path, ids.long().split(SHARD), activations, config.threads, on_progress)
-    return Collection(path, config)
+        def compute(part: str) -> Part:
+            if part == TOKENS:
+                return checked(_tokens(source), config.tokens, path)
+            some = ids()[config.parts.index(part) - 1]
+            return {"activations": torch.cat([source.activations(few) for few in some.split(batch_size)])}
 
-
-def write_shards(
-    path: Path, parts: Sequence[P], activations: Callable[[P], Tensor], threads: int, on_progress: ShardProgress
-) -> None:
-    """One per part; those that are there are kept. threads: another number would change the last bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for index, part in enumerate(parts):
-            on_progress(index, len(parts))
-            if not shard_path(path, index).exists():
-                with torch.no_grad():
-                    write_atomically(shard_path(path, index), save({"activations": activations(part)}))
-    finally:
-        torch.set_num_threads(before)
-    on_progress(len(parts), len(parts))
+        size = 2 * config.sequences * config.context_size * config.d_in
+        fill(data, store, compute, size, config.threads, on_progress)
+    return Collection.at(path)
 
 
-def _begun(path: Path, source: ActivationSource, about: dict[str, JsonValue]) -> CollectionConfig | None:
-    """What is there already, which must be the same."""
-    try:
-        begun = CollectionConfig.model_validate(read_sealed(path / CONFIG))
-    except FileNotFoundError:
-        return None
-    except (CorruptFileError, ValueError) as damage:
-        raise UserError(f"name: {path.name!r} is damaged ({damage}). Remove {str(path)!r}.") from None
+def _tokens(source: ActivationSource) -> dict[str, Tensor]:
+    ids, held, flags = source.sequences()
+    return {"ids": ids.int(), "held": held, "flags": flags}
+
+
+def _check_same(path: Path, begun: CollectionConfig, source: ActivationSource, about: dict[str, JsonValue]) -> None:
     before, requested = _identity(begun.site, begun.text, begun.about), _identity(source.site, source.text, about)
     other = [key for key in requested if before.get(key) != requested[key]]
     if other:
         was = ", ".join(f"{key} {before.get(key)!r}" for key in other)
         raise UserError(f"name: {path.name!r} holds other activations ({was}). Choose another --name.")
-    return begun
 
 
 def _identity(site: ActivationSite | None, text: str, about: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {**(site.model_dump() if site else {}), "text": text, **about}
+
+
+# --- for any data of activations
+
+
+def content(tensors: Part) -> str:
+    """A checksum."""
+    return digest(tensor_bytes(tensors, of=""))[:16]
+
+
+def checked(tensors: Part, checksum: str, path: Path) -> Part:
+    """The same, unless it is other than before: the activations that are there would not belong to it."""
+    if content(tensors) != checksum:
+        raise UserError(f"activations: what {path.name!r} began with cannot be made again. Remove {str(path)!r}.")
+    return tensors
+
+
+@contextmanager
+def writing(path: Path, store: Store) -> Generator[None]:
+    """The folder, to be written by this process alone."""
+    try:
+        if disk.kind_of(path) not in ("", "a directory"):
+            _report(path, f"not a folder (kept in {store.set_aside(path)})")
+        disk.make_directory(path)
+        with lock_folder(path):
+            yield
+    except LockedError:
+        raise UserError(
+            f"activations: {path.name!r} is being computed by another process. Wait until it has ended."
+        ) from None
+    except (OSError, CorruptFileError) as damage:
+        raise UserError(f"activations: {path.name!r} cannot be computed: {disk.explain(damage)}.") from None
+
+
+def begun(path: Path, store: Store) -> DataFolder | None:
+    """None if there is no configuration. A damaged one is set aside."""
+    data = DataFolder(path)
+    try:
+        _ = data.config
+    except FileNotFoundError:
+        return None
+    except CorruptFileError as damage:
+        _report(path, f"{damage.reason} (kept in {store.set_aside(path / CONFIG)})")
+        return None
+    return data
+
+
+def fill(
+    data: DataFolder,
+    store: Store,
+    compute: Callable[[str], Part],
+    size: int,
+    threads: int,
+    on_progress: ShardProgress,
+) -> None:
+    """Compute the parts that are missing or damaged. What is damaged is set aside, and reported.
+
+    size: of all parts, in bytes. threads: another number would change the last bits.
+    """
+    for line in data.clear(store):
+        _report(data.path, line)
+    parts, missing, before = data.config.parts, data.missing(), torch.get_num_threads()
+    store.prepare(size * len(missing) // len(parts))
+    torch.set_num_threads(threads)
+    try:
+        for index, part in enumerate(parts):
+            on_progress(index, len(parts))
+            if part in missing:
+                with torch.no_grad():
+                    data.write(part, compute(part))
+    finally:
+        torch.set_num_threads(before)
+    on_progress(len(parts), len(parts))
+    data.finish()
+
+
+def _report(path: Path, line: str) -> None:
+    print(f"activations {path.name}: {line}", file=sys.stderr, flush=True)

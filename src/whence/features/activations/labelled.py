@@ -17,7 +17,7 @@ from whence.errors import UserError, not_allowed
 from whence.features.activations.collect import ShardProgress
 from whence.features.activations.sequences import SequenceActivations, SequenceNotes, Sequences, activations_at
 from whence.features.activations.store import ActivationSite
-from whence.features.activations.text import held_out, labelled, sets
+from whence.features.activations.text import held_out, labelled, packaged_texts, sets
 from whence.models.pretrained import ends_of
 from whence.random import generator
 from whence.store.runs import Store
@@ -51,6 +51,7 @@ def labelled_activations(
     if name not in sets():
         raise not_allowed("set", name, sets())
     request: dict[str, JsonValue] = {"set": name, "train": train, "test": test, "seed": SEED}
+    request["version"] = packaged_texts()
 
     def make(tokenizer: Any) -> Sequences:
         left, right = ends_of(tokenizer)

@@ -1,42 +1,43 @@
 """Hidden states of given sequences of any length, each computed once.
 
-<store>/labelled/<address>/config.json         sealed   what was requested, and what there is to know about it
-                           rows.safetensors             ids, flags, lengths, and what is known about every sequence
-                           shard-*.safetensors          states, bfloat16 (tokens of the shard, d_in)
+<store>/labelled/<address> is a folder of data (`whence.store.data`) with the parts
+  rows       ids, flags, lengths, and what is known about every sequence
+  shard-*    states, bfloat16 (tokens of the shard, d_in)
 
-The address is taken over model, layer, context and what was requested, so that neither model nor text is opened when
+The address is taken over model, layer, context and what was requested, so that neither model nor text is loaded when
 the states are there. Sequences are kept in the order of their lengths: a batch needs little padding, and none is kept.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import JsonValue
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from whence.config import Config
 from whence.errors import UserError
-from whence.features.activations.collect import ShardProgress, write_shards
+from whence.features.activations.collect import ShardProgress, begun, checked, content, fill, writing
 from whence.features.activations.sources import activations_of, check_context, module_of
-from whence.features.activations.store import CONFIG, CONTENT, ActivationSite, flags_of, shard_path
-from whence.models.pretrained import ends_of, pretrained
-from whence.store.disk import CorruptFileError, write_atomically
-from whence.store.files import canonical, digest, read_sealed, write_sealed
+from whence.features.activations.store import CONTENT, ActivationSite, flags_of, shard_name
+from whence.models.pretrained import content_of, ends_of, pretrained
+from whence.store.data import CONFIG, DataFolder
+from whence.store.disk import CorruptFileError
+from whence.store.files import canonical, digest
+from whence.store.records import parse_as
 from whence.store.runs import Store
 
 SHARD = 256
 """Sequences per file."""
 AT_ONCE = 2048
 """Tokens of a batch, padding included."""
+ROWS = "rows"
 OWN = ("ids", "flags", "lengths")
 
 
@@ -56,12 +57,15 @@ class SequenceNotes(Config):
 
 
 class SequencesConfig(Config):
-    """What was computed, as config.json stores it."""
+    """What was requested, as config.json stores it."""
 
     site: ActivationSite
     request: dict[str, JsonValue]
     notes: SequenceNotes
-    shards: int
+    rows: str
+    """Checksum of the part `rows`, which all other parts belong to"""
+    size: int
+    """Bytes of the states"""
     threads: int
 
 
@@ -91,6 +95,8 @@ class SequenceActivations:
     context_size: int
     about: dict[str, Tensor]
     notes: SequenceNotes
+    checksum: str = ""
+    """Of what is stored"""
 
     @functools.cached_property
     def rows(self) -> Tensor:
@@ -116,30 +122,42 @@ def activations_at(
     on_progress: ShardProgress,
 ) -> SequenceActivations:
     """`make(tokenizer)` gives the sequences that `request` describes; it is called only where they are missing."""
-    path = store.root / "labelled" / digest(canonical({**site.model_dump(), **request}))[:16]
-    config = _begun(path, store)
-    if config is None or any(not shard_path(path, index).exists() for index in range(config.shards)):
-        model, tokenizer = pretrained(site.model)
-        config = config or _begin(path, site, request, make(tokenizer), model, tokenizer, store)
-        known = load_file(path / "rows.safetensors")
-        rows = known["ids"].long().split(known["lengths"].tolist())
-        parts = [rows[start : start + SHARD] for start in range(0, len(rows), SHARD)]
-        write_shards(path, parts, partial(_without_padding, model, tokenizer, site), config.threads, on_progress)
-    known = load_file(path / "rows.safetensors")
-    activations = torch.cat([load_file(shard_path(path, index))["activations"] for index in range(config.shards)])
-    about = {name: known[name] for name in known if name not in OWN}
-    ids, flags, lengths = (known[name] for name in OWN)
-    return SequenceActivations(activations, ids, flags, lengths, site.context_size, about, config.notes)
-
-
-def _begun(path: Path, store: Store) -> SequencesConfig | None:
+    request = {**request, "weights": content_of(site.model)}
+    path = store.place("labelled") / digest(canonical({**site.model_dump(), **request}))[:16]
     try:
-        return SequencesConfig.model_validate(read_sealed(path / CONFIG))
-    except FileNotFoundError:
-        return None
-    except (CorruptFileError, ValueError):
-        store.set_aside(path)
-        return None
+        return _read(DataFolder(path))
+    except (OSError, CorruptFileError):
+        pass
+    model, tokenizer = pretrained(site.model)
+    with writing(path, store):
+        data = begun(path, store) or _begin(path, site, request, make(tokenizer), model, tokenizer, store)
+        config = _config(data)
+
+        @functools.cache
+        def rows() -> tuple[Tensor, ...]:
+            known = data.read(ROWS)
+            return known["ids"].long().split(known["lengths"].tolist())
+
+        def compute(part: str) -> Mapping[str, Tensor]:
+            if part == ROWS:
+                return checked(_rows(site, make(tokenizer), tokenizer), config.rows, path)
+            start = (data.config.parts.index(part) - 1) * SHARD
+            return {"activations": _without_padding(model, tokenizer, site, rows()[start : start + SHARD])}
+
+        fill(data, store, compute, config.size, config.threads, on_progress)
+        return _read(DataFolder(path))
+
+
+def _config(data: DataFolder) -> SequencesConfig:
+    return parse_as(SequencesConfig, data.config.request, data.path / CONFIG)
+
+
+def _read(data: DataFolder) -> SequenceActivations:
+    config, known = _config(data), dict(data.read(ROWS))
+    activations = torch.cat([data.read(part)["activations"] for part in data.config.parts if part != ROWS])
+    ids, flags, lengths = (known.pop(name) for name in OWN)
+    context_size, checksum = config.site.context_size, data.checksum
+    return SequenceActivations(activations, ids, flags, lengths, context_size, known, config.notes, checksum)
 
 
 def _begin(
@@ -150,32 +168,34 @@ def _begin(
     model: Any,
     tokenizer: Any,
     store: Store,
-) -> SequencesConfig:
+) -> DataFolder:
     check_context(model, site.model, site.context_size)
+    known = _rows(site, wanted, tokenizer)
+    size = 2 * known["ids"].numel() * model.config.hidden_size
+    store.prepare(size)
+    config = SequencesConfig(
+        site=site, request=request, notes=wanted.notes, rows=content(known), size=size, threads=torch.get_num_threads()
+    )
+    parts = [ROWS, *map(shard_name, range(-(-len(wanted.ids) // SHARD)))]
+    data = DataFolder.begin(path, config.model_dump(mode="json"), parts)
+    data.write(ROWS, known)
+    return data
+
+
+def _rows(site: ActivationSite, wanted: Sequences, tokenizer: Any) -> dict[str, Tensor]:
+    """What is stored of the sequences, in the order of their lengths."""
     left, right = ends_of(tokenizer)
     order = torch.tensor([len(ids) for ids in wanted.ids]).argsort(stable=True)
     rows = [[*left, *wanted.ids[row], *right] for row in order.tolist()]
     longest = max(map(len, rows))
     if longest > site.context_size:
         raise UserError(f"context_size: {longest} tokens are requested, {site.context_size} fit.")
-    known = {
+    return {
         "ids": torch.tensor([token for row in rows for token in row], dtype=torch.int32),
         "flags": torch.cat([flags_of(len(row), (left, right)) for row in rows]),
         "lengths": torch.tensor([len(row) for row in rows]),
         **{name: values[order].contiguous() for name, values in wanted.about.items()},
     }
-    store.prepare(2 * known["ids"].numel() * model.config.hidden_size)
-    path.mkdir(parents=True, exist_ok=True)
-    write_atomically(path / "rows.safetensors", save(known))
-    config = SequencesConfig(
-        site=site,
-        request=request,
-        notes=wanted.notes,
-        shards=-(-len(rows) // SHARD),
-        threads=torch.get_num_threads(),
-    )
-    write_sealed(path / CONFIG, config.model_dump(mode="json"))
-    return config
 
 
 def _without_padding(model: nn.Module, tokenizer: Any, site: ActivationSite, rows: Sequence[Tensor]) -> Tensor:

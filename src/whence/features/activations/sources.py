@@ -17,11 +17,12 @@ from whence.features.activations.store import ActivationSite, Precision, flags_o
 from whence.features.activations.text import HELD_OUT, checksum, documents, held_out
 from whence.features.config import CollectConfig
 from whence.models.capture import blocks, first_tensor
-from whence.models.pretrained import PACKAGED, between_ends, ends_of, longest, pretrained
+from whence.models.pretrained import between_ends, content_of, ends_of, longest, pretrained
 from whence.models.sequence import SequenceRun
 from whence.random import generator
-from whence.store.files import digest, file_digest
+from whence.store.files import digest
 from whence.store.runs import Store, open_finished_run
+from whence.store.tensors import tensor_bytes
 from whence.training.checkpoint import weights_of
 
 RUN = "run:"
@@ -48,7 +49,7 @@ def of_text(config: CollectConfig) -> ActivationSource:
     layer = module_of(model, config.layer)
     check_context(model, config.model, config.context_size)
     site = ActivationSite(**{name: getattr(config, name) for name in ActivationSite.model_fields})
-    identity = {"tokens": config.tokens, "batch_size": config.batch_size}
+    identity: dict[str, JsonValue] = {"tokens": config.tokens, "batch_size": config.batch_size}
     return ActivationSource(
         Path(config.model).name,
         model.config.hidden_size,
@@ -56,16 +57,8 @@ def of_text(config: CollectConfig) -> ActivationSource:
         lambda ids: activations_of(model, layer, ids, config.precision),
         site,
         config.text,
-        {**identity, "checksum": checksum(config.text), **weights_checksum(config.model)},
+        {**identity, "checksum": checksum(config.text), "weights": content_of(config.model)},
     )
-
-
-def weights_checksum(name: str) -> dict[str, JsonValue]:
-    """Of a user's directory, whose model may be trained on; packaged ones are what their packages are."""
-    if name in PACKAGED:
-        return {}
-    digests = [file_digest(path) for path in sorted(Path(name).glob("*.safetensors"))]
-    return {"weights": digest(" ".join(digests).encode())[:16]}
 
 
 def of_module(
@@ -84,7 +77,9 @@ def of_module(
         return activations_after(model, layer, lambda: (call or model)(some)).to(torch.bfloat16)
 
     flags = flags_of(ids.shape[1], ([], []))
-    return ActivationSource(type(model).__name__, d_in, lambda: (ids, held, flags), activations)
+    content = digest(tensor_bytes({**model.state_dict(), " ids": ids}, of=layer))[:16]
+    identity: dict[str, JsonValue] = {"checksum": content}
+    return ActivationSource(type(model).__name__, d_in, lambda: (ids, held, flags), activations, about=identity)
 
 
 def of_run(config: CollectConfig, store: Store) -> ActivationSource:

@@ -1,32 +1,34 @@
 """Activations on disk, each with the token, the position and the sequence that it belongs to.
 
-<store>/activations/<name>/config.json          sealed  what was collected
-                           tokens.safetensors           ids (sequences, context_size), and which sequences are held out
-                           shard-*.safetensors          bfloat16 (sequences of the shard, context_size, d_in)
+<store>/activations/<name> is a folder of data (`whence.store.data`) with the parts
+  tokens     ids (sequences, context_size), flags of positions, and which sequences are held out
+  shard-*    bfloat16 (sequences of the shard, context_size, d_in)
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
 from pydantic import Field, JsonValue
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from whence.config import Config
 from whence.errors import UserError, not_allowed
+from whence.store import disk
+from whence.store.data import CONFIG, DataFolder
 from whence.store.disk import CorruptFileError
-from whence.store.files import canonical, digest, read_sealed
+from whence.store.records import parse_as
 from whence.store.runs import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-CONFIG, TOKENS = "config.json", "tokens.safetensors"
+TOKENS = "tokens"
 SHARD = 64
 """Sequences per file."""
 Precision = Literal["fp32", "bf16"]
@@ -57,7 +59,7 @@ class ActivationSite(Config):
 
 
 class CollectionConfig(Config):
-    """What was collected, as config.json stores it."""
+    """What was requested, as config.json stores it."""
 
     site: ActivationSite | None
     """None: any other module than that of a pretrained model or a run"""
@@ -67,12 +69,13 @@ class CollectionConfig(Config):
     sequences: int
     d_in: int
     context_size: int
+    tokens: str
+    """Checksum of the tokens, which all other parts belong to"""
     threads: int
 
     @property
-    def checksum(self) -> str:
-        """Activations are a function of what was requested."""
-        return digest(canonical(self.model_dump(mode="json")))[:16]
+    def parts(self) -> list[str]:
+        return [TOKENS, *map(shard_name, range(-(-self.sequences // SHARD)))]
 
 
 class CollectionRecord(Config):
@@ -89,15 +92,15 @@ class CollectionRecord(Config):
 
 @dataclass(frozen=True)
 class Collection:
-    """A finished collection, read where it lies."""
+    """Activations, read where they lie. `UserError` if a file is not what was collected."""
 
-    path: Path
+    data: DataFolder
     config: CollectionConfig
 
     @classmethod
     def open(cls, store: Store, name: str) -> Collection:
         path = folder(store, name)
-        if not (path / CONFIG).exists():
+        if not disk.kind_of(path / CONFIG):
             raise not_allowed("activations", name, [other.name for other in collections(store)])
         return cls.at(path)
 
@@ -105,9 +108,10 @@ class Collection:
     def at(cls, path: Path) -> Collection:
         """By the folder."""
         collection = cls.begun(path)
-        if missing := collection.missing():
+        if not collection.data.complete:
+            parts, missing = collection.data.config.parts, collection.data.missing()
             raise UserError(
-                f"activations: {path.name!r} is not complete: {len(missing)} of {collection.shards} parts are missing. "
+                f"activations: {path.name!r} is not complete: {len(missing)} of {len(parts)} parts are missing. "
                 "The command that began it goes on with it."
             )
         return collection
@@ -115,28 +119,35 @@ class Collection:
     @classmethod
     def begun(cls, path: Path) -> Collection:
         """Also one that is not complete."""
-        try:
-            return cls(path, CollectionConfig.model_validate(read_sealed(path / CONFIG)))
-        except (OSError, ValueError, CorruptFileError) as damage:
-            raise UserError(f"activations: {str(path)!r} cannot be read ({damage}).") from None
+        data = DataFolder(path)
+        with _readable(path):
+            return cls(data, parse_as(CollectionConfig, data.config.request, path / CONFIG))
+
+    @property
+    def path(self) -> Path:
+        return self.data.path
+
+    @property
+    def checksum(self) -> str:
+        """Of all that was collected."""
+        with _readable(self.path):
+            return self.data.checksum
+
+    def check(self) -> None:
+        """Every file, unless this process has checked it before."""
+        with _readable(self.path):
+            self.data.check()
 
     def record(self) -> CollectionRecord:
         return CollectionRecord(
             name=self.path.name,
-            checksum=self.config.checksum,
+            checksum=self.checksum if self.data.complete else "",
             d_in=self.d_in,
             context_size=self.context_size,
             activations=len(self.places("train")),
             held_out=len(self.places("held out")),
             special=int((self.flags != CONTENT).sum()) * len(self.tokens),
         )
-
-    @property
-    def shards(self) -> int:
-        return -(-self.config.sequences // SHARD)
-
-    def missing(self) -> list[int]:
-        return [index for index in range(self.shards) if not shard_path(self.path, index).exists()]
 
     @property
     def d_in(self) -> int:
@@ -147,33 +158,31 @@ class Collection:
         return self.config.context_size
 
     @functools.cached_property
-    def _tensors(self) -> dict[tuple[str, str], Tensor]:
-        return {}
+    def _about(self) -> dict[str, Tensor]:
+        sequences, context_size = self.config.sequences, self.context_size
+        ids, held = (torch.int32, (sequences, context_size)), (torch.bool, (sequences,))
+        return self._read(TOKENS, {"ids": ids, "held": held, "flags": (torch.uint8, (context_size,))})
 
-    def _tensor(self, file: str, name: str) -> Tensor:
+    def _read(self, part: str, kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]]) -> dict[str, Tensor]:
         """Memory-mapped: read from disk only where it is looked at."""
-        if (file, name) not in self._tensors:
-            try:
-                self._tensors[file, name] = load_file(self.path / file)[name]
-            except (OSError, KeyError, SafetensorError) as damage:
-                place = str(self.path / file)
-                raise UserError(
-                    f"activations: {place!r} cannot be read ({damage}). Remove it, and collect again."
-                ) from None
-        return self._tensors[file, name]
+        with _readable(self.path):
+            tensors = self.data.read(part)
+            if {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()} != kinds:
+                raise CorruptFileError(self.path, f"{part} does not hold tensors of the shapes that {CONFIG} implies")
+        return tensors
 
     @property
     def tokens(self) -> Tensor:
         """(sequences, context_size) ids"""
-        return self._tensor(TOKENS, "ids")
+        return self._about["ids"]
 
     @property
     def flags(self) -> Tensor:
         """(context_size,): CONTENT, SPECIAL or FIRST; the same for all sequences"""
-        return self._tensor(TOKENS, "flags")
+        return self._about["flags"]
 
     def sequences(self, split: Split) -> Tensor:
-        held = self._tensor(TOKENS, "held").bool()
+        held = self._about["held"]
         return (held if split == "held out" else ~held).nonzero().flatten()
 
     def places(self, split: Split, flags: tuple[int, ...] = (CONTENT,)) -> Tensor:
@@ -181,17 +190,17 @@ class Collection:
         wanted = torch.isin(self.flags, torch.tensor(flags)).nonzero().flatten()
         return torch.cartesian_prod(self.sequences(split), wanted)
 
+    @functools.cached_property
+    def _shards(self) -> dict[int, Tensor]:
+        return {}
+
     def _shard(self, index: int) -> Tensor:
         """(sequences × context_size, d_in) bfloat16"""
-        file = shard_path(self.path, index).name
-        shard = self._tensor(file, "activations")
-        sequences = min(SHARD, self.config.sequences - index * SHARD)
-        if shard.dtype != torch.bfloat16 or shard.numel() != sequences * self.context_size * self.d_in:
-            raise UserError(
-                f"activations: {str(self.path / file)!r} does not hold {sequences} sequences of {self.context_size} "
-                f"states of {self.d_in} numbers, as its collection says. Remove it, and collect again."
-            )
-        return shard.view(-1, self.d_in)
+        if index not in self._shards:
+            shape = (min(SHARD, self.config.sequences - index * SHARD), self.context_size, self.d_in)
+            tensors = self._read(shard_name(index), {"activations": (torch.bfloat16, shape)})
+            self._shards[index] = tensors["activations"].flatten(0, 1)
+        return self._shards[index]
 
     def activations(self, places: Tensor) -> Tensor:
         """(n, d_in) float32 at (n, 2) sequences and positions."""
@@ -216,13 +225,23 @@ def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise UserError(f"name: {name!r} is no name. Allowed: letters, digits, dots, dashes and underscores.")
-    return store.root / "activations" / name
+    return store.place("activations") / name
 
 
 def collections(store: Store) -> list[Path]:
-    place = store.root / "activations"
-    return sorted(path for path in place.iterdir() if (path / CONFIG).exists()) if place.is_dir() else []
+    return [path for path in disk.entries(store.place("activations")) if disk.kind_of(path / CONFIG)]
 
 
-def shard_path(path: Path, index: int) -> Path:
-    return path / f"shard-{index:05d}.safetensors"
+def shard_name(index: int) -> str:
+    """The name of a part."""
+    return f"shard-{index:05d}"
+
+
+@contextmanager
+def _readable(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (OSError, CorruptFileError) as damage:
+        raise UserError(
+            f"activations: {path.name!r} cannot be read ({disk.explain(damage)}). See 'whence runs repair'."
+        ) from None

@@ -19,8 +19,9 @@ from whence.features.activations.store import SPECIAL, flags_of
 from whence.models.pretrained import between_ends, ends_of
 from whence.random import derive
 from whence.store.files import file_digest
-from whence.system import packaged_file
+from whence.system import packaged_file, packaged_version
 
+PACKAGE = "sae-probes"
 PROBES = "probes"
 """The name of all packaged sets together."""
 HELD_OUT = 10
@@ -35,11 +36,16 @@ def documents(text: str) -> list[str]:
 
 
 def checksum(text: str) -> str:
-    """Of a file of one's own; packaged sets are what their package is."""
+    """Of a file of one's own; of packaged sets, the version of their package."""
     try:
-        return "" if text == PROBES else file_digest(Path(text))[:16]
+        return packaged_texts() if text == PROBES else file_digest(Path(text))[:16]
     except OSError:
         raise _unreadable(Path(text)) from None
+
+
+def packaged_texts() -> str:
+    """The version of the packaged sets."""
+    return packaged_version(PACKAGE)
 
 
 def held_out(document: str) -> bool:
@@ -66,7 +72,7 @@ def _probes() -> list[str]:
 
 def _folder() -> Path:
     place = "sae_probes/data/cleaned_data"
-    return packaged_file("sae-probes", place, field="text", what="labelled text", also="zstandard")
+    return packaged_file(PACKAGE, place, field="text", what="labelled text", also="zstandard")
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

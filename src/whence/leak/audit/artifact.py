@@ -6,7 +6,6 @@ An audit is addressed by its configuration and by what the names in it stand for
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -25,11 +24,11 @@ from whence.leak.metrics import Audit
 from whence.leak.run import LeakRun
 from whence.models.capture import blocks
 from whence.models.init import initialise
-from whence.models.pretrained import PACKAGED, default_text
+from whence.models.pretrained import content_of, default_text
 from whence.models.sequence import SequenceRun
 from whence.random import Streams
 from whence.store.artifacts import Artifact, ArtifactKind
-from whence.store.files import canonical, digest, file_digest
+from whence.store.files import digest, file_digest
 from whence.store.runs import RunFolder, Store, open_finished_run
 from whence.training.checkpoint import weights_of
 
@@ -92,11 +91,8 @@ def input_checksums(config: AuditConfig) -> dict[str, str]:
     checksums: dict[str, str] = {}
     if is_code(config):
         return {"model": _checksum(config.model.rpartition(":")[0])}
-    if config.model in PACKAGED:
-        checksums["model"] = version(PACKAGED[config.model][0])
-    elif Path(config.model).is_dir():
-        files = sorted(path for path in Path(config.model).iterdir() if path.is_file())
-        checksums["model"] = digest(canonical([[path.name, file_digest(path)] for path in files]))[:16]
+    if content := content_of(config.model):
+        checksums["model"] = content
     if config.token_ids is not None:
         checksums["token_ids"] = _checksum(config.token_ids)
     else:

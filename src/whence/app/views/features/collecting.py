@@ -13,11 +13,12 @@ from whence.app.jobs import ALIVE, ActionRequest, Document, jobs, submit
 from whence.app.progress import controls
 from whence.errors import UserError, not_allowed
 from whence.features.activations.sources import RUN
-from whence.features.activations.store import TOKENS, Collection, CollectionRecord, collections, folder
+from whence.features.activations.store import Collection, CollectionRecord, collections, folder
 from whence.features.config import CollectConfig
 from whence.features.data import DATA
 from whence.models.pretrained import PACKAGED
 from whence.report.html import badge
+from whence.store.data import CONFIG
 from whence.store.runs import Store
 
 COMMAND = ("features", "collect")
@@ -95,14 +96,14 @@ def _there(store: Store, alive: int) -> None:
 def _line(path: Path) -> list[str]:
     try:
         collection = Collection.begun(path)
-        missing = len(collection.missing())
-        size = _record(path, (path / TOKENS).stat().st_mtime_ns)
+        parts, missing = len(collection.config.parts), len(collection.data.missing())
+        size = _record(path, (path / CONFIG).stat().st_mtime_ns)
     except (UserError, OSError) as problem:
         return [path.name, *[""] * 6, badge("corrupt") + f" {problem}"]
     site = collection.config.site
     source = [site.model, str(site.layer)] if site else ["–", "–"]
     counts = [f"{count:,}" for count in (size.d_in, size.context_size, size.activations, size.held_out)]
-    state = f"{collection.shards - missing} of {collection.shards} parts" if missing else badge("finished")
+    state = f"{parts - missing} of {parts} parts" if missing else badge("finished")
     return [path.name, *source, *counts, state]
 
 
