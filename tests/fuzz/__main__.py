@@ -119,14 +119,15 @@ def _content(place: Path, folder: Path) -> dict[str, tuple[int, int]]:
 
 def run_here(pieces: Sequence[Piece], seed: int) -> int:
     """Without further processes, for few cases: what was bad is shown as a whole."""
-    bad = 0
-    for target, tally in work(pieces, seed):
-        for each in tally.bad:
-            bad += 1
+    tallies: dict[str, Tally] = {}
+    for target, part in work(pieces, seed):
+        tallies.setdefault(target, Tally()).add(vars(part))
+        for each in part.bad:
             command = f"python -m tests.fuzz --seed {seed} --replay {target} {each['number']}"
             print(f"{each['notes']}\n{each['text']}\n{each['kind']}: {each['where']}\n{command}\n")
+    for target, tally in tallies.items():
         print(f"{target}: {dict(tally.ends)}, {len(tally.bad)} bad, {tally.slowest:.2f} s, {tally.largest >> 20} MiB")
-    return int(bad > 0)
+    return int(any(tally.bad for tally in tallies.values()))
 
 
 # --- in the process that was started

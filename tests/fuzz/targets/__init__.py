@@ -54,6 +54,7 @@ def replace_work() -> None:
     from whence.experiments import comparison
     from whence.features import actions
     from whence.features.activations.text import PROBES, checksum
+    from whence.fields import cost
     from whence.leak.audit import artifact
     from whence.report import export
     from whence.shortcuts import baselines
@@ -74,6 +75,7 @@ def replace_work() -> None:
     for module, name, instead in (
         (comparison, "run_all", interrupted),
         (artifact, "measure_audit", not_here),
+        (cost, "in_fresh_process", not_here),
         (export, "browser", lambda: None),
         (baselines, "search", few),
         (baselines, "_read", lambda name: None),

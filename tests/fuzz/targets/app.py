@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -177,3 +178,86 @@ import importlib
 from whence.app.components import guarded
 guarded(importlib.import_module("whence.app.views.{page}").show)()
 """
+
+
+TOKEN, PORT = "t0ken" * 8, 8501
+VALID_HEADERS: dict[bytes, tuple[bytes, ...]] = {
+    b"host": (b"127.0.0.1:8501", b"localhost:8501", b"127.0.0.1", b"evil.example", b"127.0.0.1:8501.evil.example", b"[::1]:8501"),
+    b"origin": (b"http://127.0.0.1:8501", b"http://evil.example", b"null", b"http://127.0.0.1:9999", b"file://"),
+    b"cookie": (f"whence-{PORT}={TOKEN}".encode(), b"whence-8501=", b"a=b; c", f"whence-80={TOKEN}".encode(), b";=;"),
+    b"sec-fetch-site": (b"none", b"same-origin", b"cross-site", b"same-site"),
+    b"sec-fetch-mode": (b"navigate", b"cors", b"websocket"),
+    b"sec-fetch-dest": (b"document", b"iframe", b"empty"),
+    b"content-length": (b"0", b"10", b"-1", b"1e3", b"99999999999999999999", b"\xb2"),
+    b"upgrade": (b"websocket",),
+    b"transfer-encoding": (b"chunked",),
+}
+PATHS = ("/", "/runs", "/_stcore/upload_file/a/b", "/_stcore/stream", "//evil.example/", "/%00", "/..", "/\n", "")
+
+
+@target(cases=12_000)
+def requests(prepared: Path) -> Run:
+    """HTTP requests and websockets at the gate of the app: methods, addresses, headers."""
+    from whence.app.gate import Gate
+
+    reached: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope)
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    page = "<html><head><script>1</script></head></html>"
+
+    def run(case: Case) -> str:
+        scope = _scope(case.random)
+        case.note(scope)
+        reached.clear()
+        messages: list[Any] = []
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+
+        asyncio.run(Gate(app, TOKEN, page, lambda: 0)(scope, receive, send))
+        values = {name: [value for key, value in scope["headers"] if key == name] for name in VALID_HEADERS}
+        if reached:
+            cookies = b";".join(values[b"cookie"])
+            origins = {f"http://{host.decode('latin-1')}" for host in values[b"host"]}
+            foreign = [each for each in values[b"origin"] if each.decode("latin-1") not in origins]
+            if TOKEN.encode() not in cookies or foreign or b"evil" in b"".join(values[b"host"]):
+                raise Unacceptable("the request reaches the app")
+            return "accepted"
+        if not messages:
+            raise Unacceptable("there is no answer")
+        starts = [message for message in messages if message["type"] == "http.response.start"]
+        names = {name for message in starts for name, _ in message["headers"]}
+        if starts and not {b"x-frame-options", b"content-security-policy"} <= names:
+            raise Unacceptable(f"the answer has the headers {names}")
+        if any(b"\n" in value or b"\r" in value for message in starts for _, value in message["headers"]):
+            raise Unacceptable("a header of the answer has two lines")
+        return "refused"
+
+    return run
+
+
+def _scope(random: Random) -> dict[str, Any]:
+    headers = []
+    for name, values in VALID_HEADERS.items():
+        likely = 0.9 if name in (b"host", b"cookie") else 0.3
+        for _ in range(random.choice((1, 1, 1, 1, 2)) if random.random() < likely else 0):
+            value = values[0] if random.random() < 0.5 else random.choice(values)
+            value = mutation.spoil(random, value) if random.random() < 0.2 else value
+            headers.append((name, value))
+    random.shuffle(headers)
+    path = random.choice(PATHS)
+    raw = mutation.spoil(random, path.encode()) if random.random() < 0.3 else path.encode()
+    tokens = (b"", b"", b"token=" + TOKEN.encode(), b"token=", b"token=x&a=b", b"a=%00&token=%FF", b"\xff=\xe9", b"a=\r\nb: c")
+    query = b"&".join(random.choice(tokens) for _ in range(random.choice((1, 1, 2))))
+    scope = {"headers": headers, "path": raw.decode("latin-1"), "raw_path": raw, "query_string": query}
+    if random.random() < 0.25:
+        return {"type": "websocket", "subprotocols": [], **scope}
+    return {"type": "http", "method": random.choice(("GET", "GET", "HEAD", "PUT", "DELETE", "POST", "", "\0")), **scope}
