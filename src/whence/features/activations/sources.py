@@ -95,8 +95,8 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
     layers = blocks(model)[-len(model.blocks) :]
     if not 1 <= config.layer <= len(layers):
         raise UserError(f"layer: {config.layer}. Allowed: 1 to {len(layers)}.")
-    one = task.sample(generator("collect", run.id), 1, run.train_length)
-    length = one.inputs.shape[1]  # some tasks ask for more than they show
+    positions = task.sample(generator("collect", run.id), 1, run.train_length).positions
+    length = positions.shape[1]  # of tasks that prompt for an answer, more than they were trained at
     train = -(-config.tokens // (length - 1))  # the first position is not counted
 
     def sequences() -> tuple[Tensor, Tensor, Tensor]:
