@@ -105,7 +105,7 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
         return ids, torch.arange(train + held) >= train, flags_of(length, ([], []))
 
     def activations(ids: Tensor) -> Tensor:
-        return activations_after(model, layers[config.layer - 1], lambda: model(ids, one.positions)).to(torch.bfloat16)
+        return activations_after(model, layers[config.layer - 1], lambda: model(ids, positions)).to(torch.bfloat16)
 
     site = ActivationSite(model=f"{RUN}{run.id}", layer=config.layer, context_size=length, precision=config.precision)
     identity: dict[str, JsonValue] = {"tokens": config.tokens, "batch_size": config.batch_size}
