@@ -10,19 +10,18 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.errors import UserError
+from whence.parsing import check_depth
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
 LARGEST_FILE, LARGEST_TEXT, LARGEST_DOCUMENT = 2**42, 2**28, 2**23
 """Bytes"""
-DEEPEST = 64
 
 
 def open_input(path: Path | str, field: str, largest: int) -> BufferedReader:
@@ -69,27 +68,15 @@ def read_text(path: Path | str, field: str = "text") -> str:
 
 def read_document(path: Path, field: str) -> dict[str, JsonValue]:
     """A JSON object of bounded size and depth."""
+    raw = read_input(path, field, LARGEST_DOCUMENT)
     try:
-        document = json.loads(read_input(path, field, LARGEST_DOCUMENT))
-    except (ValueError, RecursionError):
-        raise UserError(f"{field}: {str(path)!r} is not JSON.") from None
+        check_depth(raw)
+        document = json.loads(raw)  # some of transformers hold an infinity
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{field}: {str(path)!r} is not JSON ({' '.join(str(error).split())[:200]}).") from None
     if not isinstance(document, dict):
         raise UserError(f"{field}: {str(path)!r} holds a {type(document).__name__}, not a JSON object.")
-    if any(depth > DEEPEST for _, _, depth in walk(document)):
-        raise UserError(f"{field}: {str(path)!r} is nested more than {DEEPEST} deep.")
     return document
-
-
-def walk(document: JsonValue) -> Iterator[tuple[str, JsonValue, int]]:
-    """Every value of a document, the name of the field that it is in, and its depth."""
-    left = [("", document, 1)]
-    while left:
-        name, value, depth = left.pop()
-        yield name, value, depth
-        if isinstance(value, dict):
-            left += [(key, inner, depth + 1) for key, inner in value.items()]
-        elif isinstance(value, list):
-            left += [(name, inner, depth + 1) for inner in value]
 
 
 def _too_large(path: Path | str, field: str, largest: int) -> UserError:
