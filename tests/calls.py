@@ -6,12 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from whence.cli.main import run
+from whence.execution.events import Event, OnEvent, RunEnd
+from whence.execution.execute import attempt
+from whence.execution.options import ExecutionOptions
+from whence.store.runs import Store
+from whence.training.config import AnyRun
 
 
 def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
@@ -31,3 +37,19 @@ def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments], cwd=project, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def run_here(
+    configs: Sequence[AnyRun], store: Store, options: ExecutionOptions, on_event: OnEvent
+) -> dict[str, RunEnd]:
+    """In place of `run_all`, in this process: its workers take seconds to start."""
+    ends: dict[str, RunEnd] = {}
+
+    def forward(event: Event) -> None:
+        if event.end:
+            ends[event.run] = event.end
+        on_event(event)
+
+    for config in configs:
+        attempt(config, store, options.model_copy(update={"threads": 1}), forward, lambda: False)
+    return ends

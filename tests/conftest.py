@@ -83,24 +83,10 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verbs train in this process: for tests that are not about workers, which take seconds to start."""
-    from whence.execution.events import Event, RunEnd
-    from whence.execution.execute import execute
-    from whence.execution.options import ExecutionOptions
+    from tests.calls import run_here
     from whence.experiments import comparison
 
-    def run_all(configs: Any, store: Any, options: ExecutionOptions, on_event: Any) -> dict[str, RunEnd]:
-        ends: dict[str, RunEnd] = {}
-
-        def forward(event: Event) -> None:
-            if event.end:
-                ends[event.run] = event.end
-            on_event(event)
-
-        for config in configs:
-            execute(config, store, options.model_copy(update={"threads": 1}), forward)
-        return ends
-
-    monkeypatch.setattr(comparison, "run_all", run_all)
+    monkeypatch.setattr(comparison, "run_all", run_here)
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.errors import UserError
-from whence.parsing import check_depth
+from whence.parsing import ParseError, check_depth
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -71,12 +72,26 @@ def read_document(path: Path, field: str) -> dict[str, JsonValue]:
     raw = read_input(path, field, LARGEST_DOCUMENT)
     try:
         check_depth(raw)
-        document = json.loads(raw)  # some of transformers hold an infinity
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{field}: {str(path)!r} is not JSON ({' '.join(str(error).split())[:200]}).") from None
+        document = json.loads(raw)  # configurations of models may hold infinity
+    except ParseError as error:
+        raise UserError(f"{field}: {str(path)!r} cannot be read ({error}).") from None
+    except ValueError:
+        raise UserError(f"{field}: {str(path)!r} is not JSON.") from None
     if not isinstance(document, dict):
         raise UserError(f"{field}: {str(path)!r} holds a {type(document).__name__}, not a JSON object.")
     return document
+
+
+def walk(document: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """Every value of a document, and the name of the field that it is in."""
+    left = [("", document)]
+    while left:
+        name, value = left.pop()
+        yield name, value
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += [(name, inner) for inner in value]
 
 
 def _too_large(path: Path | str, field: str, largest: int) -> UserError:

@@ -104,10 +104,12 @@ def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEn
     from whence.execution.options import ExecutionOptions
     from whence.experiments.comparison import execute_runs, run_comparison
 
+    problems: Sequence[str] = ()
     if isinstance(request, CompareRequest):
         compared = instrument(request.instrument)
         config = compared.config.read(request.config)
-        ends = run_comparison(compared, config, store, on_progress=on_progress).ends
+        result = run_comparison(compared, config, store, on_progress=on_progress)
+        ends, problems = result.ends, result.problems
     elif isinstance(request, TrainRequest):
         run = instrument(request.instrument).run.read(request.config)
         ends = execute_runs([run], store, ExecutionOptions(checkpoint_interval=request.checkpoint_interval))
@@ -116,9 +118,10 @@ def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEn
     counts = Counter(ends.values())
     if counts["interrupted"]:
         return JobEnd(state="stopped")
-    failed = [f"{counts[end]} {end}" for end in FAILED if counts[end]]
-    if failed:
-        return JobEnd(state="failed", failure=JobFailure(message=f"Of {len(ends)} runs: {', '.join(failed)}."))
+    if failed := [f"{counts[end]} {end}" for end in FAILED if counts[end]]:
+        problems = [f"Of {len(ends)} runs: {', '.join(failed)}.", *problems]
+    if problems:
+        return JobEnd(state="failed", failure=JobFailure(message="\n".join(problems)))
     return JobEnd(state="finished")
 
 

@@ -93,9 +93,9 @@ def compare(
                 on_note=print_note,
             )
         print_json(result.to_json()) if options.json_ else print_result(result)
-        if result.unwritten:
-            print_note(f"The report was not written: {result.unwritten}")
-        return max(exit_code(result.ends, invocation.command), FAILED if result.unwritten else 0)
+        for problem in result.problems:
+            print_note(problem)
+        return max(exit_code(result.ends, invocation.command), FAILED if result.problems else 0)
 
     return Verb(description, run)
 

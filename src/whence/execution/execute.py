@@ -21,7 +21,7 @@ from whence.random import Streams, preserve_rng_state
 from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.files import ChainWriter, read_chained, stored_digest
-from whence.store.lock import Lock
+from whence.store.lock import Lock, LockedError
 from whence.store.records import Environment, LogRecord, RunError, RunState, RunStatus, StoredConfig, read_as, write_as
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of
@@ -59,6 +59,18 @@ def execute(
         aside = store.set_aside(folder.path)
         on_event(Event(kind="notice", run=folder.id, message=f"{reason}; kept in {aside}, running it again"))
     return execute(config, store, options, on_event, should_stop)
+
+
+def attempt(
+    config: AnyRun, store: Store, options: ExecutionOptions, on_event: OnEvent, should_stop: Callable[[], bool]
+) -> None:
+    """The same for an engine: whatever goes wrong is an event."""
+    try:
+        execute(config, store, options, on_event, should_stop)
+    except LockedError:
+        on_event(Event(kind="busy", run=config.id))
+    except Exception as error:  # the store itself failed: the run could not even be marked
+        on_event(Event(kind="failed", run=config.id, message=disk.explain(error)))
 
 
 def _settled(folder: RunFolder) -> RunStatus | None:

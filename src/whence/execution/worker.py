@@ -26,9 +26,7 @@ def main() -> None:
     os.dup2(2, 1)
     # only now: torch takes seconds to import, and a stop may come meanwhile
     from whence.execution.events import Event, RunRequest
-    from whence.execution.execute import execute
-    from whence.store.disk import explain
-    from whence.store.lock import LockedError
+    from whence.execution.execute import attempt
     from whence.store.runs import Store
     from whence.training.config import load_run_config
 
@@ -45,12 +43,7 @@ def main() -> None:
     while (line := requests.get()) is not None and not stop.is_set():
         request = RunRequest.model_validate_json(line)
         config = load_run_config(request.config)
-        try:
-            execute(config, Store(request.store), request.options, emit, stop.is_set)
-        except LockedError:
-            emit(Event(kind="busy", run=config.id))
-        except Exception as error:  # the store itself failed: the run could not even be marked
-            emit(Event(kind="failed", run=config.id, message=explain(error)))
+        attempt(config, Store(request.store), request.options, emit, stop.is_set)
         if stop.is_set():
             break
         emit(Event(kind="idle"))

@@ -53,8 +53,8 @@ class ComparisonResult(Generic[R]):
     """The page; none while no run has finished"""
     command: str
     """Makes it again"""
-    unwritten: str = ""
-    """Why the page could not be written"""
+    problems: Sequence[str] = ()
+    """What could not be measured or written, and why"""
 
     @property
     def interrupted(self) -> bool:
@@ -120,22 +120,25 @@ def run_comparison(
             break
         on_note(f"Not decided yet: {len(more)} more runs, seed {more[0].seed}")
         going = execute(more)
+    problems: list[str] = []
     if going:
         for planned in plan_comparison(instrument, config, store):
             for measurement in instrument.measurements(planned, store):
-                measure(measurement, store, on_progress, on_note)
-    return read_comparison(instrument, config, store, ends, on_progress=on_progress)
+                problems += measure(measurement, store, on_progress)
+    result = read_comparison(instrument, config, store, ends, on_progress=on_progress)
+    return replace(result, problems=[*problems, *result.problems])
 
 
-def measure(measurement: Measurement[Any, Any], store: Store, on_progress: OnProgress, on_note: OnProgress) -> None:
-    """Store it unless it is there. Files that cannot be read are reported, and nothing else depends on them."""
+def measure(measurement: Measurement[Any, Any], store: Store, on_progress: OnProgress) -> list[str]:
+    """Store it unless it is there; why that is not possible. Nothing else depends on it."""
     if measurement.kind.find(measurement.request, store) is not None:
-        return
+        return []
     on_progress(measurement.label)
     try:
         measurement.kind.save(measurement.request, measurement.compute(), store)
     except (OSError, CorruptFileError) as damage:
-        on_note(f"{measurement.label}: not possible, {damage}")
+        return [f"{measurement.label}: not possible, {disk.explain(damage)}"]
+    return []
 
 
 def read_comparison(
@@ -148,15 +151,16 @@ def read_comparison(
 ) -> ComparisonResult[R]:
     """Tables and page of what the store holds. Nothing is run or measured."""
     path = config_path(instrument.name, config, store)
-    report, page, unwritten = report_on(instrument, config, store, ["--config", str(path)], ends), None, ""
+    report, page = report_on(instrument, config, store, ["--config", str(path)], ends), None
+    problems: list[str] = []
     if report.finished:
         on_progress("Drawing the report")
         try:
             page = write(path.stem, report.html(), store.reports)
         except (OSError, CorruptFileError) as error:  # the tables are worth showing all the same
-            unwritten = disk.explain(error)
+            problems.append(f"The report was not written: {disk.explain(error)}")
     summary = instrument.summary(report.tables)
-    return ComparisonResult(path.stem, config, report.tables, summary, ends or {}, page, report.command, unwritten)
+    return ComparisonResult(path.stem, config, report.tables, summary, ends or {}, page, report.command, problems)
 
 
 def report_on(

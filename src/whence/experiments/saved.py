@@ -62,6 +62,7 @@ class Presets(Generic[S]):
 def save_config(kind: str, config: Config, store: Store) -> Path:
     """`kind`: the instrument, which the file's name begins with."""
     path = config_path(kind, config, store)
+    store.make_room(path)
     disk.write_atomically(path, _bytes(config))
     return path
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as registration
 
 from whence.errors import UserError
-from whence.inputs import read_document, read_input
+from whence.inputs import read_document, read_input, walk
 from whence.models.weights import FLOATS, StoredTensor, check_memory, stored_tensors
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -50,23 +50,11 @@ def read_config(folder: Path) -> dict[str, JsonValue]:
     """Of config.json; whole numbers are bounded, whatever they are called."""
     path = folder / CONFIG
     config = read_document(path, "model")
-    for name, value in _values(config):
+    for name, value in walk(config):
         most = LARGEST_COUNT if COUNTS.search(name) else LARGEST_NUMBER
         if isinstance(value, int) and abs(value) > most:
             raise UserError(f"model: {name[:80]} in {str(path)!r} is too large. Allowed: up to {most}.")
     return config
-
-
-def _values(document: JsonValue, name: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """All that are no groups, and the names of their fields."""
-    if isinstance(document, dict):
-        for field, inner in document.items():
-            yield from _values(inner, field)
-    elif isinstance(document, list):
-        for inner in document:
-            yield from _values(inner, name)
-    else:
-        yield name, document
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -84,8 +84,7 @@ class ArtifactKind(Generic[Q, T]):
     def save(self, request: Q, result: T, store: Store) -> Artifact[Q, T]:
         path = self.path(request, store)
         disk.make_directory(path.parent)
-        if disk.is_directory(path):  # which no file can replace
-            store.set_aside(path)
+        store.make_room(path)
         document = ArtifactDocument(
             kind=self.name,
             request=request.model_dump(mode="json"),

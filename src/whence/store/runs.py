@@ -226,6 +226,11 @@ class Store:
         disk.move(path, target)
         return target
 
+    def make_room(self, path: Path) -> None:
+        """For a file: a directory in its place, which no file can replace, is set aside."""
+        if disk.is_directory(path):
+            self.set_aside(path)
+
     def remove(self, run: RunFolder) -> None:
         """Delete a run for good. Renamed first, so that a kill in between leaves no half run."""
         disk.make_directory(self.damaged)
@@ -260,9 +265,8 @@ class Store:
             except FileNotFoundError:
                 return {}
             except (OSError, CorruptFileError):
-                if disk.is_directory(path):  # which no file can replace
-                    with suppress(OSError):
-                        self.set_aside(path)
+                with suppress(OSError):
+                    self.make_room(path)
                 return {}
         return self._index[1]
 

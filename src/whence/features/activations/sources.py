@@ -89,20 +89,20 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
     with open_finished_run(store, config.model.removeprefix(RUN)) as (folder, run):
         if not isinstance(run, SequenceRun):
             raise UserError(f"model: {run.id} is no run on a task. Allowed: runs of the arena.")
-        task, length = run.task.build(), run.train_length
+        task = run.task.build()
         model = run.build_model("cpu").eval()
         model.load_state_dict(weights_of(folder))
     layers = blocks(model)[-len(model.blocks) :]
     if not 1 <= config.layer <= len(layers):
         raise UserError(f"layer: {config.layer}. Allowed: 1 to {len(layers)}.")
+    positions = task.sample(generator("collect", run.id), 1, run.train_length).positions
+    length = positions.shape[1]  # of tasks that prompt for an answer, more than they were trained at
     train = -(-config.tokens // (length - 1))  # the first position is not counted
 
     def sequences() -> tuple[Tensor, Tensor, Tensor]:
         held = max(1, train // HELD_OUT)
-        ids = task.sample(generator("collect", run.id), train + held, length).inputs
+        ids = task.sample(generator("collect", run.id), train + held, run.train_length).inputs
         return ids, torch.arange(train + held) >= train, flags_of(length, ([], []))
-
-    positions = task.sample(generator("collect", run.id), 1, length).positions
 
     def activations(ids: Tensor) -> Tensor:
         return activations_after(model, layers[config.layer - 1], lambda: model(ids, positions)).to(torch.bfloat16)

@@ -1,0 +1,50 @@
+"""The calls by which `whence.store.disk` changes something, one by one: to count them, to let one fail, to end there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from whence.store import disk
+
+CHANGING = ("open", "write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "ftruncate")
+Before = Callable[[str, tuple[Any, ...]], None]
+"""Called with the name and the arguments of a call before it is made; what it raises is the call's error"""
+
+
+class WatchedOs:
+    """The module `os` for `whence.store.disk`."""
+
+    def __init__(self, before: Before, longest_write: Callable[[int], int] = lambda size: size) -> None:
+        self._before, self._longest_write = before, longest_write
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in CHANGING:
+            return real
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if name != "open" or arguments[1] & os.O_CREAT:
+                self._before(name, arguments)
+            if name == "write":
+                arguments = (arguments[0], arguments[1][: self._longest_write(len(arguments[1]))])
+            return real(*arguments, **keywords)
+
+        return call
+
+    def install(self) -> None:
+        """For the rest of this process."""
+        disk.os = self
+        disk.shutil = SimpleNamespace(rmtree=self._remove_tree)
+
+    def _remove_tree(self, path: Path) -> None:
+        """As `shutil.rmtree`, by calls that are watched."""
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                self._remove_tree(Path(entry.path))
+            else:
+                self.unlink(entry.path)
+        self.rmdir(str(path))
