@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -177,7 +178,7 @@ def test_two_comparisons_in_one_report_are_told_apart(here: Store, capsys: pytes
     found = json.loads(output(["report", *names, "--out", "a.html", "--json"], capsys))
     assert len({table["title"] for table in found["tables"]}) == 2
     text = Path("a.html").read_text()
-    figures = [part.split('"')[0] for part in text.split('<div id="figure-')[1:]]
+    figures = re.findall(r"<div class=figure><script[^>]*>(.*?)</script>", text, re.DOTALL)
     assert len(figures) == len(set(figures)) >= 4
     once = json.loads(output(["report", names[0], names[0], "--json"], capsys))
     assert len(once["tables"]) == 1
