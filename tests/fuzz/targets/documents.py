@@ -302,7 +302,7 @@ def spoiled_tensors(random: Random, data: bytes) -> bytes:
     size = int.from_bytes(data[:8], "little")
     try:
         document = json.loads(data[8 : 8 + size]) if random.random() < 0.5 else None
-    except ValueError:  # spoiled before
+    except (ValueError, RecursionError):  # spoiled before
         document = None
     if document is None:
         return mutation.spoil(random, data[: size + 8 + 64]) + data[size + 8 + 64 :]
