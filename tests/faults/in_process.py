@@ -99,7 +99,7 @@ def _disturbed(trial: Trial, disturb: Callable[[], None], *, complete: bool = Tr
     if complete and ended.code == 0:
         trial.check_results("although the exit code was 0")
     reported = reported_runs(trial.folder / EVENTS)
-    promised = {name: sum_ for name, sum_ in trial.expected.items() if name.split("/")[0] in reported}
+    promised = {name: sum_ for name, sum_ in trial.of.expected.items() if name.split("/")[0] in reported}
     trial.check_kept(promised, "reported as finished")
     trial.look("runs list", "runs verify")
     before = results(trial.store)

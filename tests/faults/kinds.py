@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.faults import in_process, power, stored
+from tests.faults import in_process, power, processes, stored
 from tests.faults.calls import CHANGING
+from tests.faults.subjects import LONG, SHORT
 from tests.faults.trial import Trial
 
 Family = Literal["write calls", "stored files", "power cuts", "processes"]
@@ -23,7 +25,10 @@ class Kind:
     subjects: Mapping[str, int]
     """How many trials with each"""
     calls: Sequence[str] = ()
-    """One trial for every call of these names instead"""
+    """Where that is 0: one trial for every call of these names"""
+    steps: int = SHORT
+    quick: Mapping[str, int] = field(default_factory=lambda: {"arena": 1})
+    """The same for the short form"""
 
 
 def failing(name: str, error: int, calls: Sequence[str], *, lasting: bool = False) -> Kind:
@@ -35,6 +40,14 @@ def of_files(name: str, damage: stored.Damage, *, replaces: bool = False, seen: 
     return Kind(name, "stored files", stored.damaged(damage, replaces=replaces, seen=seen), dict.fromkeys(ALL, 6))
 
 
+def of_processes(
+    name: str, run: Callable[[Trial, int], None], subjects: Mapping[str, int], *, steps: int = LONG
+) -> Kind:
+    return Kind(name, "processes", run, subjects, steps=steps, quick={"arena": 1} if steps == SHORT else {})
+
+
+COMPARED = ("arena", "leak", "features")
+RUNS = {"arena": 5, "leak": 3, "features": 3, "collection": 3, "audit": 2}
 KINDS = [
     failing("disk full from a call on (ENOSPC)", errno.ENOSPC, in_process.NEED_ROOM, lasting=True),
     failing("read-only from a call on (EROFS)", errno.EROFS, in_process.CHANGE, lasting=True),
@@ -60,4 +73,30 @@ KINDS = [
     Kind("files or runs exchanged, or of another seed", "stored files", stored.exchanged, dict.fromkeys(ALL, 12)),
     Kind("something else in place of a run", "stored files", stored.run_replaced, dict.fromkeys(ALL, 6)),
     Kind("link in place of a part of the store", "stored files", stored.place_linked, dict.fromkeys(ALL, 7)),
+    of_processes("kill -9 of the driver", processes.signalled("driver", SIGKILL), RUNS),
+    of_processes("kill -9 of a worker", processes.signalled("worker", SIGKILL), RUNS),
+    of_processes("kill -9 of a job", processes.signalled("job", SIGKILL), {"job": 12}),
+    of_processes("SIGTERM to the driver", processes.signalled("driver", SIGTERM), RUNS),
+    of_processes("SIGTERM to a worker", processes.signalled("worker", SIGTERM), RUNS),
+    of_processes("SIGTERM to a job", processes.signalled("job", SIGTERM), {"job": 6}),
+    of_processes("Ctrl-C", processes.signalled("driver", SIGINT), RUNS),
+    of_processes("Ctrl-C twice", processes.signalled("driver", SIGINT, SIGINT, pause=1.0), RUNS),
+    of_processes("stop of a job", processes.signalled("job", SIGINT), {"job": 12}),
+    of_processes("pause of the driver", processes.signalled("driver", SIGSTOP, SIGCONT, pause=1.5), RUNS),
+    of_processes("pause of a worker", processes.signalled("worker", SIGSTOP, SIGCONT, pause=1.5), RUNS),
+    of_processes("paused worker without a driver", processes.orphaned, {"arena": 4, "features": 4}),
+    of_processes("end of the app", processes.app_ends(SIGKILL, SIGTERM, SIGINT), {"job": 6}),
+    of_processes("two drivers", processes.together(2), RUNS),
+    of_processes("three drivers", processes.together(3), {"arena": 6, "collection": 4, "job": 4}),
+    of_processes(
+        "drivers with overlapping seeds", processes.together(3, overlapping=True), {"arena": 6, "features": 4}
+    ),
+    of_processes("store, run or file taken away", processes.taken_away, dict.fromkeys(COMPARED, 10)),
+    of_processes("full disk", processes.fills_up, RUNS),
+    of_processes("closed streams", processes.closed, {"arena": 10, "audit": 5}),
+    of_processes("limits of files (size, number)", processes.limited, dict.fromkeys(COMPARED, 8)),
+    of_processes("read-only disk", processes.read_only, dict.fromkeys(ALL, 4), steps=SHORT),
+    of_processes("no permission", processes.forbidden, dict.fromkeys(ALL, 4), steps=SHORT),
+    of_processes("interrupted system calls", processes.interrupted_calls, dict.fromkeys(ALL, 2), steps=SHORT),
+    of_processes("clock", processes.clock, dict.fromkeys(ALL, 6), steps=SHORT),
 ]

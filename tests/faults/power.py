@@ -103,7 +103,9 @@ class Recorder:
         if parent is not None:
             self._directories[self._enter("mkdir", parent, name)] = {}
 
-    def replace(self, source: Any, target: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+    def replace(
+        self, source: Any, target: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
         os.replace(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         (one, old), (other, new) = self._place(source, src_dir_fd), self._place(target, dst_dir_fd)
         if one is not None and other is not None:
@@ -329,7 +331,7 @@ def _content(file: StoredFile, mood: str, rng: random.Random) -> bytes:
 
 
 def cut(trial: Trial, number: int) -> None:
-    operations: list[Operation] = pickle.loads(trial.recording.read_bytes())
+    operations: list[Operation] = pickle.loads(trial.of.recording.read_bytes())
     at = trial.rng.randint(1, len(operations))
     failed = Disk(operations[:at])
     failed.write_to(trial.folder, trial.rng)

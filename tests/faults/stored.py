@@ -153,14 +153,14 @@ def damaged(damage: Damage, *, replaces: bool = False, seen: bool = True) -> Cal
 def begin(trial: Trial) -> None:
     """A store that is finished, or where a command was killed."""
     if trial.rng.random() < 0.5:
-        shutil.copytree(trial.finished, trial.store)
+        shutil.copytree(trial.of.finished, trial.store)
         trial.told = "finished"
     else:
-        at = trial.rng.randrange(len(trial.calls))
+        at = trial.rng.randrange(len(trial.of.calls))
         trial.attempt("killed", lambda: end_at(at, trial.subject))
         trial.told = f"killed before call {at}"
     if not any(trial.store.glob("runs/*/status.json")):
-        shutil.copytree(trial.finished, trial.store, dirs_exist_ok=True)
+        shutil.copytree(trial.of.finished, trial.store, dirs_exist_ok=True)
         trial.told = "finished"
 
 
@@ -254,7 +254,7 @@ def exchanged(trial: Trial, number: int) -> None:
     spared = finished(trial.store)
     whole = trial.rng.random() < 0.3
     here = sorted(trial.store.glob("runs/*" if whole else "runs/*/*"))
-    others = trial.rng.choice(([trial.store], [trial.foreign]))[0]
+    others = trial.rng.choice(([trial.store], [trial.of.foreign]))[0]
     pairs = [
         (one, other)
         for one in here

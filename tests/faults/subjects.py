@@ -131,8 +131,16 @@ class ProcessHere:
     wait = poll
 
 
+PROCESSES = comparison.run_all, jobs.subprocess, fields.measure_cost
+
+
 def without_processes() -> None:
     """From now on, runs and jobs are carried out by this process."""
     comparison.run_all = run_here
     jobs.subprocess = SimpleNamespace(Popen=ProcessHere, DEVNULL=None)
     fields.measure_cost = lambda store, run: Cost(encode=1.0, decode=1.0, memory=1.0)  # in a process of its own
+
+
+def with_processes() -> None:
+    """From now on, by workers and processes of jobs."""
+    comparison.run_all, jobs.subprocess, _ = PROCESSES

@@ -9,20 +9,19 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.faults.in_process import calls_of
 from tests.faults.kinds import KINDS, Kind
 from tests.faults.power import record
-from tests.faults.subjects import LONG, STORE, Subject, subjects, without_processes
-from tests.faults.trial import VARIABLE, Child, Results, Trial, processes, results
+from tests.faults.subjects import STORE, Subject, subjects, without_processes
+from tests.faults.trial import VARIABLE, Child, Ended, Prepared, Trial, processes, results
 from whence.cli.main import run
 
 AT_ONCE = 2
@@ -52,43 +51,29 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Suite:
-    """What all trials share: undisturbed stores, and what is in them."""
+    """What all trials share."""
 
     work: Path
     seed: int
-    subjects: dict[str, Subject]
-    long: dict[str, Subject]
-    expected: dict[str, Results]
-    documents: dict[str, list[Any]]
-    calls: dict[str, list[str]]
+    prepared: dict[int, dict[str, Prepared]]
+    """By number of steps and subject"""
 
-    def cases(self, kinds: Sequence[Kind]) -> list[Case]:
+    def cases(self, kinds: Sequence[Kind], quick: bool) -> list[Case]:
         found: list[Case] = []
         for kind in kinds:
-            for subject, count in kind.subjects.items():
-                if subject not in self.subjects:
-                    continue
-                count = count or sum(name in kind.calls for name in self.calls[subject])
-                found += [Case(kind.name, subject, number) for number in range(count)]
+            for name, count in (kind.quick if quick else kind.subjects).items():
+                if prepared := self.prepared[kind.steps].get(name):
+                    count = count or sum(call in kind.calls for call in prepared.calls)
+                    found += [Case(kind.name, name, number) for number in range(count)]
         return found
 
     def carry_out(self, case: Case, folder: Path) -> Outcome:
-        """In this process, which must not be needed any more."""
+        """In this process, which is of no use afterwards."""
         started = time.monotonic()
         os.environ[VARIABLE] = str(folder)
         kind = next(each for each in KINDS if each.name == case.kind)
-        rng = random.Random(f"{self.seed}/{case.name}")
-        name = case.subject
-        trial = Trial(
-            folder,
-            self.subjects[name],
-            rng,
-            self.expected[name],
-            self.documents[name],
-            self.calls[name],
-            *(self.work / state / name / STORE for state in ("undisturbed", "foreign")),
-            self.work / "recorded" / name / "operations",
-        )
+        prepared = self.prepared[kind.steps][case.subject]
+        trial = Trial(folder, random.Random(f"{self.seed}/{case.name}"), prepared)
         try:
             kind.run(trial, case.number)
         except Exception:
@@ -96,44 +81,63 @@ class Suite:
         finally:
             for left in processes(folder):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(left, 9)
+                    os.kill(left, signal.SIGKILL)
         return Outcome(case, trial.problems, trial.skipped, trial.told, time.monotonic() - started)
 
 
-def prepare(work: Path, seed: int, wanted: Sequence[str]) -> Suite:
-    """Performs everything once undisturbed, in this process: what is imported then need not be again."""
+def prepare(work: Path, seed: int, kinds: Sequence[Kind], only: Sequence[str]) -> Suite:
+    """Performs all subjects undisturbed, in this process: what is imported then need not be again."""
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     without_processes()
-    short = {name: each for name, each in subjects(work / "inputs").items() if name in wanted}
-    expected, documents, calls = {}, {}, {}
-    foreign = subjects(work / "foreign-inputs", seed=1)
+    prepared: dict[int, dict[str, Prepared]] = {}
+    for steps in sorted({kind.steps for kind in kinds}):
+        names = {name for kind in kinds if kind.steps == steps for name in kind.subjects if name in only}
+        folder = work / str(steps)
+        short, more, foreign = (
+            subjects(folder / name, steps, **changes)
+            for name, changes in (("inputs", {}), ("more", {"seeds": 2}), ("others", {"seed": 1}))
+        )
+        prepared[steps] = {}
+        for name in sorted(names):
+            print(f"undisturbed: {name}, {steps} steps", file=sys.stderr, flush=True)
+            prepared[steps][name] = _prepare(folder / name, short[name], more[name], foreign[name])
+    return Suite(work, seed, prepared)
+
+
+def _prepare(folder: Path, subject: Subject, more_seeds: Subject, foreign: Subject) -> Prepared:
+    def perform(name: str, work: Callable[[], int]) -> Ended:
+        (folder / name / "out").mkdir(parents=True, exist_ok=True)
+        ended = Child(folder / name, name, work).wait()
+        assert ended.code == 0, ended.err.decode()
+        return ended
+
+    def count() -> int:
+        (folder / "calls").write_text(json.dumps(calls_of(subject)))
+        return 0
+
+    (folder / "undisturbed").mkdir(parents=True)
+    with _in_folder(folder / "undisturbed"):
+        assert subject.perform() == 0
+    perform("undisturbed", lambda: run(["runs", "list", "--store", str(STORE)]))  # writes the index
+    documents = perform("undisturbed", subject.perform).documents
+    perform("foreign", foreign.perform)
+    perform("counted", count)
+    perform("recorded", lambda: record(subject, folder / "operations"))
+    expected = results(folder / "undisturbed" / STORE)
+    for name in ("counted", "recorded"):
+        assert results(folder / name / STORE) == expected, "two undisturbed calls differ"
+    return Prepared(subject, more_seeds, folder, expected, documents, json.loads((folder / "calls").read_text()))
+
+
+@contextlib.contextmanager
+def _in_folder(folder: Path) -> Iterator[None]:
     here = Path.cwd()
-    for name, subject in short.items():
-        print(f"undisturbed: {name}", file=sys.stderr, flush=True)
-        folder = work / "undisturbed" / name
-        folder.mkdir(parents=True)
-        os.chdir(folder)
+    os.chdir(folder)
+    try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            assert subject.perform() == 0
-        expected[name] = results(folder / "store")
-        (work / "foreign" / name / "out").mkdir(parents=True)
-        assert Child(work / "foreign" / name, "foreign", foreign[name].perform).wait().code == 0
-        (folder / "out").mkdir()
-        Child(folder, "list", lambda: run(["runs", "list", "--store", str(STORE)])).wait()  # writes the index
-        documents[name] = Child(folder, "again", subject.perform).wait().documents
-        counted = work / "calls" / name
-        (counted / "out").mkdir(parents=True)
-        child = Child(counted, "calls", lambda: print(json.dumps(calls_of(subject)), file=(counted / "n").open("w")) or 0)
-        assert child.wait().code == 0
-        calls[name] = json.loads((counted / "n").read_text())
-        recorded = work / "recorded" / name
-        (recorded / "out").mkdir(parents=True)
-        assert Child(recorded, "record", lambda: record(subject, recorded / "operations")).wait().code == 0
-        assert results(recorded / "store") == expected[name], "stopped and resumed, it differs"
-        assert results(counted / "store") == expected[name], "two undisturbed calls differ"
-    os.chdir(here)
-    return Suite(work, seed, short, subjects(work / "inputs", LONG), expected, documents, calls)
+            yield
+    finally:
+        os.chdir(here)
 
 
 def carry_out(

@@ -119,23 +119,45 @@ def processes(folder: Path) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
-@dataclass
-class Trial:
-    folder: Path
+@dataclass(frozen=True)
+class Prepared:
+    """A subject, performed undisturbed."""
+
     subject: Subject
-    rng: random.Random
+    more_seeds: Subject
+    """The same with one seed more"""
+    folder: Path
     expected: Results
-    """Of an undisturbed store"""
     documents: list[Any]
     """Printed when everything is stored already"""
     calls: list[str]
-    """By which an undisturbed command changes the store"""
-    finished: Path
-    """An undisturbed store"""
-    foreign: Path
-    """That of another seed"""
-    recording: Path
-    """What an undisturbed command has changed, for `power`"""
+    """By which it changes the store, in turn"""
+
+    @property
+    def finished(self) -> Path:
+        """A store"""
+        return self.folder / "undisturbed" / STORE
+
+    @property
+    def foreign(self) -> Path:
+        """That of another seed"""
+        return self.folder / "foreign" / STORE
+
+    @property
+    def recording(self) -> Path:
+        """What was changed, for `power`"""
+        return self.folder / "operations"
+
+    @property
+    def inputs(self) -> Path:
+        return self.folder.parent / "inputs"
+
+
+@dataclass
+class Trial:
+    folder: Path
+    rng: random.Random
+    of: Prepared
     problems: list[str] = field(default_factory=list)
     skipped: str = ""
     """Why there was no fault"""
@@ -153,6 +175,10 @@ class Trial:
     @property
     def store(self) -> Path:
         return self.folder / STORE
+
+    @property
+    def subject(self) -> Subject:
+        return self.of.subject
 
     def problem(self, kind: str, text: str) -> None:
         self.problems.append(f"{kind}: {text}")
@@ -236,8 +262,8 @@ class Trial:
         if ended.code != 0:
             self.problem("stuck", f"exit code {ended.code}: {ended.err[-600:].decode(errors='replace')}")
             return
-        if self.documents != (printed := ended.documents[len(ended.documents) - len(self.documents) :]):
-            self.problem("silent change", f"what is printed: {_difference(self.documents, printed)}")
+        if self.of.documents != (printed := ended.documents[len(ended.documents) - len(self.of.documents) :]):
+            self.problem("silent change", f"what is printed: {_difference(self.of.documents, printed)}")
         self.check_results("after the same command")
         after = finished(self.store)
         for run, stamps in before.items():
@@ -256,7 +282,7 @@ class Trial:
 
     def check_results(self, when: str) -> None:
         there = results(self.store)
-        for name, checksum in self.expected.items():
+        for name, checksum in self.of.expected.items():
             if there.get(name) != checksum:
                 self.problem("silent change", f"{name} {'differs' if name in there else 'is missing'} {when}")
 
@@ -328,7 +354,9 @@ def _repeated(document: Any) -> Any:
 
 def _difference(one: Any, other: Any) -> str:
     if isinstance(one, dict) and isinstance(other, dict):
-        return next((f"{key}: {_difference(one.get(key), other.get(key))}" for key in one if one[key] != other.get(key)), "")
+        return next(
+            (f"{key}: {_difference(one.get(key), other.get(key))}" for key in one if one[key] != other.get(key)), ""
+        )
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return next((_difference(a, b) for a, b in zip(one, other, strict=True) if a != b), "")
     return f"{str(one)[:100]} → {str(other)[:100]}"
