@@ -1,4 +1,4 @@
-"""What is disturbed: commands of every instrument, a collection, an audit and a job, small enough for thousands of trials."""
+"""What is disturbed: commands of every instrument, a collection, an audit and a job, small enough for many trials."""
 
 from __future__ import annotations
 
