@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.errors import UserError
+from whence.parsing import ParseError, check_depth
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
 LARGEST_FILE, LARGEST_TEXT, LARGEST_DOCUMENT = 2**42, 2**28, 2**23
 """Bytes"""
-DEEPEST = 64
 
 
 def open_input(path: Path | str, field: str, largest: int) -> BufferedReader:
@@ -69,27 +69,29 @@ def read_text(path: Path | str, field: str = "text") -> str:
 
 def read_document(path: Path, field: str) -> dict[str, JsonValue]:
     """A JSON object of bounded size and depth."""
+    raw = read_input(path, field, LARGEST_DOCUMENT)
     try:
-        document = json.loads(read_input(path, field, LARGEST_DOCUMENT))
-    except (ValueError, RecursionError):
+        check_depth(raw)
+        document = json.loads(raw)  # configurations of models may hold infinity
+    except ParseError as error:
+        raise UserError(f"{field}: {str(path)!r} cannot be read ({error}).") from None
+    except ValueError:
         raise UserError(f"{field}: {str(path)!r} is not JSON.") from None
     if not isinstance(document, dict):
         raise UserError(f"{field}: {str(path)!r} holds a {type(document).__name__}, not a JSON object.")
-    if any(depth > DEEPEST for _, _, depth in walk(document)):
-        raise UserError(f"{field}: {str(path)!r} is nested more than {DEEPEST} deep.")
     return document
 
 
-def walk(document: JsonValue) -> Iterator[tuple[str, JsonValue, int]]:
-    """Every value of a document, the name of the field that it is in, and its depth."""
-    left = [("", document, 1)]
+def walk(document: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """Every value of a document, and the name of the field that it is in."""
+    left = [("", document)]
     while left:
-        name, value, depth = left.pop()
-        yield name, value, depth
+        name, value = left.pop()
+        yield name, value
         if isinstance(value, dict):
-            left += [(key, inner, depth + 1) for key, inner in value.items()]
+            left += value.items()
         elif isinstance(value, list):
-            left += [(name, inner, depth + 1) for inner in value]
+            left += [(name, inner) for inner in value]
 
 
 def _too_large(path: Path | str, field: str, largest: int) -> UserError:

@@ -135,7 +135,7 @@ def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor,
     visitor.open("features?collection=")
     visitor.write("name", "fresh")
     visitor.write("tokens", "2000")
-    visitor.write("context_size", "32")
+    visitor.write("context size", "32")
     visitor.press("Collect")
     until(lambda: "fresh" in [path.name for path in collections(app.store)])
     expect(visitor.page.get_by_role("row", name=re.compile("fresh minilm 3 384 32 .* finished"))).to_be_visible()

@@ -268,8 +268,8 @@ def test_other_users_of_the_machine_do_not_see_the_token(tmp_path: Path) -> None
         command[5] = str(probe.getsockname()[1])
     environment = {**os.environ, "BROWSER": f"{browser} %s"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         [token] = re.findall(r"\?token=([\w-]{32})\s", process.stdout.readline())
         until(seen.exists)
         [argument] = seen.read_text().splitlines()

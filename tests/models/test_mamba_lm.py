@@ -85,7 +85,7 @@ def edited(folder: Path, **changes: Any) -> None:
     ("damage", "message"),
     [
         (lambda folder: (folder / "config.json").unlink(), "config.json.*cannot be read"),
-        (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
+        (lambda folder: (folder / "config.json").write_text("{"), "brackets do not match"),
         (lambda folder: edited(folder, model_type="llama"), "describes a 'llama'. Allowed: mamba"),
         (lambda folder: edited(folder, hidden_act="gelu"), "Allowed: silu"),
         (lambda folder: edited(folder, vocab_size="many"), "vocab_size must be"),

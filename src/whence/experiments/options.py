@@ -6,7 +6,7 @@ import shlex
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
@@ -167,6 +167,8 @@ def _text(value: Any) -> str:
 def _metavar(annotation: Any) -> str:
     kind = _without_none(annotation)
     if get_origin(kind) is tuple:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return "{" + ",".join(map(str, get_args(kind))) + "}"

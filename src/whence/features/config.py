@@ -71,13 +71,13 @@ class FeaturesTraining(TrainingConfig):
 
     steps: int = Field(default=400, ge=1, le=10**9, description="optimiser steps")
     batch_size: int = Field(default=1024, ge=1, le=2**20, description="activations per step")
-    lr: float = Field(default=8e-3, gt=0, le=1000, description="peak learning rate")
+    lr: float = Field(default=8e-3, gt=0, le=1e38, description="peak learning rate")
     position_lr_multiplier: float = Field(
         default=10.0, gt=0, le=1e6, description="learning rate of parameters that are about position, in terms of lr"
     )
     warmup: int = Field(default=30, ge=0, le=10**9, description="steps of linear warm-up")
     weight_decay: float = Field(default=0.0, ge=0, le=1e6, description="of all parameters")
-    clip: float = Field(default=1000.0, gt=0, le=1e12, description="largest norm of the gradient")
+    clip: float = Field(default=1000.0, gt=0, le=1e38, description="largest norm of the gradient")
     evaluations: int = Field(
         default=5, ge=1, le=10_000, description="evaluations after the one at step 0, evenly spaced"
     )

@@ -50,7 +50,7 @@ def read_config(folder: Path) -> dict[str, JsonValue]:
     """Of config.json; whole numbers are bounded, whatever they are called."""
     path = folder / CONFIG
     config = read_document(path, "model")
-    for name, value, _ in walk(config):
+    for name, value in walk(config):
         most = LARGEST_COUNT if COUNTS.search(name) else LARGEST_NUMBER
         if isinstance(value, int) and abs(value) > most:
             raise UserError(f"model: {name[:80]} in {str(path)!r} is too large. Allowed: up to {most}.")

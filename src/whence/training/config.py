@@ -28,11 +28,11 @@ class TrainingConfig(Config):
 
     steps: int = Field(default=300, ge=1, le=10**9, description="optimiser steps")
     batch_size: int = Field(default=64, ge=1, le=2**20, description="sequences per step")
-    lr: float = Field(default=3e-3, gt=0, le=1000, description="peak learning rate")
+    lr: float = Field(default=3e-3, gt=0, le=1e38, description="peak learning rate")
     schedule: Literal["cosine", "constant"] = Field(default="cosine", description="learning rate after the warm-up")
     warmup: int = Field(default=20, ge=0, le=10**9, description="steps of linear warm-up")
     weight_decay: float = Field(default=0.01, ge=0, le=1e6, description="on the weights of linear layers only")
-    clip: float = Field(default=1.0, gt=0, le=1e12, description="largest norm of the gradient")
+    clip: float = Field(default=1.0, gt=0, le=1e38, description="largest norm of the gradient")
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="bf16 autocasts; weights stay fp32")
     evaluations: int = Field(
         default=10, ge=1, le=10_000, description="evaluations after the one at step 0, evenly spaced"

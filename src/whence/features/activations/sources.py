@@ -95,8 +95,8 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
     layers = blocks(model)[-len(model.blocks) :]
     if not 1 <= config.layer <= len(layers):
         raise UserError(f"layer: {config.layer}. Allowed: 1 to {len(layers)}.")
-    one = task.sample(generator("collect", run.id), 1, run.train_length)
-    length = one.inputs.shape[1]  # some tasks ask for more than they show
+    positions = task.sample(generator("collect", run.id), 1, run.train_length).positions
+    length = positions.shape[1]  # of tasks that prompt for an answer, more than they were trained at
     train = -(-config.tokens // (length - 1))  # the first position is not counted
 
     def sequences() -> tuple[Tensor, Tensor, Tensor]:
@@ -105,7 +105,7 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
         return ids, torch.arange(train + held) >= train, flags_of(length, ([], []))
 
     def activations(ids: Tensor) -> Tensor:
-        return activations_after(model, layers[config.layer - 1], lambda: model(ids, one.positions)).to(torch.bfloat16)
+        return activations_after(model, layers[config.layer - 1], lambda: model(ids, positions)).to(torch.bfloat16)
 
     site = ActivationSite(model=f"{RUN}{run.id}", layer=config.layer, context_size=length, precision=config.precision)
     identity: dict[str, JsonValue] = {"tokens": config.tokens, "batch_size": config.batch_size}
