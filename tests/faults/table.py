@@ -10,7 +10,7 @@ from tests.faults.kinds import KINDS
 from tests.faults.suite import Outcome
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reliability.md"
-BEGIN, END = "<!-- written by make faults -->\n", "<!-- end -->"
+BEGIN, END = "<!-- faults: written by make faults -->\n", "<!-- end of faults -->"
 PROBLEMS = ("lost", "duplicated", "silent change", "outside", "traceback", "hang", "exit code", "stuck")
 HEADS = (*PROBLEMS[:-1], "does not resume")
 
