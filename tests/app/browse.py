@@ -100,7 +100,7 @@ class App:
             job.stop()
         if self.process.poll() is None:
             self.process.terminate()
-            self._gone()
+        self._gone()
 
 
 class Visitor:

@@ -6,13 +6,14 @@ import asyncio
 import http.client
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import streamlit
@@ -294,3 +295,12 @@ def test_every_start_has_a_new_token(app: App) -> None:
     app.start()
     assert app.token != before
     assert ask(app, "/", ("Cookie", f"{cookie_name(app.port)}={before}")).status == 403
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_server_that_is_ended_ends_the_app(number: signal.Signals, tmp_path: Path, capfd: Any) -> None:
+    app = App(tmp_path / "store")
+    os.kill(app.server, number)
+    assert app.process.wait(20) in (0, 1)
+    app.end()
+    assert "Traceback" not in capfd.readouterr().err

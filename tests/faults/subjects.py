@@ -119,6 +119,8 @@ class ProcessHere:
 
     def __init__(self, arguments: list[str], **_: Any) -> None:
         streams = [os.dup(number) for number in (1, 2)]
+        for number in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         try:
             job_process.main(Path(arguments[-1]))
         except Exception:

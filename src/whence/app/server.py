@@ -135,4 +135,5 @@ def serve(port: int, token: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), os.environ.pop(TOKEN))  # what the app starts does not inherit the token
+    with suppress(KeyboardInterrupt):  # Ctrl-C reaches it, too
+        serve(int(sys.argv[1]), os.environ.pop(TOKEN))  # what the app starts does not inherit the token

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import Field
 
 from whence.cli.options import Invocation, StoreOptions, Verb
-from whence.cli.output import print_json, print_text
+from whence.cli.output import FAILED, print_json, print_note, print_text
 from whence.errors import UserError
 
 DESCRIPTION = """Open the lab in a browser: all four instruments, and the runs of a store
@@ -59,7 +59,9 @@ def _app(invocation: Invocation) -> int:
             print_text(f"whence app: {address}   store {store.root}   {ends}")
         if not options.no_browser:
             page = _open_in_browser(address, store.root)
-        return process.wait()
+        if code := process.wait():
+            print_note(f"whence: the app's server ended with code {code}")
+        return FAILED if code else 0
     except KeyboardInterrupt:
         return 0
     finally:
