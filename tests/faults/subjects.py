@@ -33,7 +33,7 @@ from whence.training.config import AnyRun
 
 STORE = Path("store")
 """Relative to the folder of a trial: nothing that is stored depends on where that is"""
-SHORT, LONG = 5, 120
+SHORT, LONG = 3, 120
 """Steps: as few as possible; enough for signals to arrive in them"""
 ENGINE = ("--workers", "1", "--threads", "1", "--checkpoint-interval", "0", "--json", "--store", str(STORE))
 EXIT_CODES = {"finished": 0, "failed": 1, "refused": 2, "stopped": 130}
@@ -56,7 +56,7 @@ class Subject:
 def subjects(inputs: Path, steps: int = SHORT, seeds: int = 1, seed: int = 0) -> dict[str, Subject]:
     """By name. inputs: an absolute folder for their configurations."""
     inputs.mkdir(parents=True, exist_ok=True)
-    training = {"steps": steps, "batch_size": 4, "evaluations": 2, "warmup": 2}
+    training = {"steps": steps, "batch_size": 4, "evaluations": 2, "warmup": 1}
     several = {"seeds": seeds, "first_seed": seed}
     model = {"d_model": 16, "heads": 2, "layers": 1}
     lengths = {"train_length": 16, "test_lengths": [32], "test_sequences": 8}

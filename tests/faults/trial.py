@@ -260,12 +260,12 @@ class Trial:
         spared: runs that must be left alone, as `finished` gives them; by default all that are finished.
         """
         before = finished(self.store) if spared is None else spared
-        ended = self.attempt("again", lambda: self.subject.perform() or self.subject.perform())
+        ended = self.attempt("again", self.subject.perform)
         if ended.code != 0:
             self.problem("stuck", f"exit code {ended.code}: {ended.err[-600:].decode(errors='replace')}")
             return
-        if self.of.documents != (printed := ended.documents[len(ended.documents) - len(self.of.documents) :]):
-            self.problem("silent change", f"what is printed: {_difference(self.of.documents, printed)}")
+        if self.of.documents != ended.documents:
+            self.problem("silent change", f"what is printed: {_difference(self.of.documents, ended.documents)}")
         self.check_results("after the same command")
         after = finished(self.store)
         for run_id, stamps in before.items():
