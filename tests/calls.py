@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,11 @@ def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_here(
-    configs: Sequence[AnyRun], store: Store, options: ExecutionOptions, on_event: OnEvent
+    configs: Sequence[AnyRun],
+    store: Store,
+    options: ExecutionOptions,
+    on_event: OnEvent,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, RunEnd]:
     """In place of `run_all`, in this process: its workers take seconds to start."""
     ends: dict[str, RunEnd] = {}
@@ -51,5 +55,5 @@ def run_here(
         on_event(event)
 
     for config in configs:
-        attempt(config, store, options.model_copy(update={"threads": 1}), forward, lambda: False)
+        attempt(config, store, options.model_copy(update={"threads": 1}), forward, should_stop)
     return ends

@@ -239,6 +239,8 @@ def test_one_broken_run_does_not_stop_the_others(capsys: pytest.CaptureFixture[s
     Path("whence-runs/runs/0123456789ab").mkdir()
     Path("whence-runs/runs/0123456789ac").write_text("a file")
     assert document(["runs", "resume"], capsys) == {"runs": {}}
-    assert len(document(["runs", "list"], capsys)) == 2
-    assert list(document(["runs", "verify"], capsys, code=1)["problems"]) == ["0123456789ab"]
+    states = {row["id"]: row["state"] for row in document(["runs", "list"], capsys)}
+    assert len(states) == 3
+    assert (states["0123456789ab"], states["0123456789ac"]) == ("interrupted", "corrupt")
+    assert list(document(["runs", "verify"], capsys, code=1)["problems"]) == ["0123456789ab", "0123456789ac"]
     assert document(["runs", "rm", "0123456789ab", "0123456789ab", "--yes"], capsys) == {"removed": ["0123456789ab"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +15,16 @@ import pytest
 
 from tests.conftest import TINY, merged
 from tests.execution.test_kill import EVERY_STEP, resting, results
+from whence.arena.config import ArenaConfig
 from whence.arena.run import ArenaRun
 from whence.cli.main import run
 from whence.errors import UserError
 from whence.execution.events import Event
 from whence.execution.execute import execute
+from whence.experiments.saved import read_config, save_config
+from whence.report.shell import write
 from whence.store import disk
+from whence.store.artifacts import ArtifactKind
 from whence.store.lock import LockedError, LockLostError, lock_folder
 from whence.store.runs import RunFolder, Store
 from whence.store.verify import problems_of, verify_store
@@ -306,4 +311,53 @@ def test_a_report_on_a_full_disk_does_not_hide_its_tables(
     assert "rope" in captured.out
     assert "The report was not written: the disk is full" in captured.err
     monkeypatch.undo()
+    assert run(command) == 0
+
+
+@pytest.mark.parametrize("name", ["model", "checkpoint", "report"])
+def test_a_file_of_a_terabyte_of_nothing_is_not_read(
+    name: str, resting: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = resting["spec"]
+    store = copy_of(resting["finished" if name == "model" else "interrupted"], tmp_path / "store")
+    store.prepare()
+    if name == "report":
+        path = write("page", b"x", store.reports)
+    else:
+        path = max(store.folder(spec.id).path.glob(f"{name}*.safetensors"))
+    os.truncate(path, 2**40)
+    started = time.process_time()
+    assert run(["runs", "verify", "--store", str(store.root)]) == 1
+    assert path.name in capsys.readouterr().out
+    if name != "report":
+        finished(spec, store)
+        assert results(store, spec.id) == results(resting["finished"], spec.id)
+    assert time.process_time() - started < 5
+
+
+def test_a_directory_in_place_of_a_saved_configuration_is_set_aside(store: Store) -> None:
+    config = ArenaConfig.read({})
+    path = save_config("arena", config, store)
+    path.unlink()
+    path.mkdir()
+    assert read_config(save_config("arena", config, store), ArenaConfig) == config
+    assert [kept.name for kept in store.damaged.iterdir()][0].startswith("reports-arena-")
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_measurement_that_cannot_be_stored_is_a_failure(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.conftest import TINY_FLAGS
+
+    command = ["arena", "compare", "--tasks", TINY["task"], "--encodings", "rope", "none", "--seeds", "1"]
+    command += ["--steps", "3", *TINY_FLAGS, "--store", str(store.root)]
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArtifactKind, "save", full)
+        assert run(command) == 1
+    assert "Measuring attention of rope: not possible, the disk is full" in capsys.readouterr().err
     assert run(command) == 0

@@ -1,9 +1,9 @@
 """Faults against real commands, and whether anything is lost, repeated or changed by them.
 
 make faults                                            everything; writes the table into docs/reliability.md
-python -m tests.faults --quick                         a sample, in less than half a minute
-python -m tests.faults --kind "byte flipped"           one kind
-python -m tests.faults --case "byte flipped/arena/3"   one trial again, whose folder is kept
+python -m tests.faults --quick                         one of each kind, in less than a minute
+python -m tests.faults --kind "bits flipped"           the kinds, or families, whose names contain this
+python -m tests.faults --case "bits flipped/arena/3"   one trial again; its folder is kept
 """
 
 from __future__ import annotations
@@ -14,56 +14,68 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from tests.faults.kinds import ALL, KINDS
-from tests.faults.suite import AT_ONCE, Case, Outcome, carry_out, prepare
+from tests.faults.suite import Case, Outcome, carry_out, prepare
+from tests.faults.table import table, write
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--kind", help="only kinds, or families, whose name contains this")
+    parser.add_argument("--kind", default="", help="only kinds, or families, whose name contains this")
     parser.add_argument("--subject", choices=ALL)
     parser.add_argument("--case", help="kind/subject/number")
     parser.add_argument("--sample", type=int, help="about so many trials, evenly chosen")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / f"whence-faults-{os.getpid()}")
+    parser.add_argument("--work", type=Path, help="an empty or new folder, which is kept")
     options = parser.parse_args()
-    kinds = [kind for kind in KINDS if not options.kind or options.kind in f"{kind.family} {kind.name}"]
-    only = [options.subject] if options.subject else ALL
-    cases = []
+    kinds = [kind for kind in KINDS if options.kind in f"{kind.family} {kind.name}"]
+    kinds = [kind for kind in kinds if kind.quick] if options.quick else kinds
+    only, cases = [options.subject] if options.subject else ALL[: 1 if options.quick else None], []
     if options.case:
         *name, subject, number = options.case.split("/")
         cases, only = [Case("/".join(name), subject, int(number))], [subject]
         kinds = [kind for kind in KINDS if kind.name == cases[0].kind]
-    suite = prepare(options.work, options.seed, kinds, only)
+    work = options.work or Path(tempfile.mkdtemp(prefix="whence-faults-"))
+    started = time.monotonic()
+    suite = prepare(work, options.seed, kinds, only)
     cases = cases or suite.cases(kinds, options.quick)
     if options.sample:
         cases = cases[:: max(1, len(cases) // options.sample)]
-    started, done = time.monotonic(), 0
+    outcomes = carry_out(suite, cases, Progress(len(cases)), keep=bool(options.case))
+    seconds = time.monotonic() - started
+    problems = sum(bool(outcome.problems) for outcome in outcomes)
+    print(f"\n{len(outcomes)} trials, {problems} with problems, {seconds:.0f} s")
+    if options.case:
+        print(f"{outcomes[0].told} {outcomes[0].skipped}\n{work}")
+    elif problems:
+        print(work)
+    elif not options.work:
+        shutil.rmtree(work)
+    if not (options.quick or options.kind or options.subject or options.case or options.sample):
+        write(table(outcomes, options.seed, seconds))
+    return bool(problems)
 
-    def on_outcome(outcome: Outcome) -> None:
-        nonlocal done
-        done += 1
+
+class Progress:
+    """Prints problems as they are found, and how long it will take."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.done, self.started = count, 0, time.monotonic()
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.done += 1
         for problem in outcome.problems:
             print(f"\n{outcome.case.name}\n  {outcome.told}\n  {problem}", flush=True)
-        left = (time.monotonic() - started) / done * (len(cases) - done)
-        if sys.stderr.isatty() or done % 50 == 0:
-            print(f"\r{done} of {len(cases)}, {left:.0f} s left ", end="", file=sys.stderr, flush=True)
-
-    outcomes = carry_out(suite, cases, on_outcome, keep=bool(options.case))
-    if options.case:
-        print(outcomes[0].told, outcomes[0].skipped, options.work)
-    failed = [outcome for outcome in outcomes if outcome.problems]
-    skipped = [outcome for outcome in outcomes if outcome.skipped]
-    print(
-        f"\n{len(outcomes)} trials, {len(failed)} with problems, {len(skipped)} skipped, {time.monotonic() - started:.0f} s"
-    )
-    return bool(failed)
+        left = (time.monotonic() - self.started) / self.done * (self.count - self.done)
+        if sys.stderr.isatty() or self.done % 100 == 0:
+            print(f"\r{self.done} of {self.count}, {left:.0f} s left ", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The calls by which `whence.store.disk` changes something, one by one: to count them, to let one fail, to end there."""
+"""The calls by which `whence.store.disk` changes something: to count them, to let one fail, to end at one."""
 
 from __future__ import annotations
 

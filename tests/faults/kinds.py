@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Literal
 
 from tests.faults import in_process, power, processes, stored
@@ -27,8 +27,8 @@ class Kind:
     calls: Sequence[str] = ()
     """Where that is 0: one trial for every call of these names"""
     steps: int = SHORT
-    quick: Mapping[str, int] = field(default_factory=lambda: {"arena": 1})
-    """The same for the short form"""
+    quick: int = 1
+    """Trials in the short form, of the first subject"""
 
 
 def failing(name: str, error: int, calls: Sequence[str], *, lasting: bool = False) -> Kind:
@@ -43,7 +43,8 @@ def of_files(name: str, damage: stored.Damage, *, replaces: bool = False, seen: 
 def of_processes(
     name: str, run: Callable[[Trial, int], None], subjects: Mapping[str, int], *, steps: int = LONG
 ) -> Kind:
-    return Kind(name, "processes", run, subjects, steps=steps, quick={"arena": 1} if steps == SHORT else {})
+    quick = int(steps == SHORT or name in ("kill -9 of the driver", "two drivers"))
+    return Kind(name, "processes", run, subjects, steps=steps, quick=quick)
 
 
 COMPARED = ("arena", "leak", "features")

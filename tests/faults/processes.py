@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.faults.in_process import end_at
 from tests.faults.subjects import STORE, Subject, with_processes
-from tests.faults.trial import Child, Ended, Trial, finished, processes, results
+from tests.faults.trial import Child, Trial, finished, processes, results
 from whence.execution.worker import GRACE_SECONDS
 from whence.store import disk
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.in_process import end_at
-from tests.faults.subjects import STORE
+from tests.faults.subjects import SHORT, STORE, stopped_after
 from tests.faults.trial import Trial, finished
 from whence.store import disk
 from whence.store.files import write_sealed
@@ -151,14 +151,16 @@ def damaged(damage: Damage, *, replaces: bool = False, seen: bool = True) -> Cal
 
 
 def begin(trial: Trial) -> None:
-    """A store that is finished, or where a command was killed."""
-    if trial.rng.random() < 0.5:
+    """A store that is finished, or where a command was killed or stopped."""
+    trial.told = trial.rng.choice(("finished", "killed", "stopped"))
+    if trial.told == "finished":
         shutil.copytree(trial.of.finished, trial.store)
-        trial.told = "finished"
-    else:
+    elif trial.told == "killed":
         at = trial.rng.randrange(len(trial.of.calls))
         trial.attempt("killed", lambda: end_at(at, trial.subject))
-        trial.told = f"killed before call {at}"
+        trial.told += f" before call {at}"
+    else:
+        trial.attempt("stopped", lambda: stopped_after(trial.rng.randint(0, SHORT)) or trial.subject.perform())
     if not any(trial.store.glob("runs/*/status.json")):
         shutil.copytree(trial.of.finished, trial.store, dirs_exist_ok=True)
         trial.told = "finished"

@@ -1,13 +1,14 @@
-"""What is disturbed: commands of every instrument, a collection, an audit and a job, small enough for thousands of trials."""
+"""What is disturbed: commands of every instrument, a collection, an audit and a job, small enough for many trials."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from whence.app.jobs import CompareRequest, submit
 from whence.arena.run import ArenaRun
 from whence.cli.main import run
 from whence.errors import UserError
+from whence.execution.events import OnEvent, RunEnd
 from whence.experiments import comparison
 from whence.fields import instrument as fields
 from whence.fields.cost import Cost
@@ -27,6 +29,7 @@ from whence.leak.run import LeakRun
 from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.runs import Store
+from whence.training.config import AnyRun
 
 STORE = Path("store")
 """Relative to the folder of a trial: nothing that is stored depends on where that is"""
@@ -129,6 +132,22 @@ class ProcessHere:
         return 0
 
     wait = poll
+
+
+def stopped_after(checks: int) -> None:
+    """From now on, every run is stopped the so-many-th time that it asks whether it should, as by Ctrl-C."""
+
+    def run_all(configs: Sequence[AnyRun], store: Store, options: Any, on_event: OnEvent) -> dict[str, RunEnd]:
+        return {
+            run_id: end
+            for config in configs
+            for often in [itertools.count()]
+            for run_id, end in run_here(
+                [config], store, options, on_event, lambda often=often: next(often) >= checks
+            ).items()
+        }
+
+    comparison.run_all = run_all
 
 
 PROCESSES = comparison.run_all, jobs.subprocess, fields.measure_cost

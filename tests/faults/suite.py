@@ -61,10 +61,11 @@ class Suite:
     def cases(self, kinds: Sequence[Kind], quick: bool) -> list[Case]:
         found: list[Case] = []
         for kind in kinds:
-            for name, count in (kind.quick if quick else kind.subjects).items():
+            for name, count in kind.subjects.items():
                 if prepared := self.prepared[kind.steps].get(name):
                     count = count or sum(call in kind.calls for call in prepared.calls)
-                    found += [Case(kind.name, name, number) for number in range(count)]
+                    chosen = random.Random(self.seed).sample(range(count), kind.quick) if quick else range(count)
+                    found += [Case(kind.name, name, number) for number in chosen]
         return found
 
     def carry_out(self, case: Case, folder: Path) -> Outcome:
@@ -87,7 +88,6 @@ class Suite:
 
 def prepare(work: Path, seed: int, kinds: Sequence[Kind], only: Sequence[str]) -> Suite:
     """Performs all subjects undisturbed, in this process: what is imported then need not be again."""
-    shutil.rmtree(work, ignore_errors=True)
     without_processes()
     prepared: dict[int, dict[str, Prepared]] = {}
     for steps in sorted({kind.steps for kind in kinds}):

@@ -23,10 +23,10 @@ from typing import Any
 from tests.faults.subjects import STORE, Subject
 from whence.cli.main import run
 
-PATIENCE = 30.0
-"""Seconds that a command may take; an undisturbed one takes less than five"""
-READING = 10.0
-"""The same for commands that only read"""
+PATIENCE = 90.0
+"""Seconds after which a process hangs; undisturbed and on a machine of its own, none takes more than ten"""
+READING = 5.0
+"""Seconds of processor time for a command that only reads"""
 EXIT_CODES = (0, 1, 2, 130)
 TRACEBACK = re.compile(rb"Traceback \(most|Exception ignored in|Exception in thread|Fatal Python error|Segmentation")
 VARIABLE = "WHENCE_TRIAL"
@@ -47,6 +47,7 @@ class Ended:
     out: bytes
     err: bytes
     seconds: float
+    """Of processor time, with its children's"""
 
     @property
     def documents(self) -> list[Any]:
@@ -64,7 +65,7 @@ class Child:
 
     def __init__(self, folder: Path, name: str, work: Work) -> None:
         self.files = [folder / "out" / f"{name}.{stream}" for stream in ("out", "err")]
-        self.started = time.monotonic()
+        self.seconds = 0.0
         self.pid = os.fork()
         if self.pid == 0:
             _become(folder, self.files, work)
@@ -72,21 +73,21 @@ class Child:
 
     def alive(self) -> bool:
         if self.code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status, used = os.wait4(self.pid, os.WNOHANG)
             if pid:
-                self.code = os.waitstatus_to_exitcode(status)
+                self.code, self.seconds = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
         return self.code is None
 
-    def wait(self, patience: float = PATIENCE) -> Ended:
-        deadline = time.monotonic() + patience
+    def wait(self) -> Ended:
+        deadline = time.monotonic() + PATIENCE
         while self.alive() and time.monotonic() < deadline:
             time.sleep(0.002)
-        ended_by_us = self.alive()
-        if ended_by_us:
+        hangs = self.alive()
+        if hangs:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         out, err = (path.read_bytes() for path in self.files)
-        return Ended(None if ended_by_us else self.code, out, err, time.monotonic() - self.started)
+        return Ended(None if hangs else self.code, out, err, self.seconds)
 
 
 def _become(folder: Path, files: list[Path], work: Work) -> None:
@@ -195,13 +196,13 @@ class Trial:
                 self.problem("traceback", f"{name}: {printed[match.start() :][-1500:].decode(errors='replace')}")
                 break
         if ended.code is None:
-            self.problem("hang", f"{name}: still there after {ended.seconds:.0f} s")
+            self.problem("hang", f"{name}: still there after {PATIENCE:.0f} s")
         elif ended.code not in (*EXIT_CODES, *also):
             self.problem("exit code", f"{name}: {ended.code}")
         return ended
 
-    def attempt(self, name: str, work: Work, patience: float = PATIENCE, also: tuple[int, ...] = ()) -> Ended:
-        return self.judge(name, self.start(name, work).wait(patience), also)
+    def attempt(self, name: str, work: Work, also: tuple[int, ...] = ()) -> Ended:
+        return self.judge(name, self.start(name, work).wait(), also)
 
     def command(self, words: str) -> int:
         """In this process."""
@@ -218,7 +219,8 @@ class Trial:
                 path.write_text(json.dumps(codes))
             return 0
 
-        self.attempt("look", work, READING * len(commands))
+        if (used := self.attempt("look", work).seconds) > READING * len(commands):
+            self.problem("hang", f"{commands}: {used:.0f} s")
         codes: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         for words in commands:
             if codes.get(words) not in EXIT_CODES:
@@ -266,9 +268,9 @@ class Trial:
             self.problem("silent change", f"what is printed: {_difference(self.of.documents, printed)}")
         self.check_results("after the same command")
         after = finished(self.store)
-        for run, stamps in before.items():
-            if after.get(run) != stamps:
-                self.problem("duplicated", f"{run} was finished and has been trained again")
+        for run_id, stamps in before.items():
+            if after.get(run_id) != stamps:
+                self.problem("duplicated", f"{run_id} was finished and has been trained again")
 
     def snapshot(self) -> dict[str, str]:
         """Of everything in the folder but the store and what processes print."""
@@ -354,9 +356,9 @@ def _repeated(document: Any) -> Any:
 
 def _difference(one: Any, other: Any) -> str:
     if isinstance(one, dict) and isinstance(other, dict):
-        return next(
-            (f"{key}: {_difference(one.get(key), other.get(key))}" for key in one if one[key] != other.get(key)), ""
-        )
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return next((_difference(a, b) for a, b in zip(one, other, strict=True) if a != b), "")
-    return f"{str(one)[:100]} → {str(other)[:100]}"
+        pairs = [(one[key], other.get(key)) for key in one]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = list(zip(one, other, strict=True))
+    else:
+        return f"{str(one)[:100]} → {str(other)[:100]}"
+    return next((_difference(a, b) for a, b in pairs if a != b), "nothing")

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from whence.cli.main import run
 from whence.errors import UserError
+from whence.execution.execute import execute
 from whence.features.activations.collect import collect, collect_from
 from whence.features.activations.sources import of_module
 from whence.features.activations.store import CONTENT, FIRST, SPECIAL, Collection
@@ -223,6 +225,22 @@ def test_states_of_a_run_of_the_arena(tmp_path: Path, capsys: pytest.CaptureFixt
         found.activations(places).view(4, 12, 16), cache.hidden["blocks.1"], atol=0.03, rtol=0.01
     )
     assert run([*asked[:4], "--layer", "3", *where]) == 2
+
+
+def test_a_task_may_be_longer_than_what_it_was_trained_at(
+    tiny: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The task `copy` appends the answer to the sequence."""
+    run_config, store = tiny(task="copy", training={"steps": 1}), Store(tmp_path)
+    execute(run_config, store)
+    length = run_config.task.build().sample(torch.Generator(), 1, run_config.train_length).inputs.shape[1]
+    assert length > run_config.train_length
+    words = ["features", "collect", "--model", f"run:{run_config.id}", "--layer", "1", "--tokens", "500", "--json"]
+    assert run([*words, "--store", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["context_size"] == length
+    assert found["activations"] >= 500
+    assert len(Collection.open(store, found["name"]).flags) == length
 
 
 def test_states_of_any_module(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_full_disk_in_mid_run_is_a_failed_run(
     monkeypatch.setattr("whence.training.checkpoint.save_weights", full)
     status = execute(tiny(training={"steps": 5}), Store(tmp_path), ONE)
     assert status.state == "failed"
-    assert "No space left" in status.error.message
+    assert "the disk is full" in status.error.message
     monkeypatch.undo()
     assert execute(tiny(training={"steps": 5}), Store(tmp_path), ONE).state == "finished"
 

@@ -291,7 +291,7 @@ class _Execution:
         self.created = status.created
         for name, expected in status.files.items():
             target = self.path / name
-            if disk.kind_of(target) and name != "log.jsonl" and stored_digest(target) != expected:
+            if disk.kind_of(target) and name != "log.jsonl" and not _matches(target, expected):
                 self._notice(f"{name}: checksum does not match the one noted when the run stopped", None)
 
     # --- reporting
@@ -362,6 +362,12 @@ class _Execution:
         status = self._write_status(state, files, error)
         self.on_event(Event.of_end(state, status))
         return status
+
+
+def _matches(path: Path, checksum: str) -> bool:
+    with suppress(CorruptFileError):
+        return stored_digest(path) == checksum
+    return False
 
 
 def _is_own(name: str) -> bool:

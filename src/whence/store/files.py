@@ -58,7 +58,7 @@ def digest(data: bytes | str) -> str:
 
 
 def stored_digest(path: Path) -> str:
-    """Of a file of a store. `CorruptFileError` if it is longer than it can be: holes cost nothing, their checksum hours."""
+    """Of a file of a store. `CorruptFileError` if it is too long: holes cost nothing, their checksum hours."""
     tensors = path.suffix == TENSORS
     with disk.open_file(path, disk.UNLIMITED if tensors else disk.LARGEST_CHAIN) as file:
         if tensors:
