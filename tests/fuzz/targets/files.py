@@ -95,7 +95,7 @@ def npy(random: Random, data: bytes) -> bytes:
 
 @target(cases=12_000)
 def arrays(prepared: Path) -> Run:
-    """.npy files: recordings of leak, signals of fields; .ts files of recordings."""
+    """.npy files, as recordings of leak and as signals of fields."""
     from whence.fields.data import Arrays
     from whence.leak.data import RecordingFile
     from whence.recordings import read_npy

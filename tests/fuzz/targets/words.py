@@ -94,9 +94,9 @@ def random_words(random: Random, known: dict[tuple[str, ...], list[str]], store:
 
     def some() -> str:
         kind = random.randrange(10)
-        if kind < 6:
-            return random.choice(fitting)
         if kind < 8:
+            return random.choice(fitting)
+        if kind < 9:
             return random.choice(mutation.TEXTS)
         spoiled = mutation.spoil(random, random.choice(fitting).encode())
         return os.fsdecode(spoiled.replace(b"\0", b""))
