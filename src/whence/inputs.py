@@ -7,7 +7,6 @@ Stored files, which may not be links, are opened by `whence.store.disk`.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.errors import UserError
-from whence.parsing import ParseError, check_depth
+from whence.parsing import ParseError, check_depth, parse_json
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -72,7 +71,7 @@ def read_document(path: Path, field: str) -> dict[str, JsonValue]:
     raw = read_input(path, field, LARGEST_DOCUMENT)
     try:
         check_depth(raw)
-        document = json.loads(raw)  # configurations of models may hold infinity
+        document = parse_json(raw, constant=float)  # configurations of models may hold infinity
     except ParseError as error:
         raise UserError(f"{field}: {str(path)!r} cannot be read ({error}).") from None
     except ValueError:

@@ -34,10 +34,22 @@ class ParseError(ValueError):
     """Not what may be written; the message continues a sentence about the document."""
 
 
-def parse_json(raw: bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """Check `check_depth` first. Stored documents carry a checksum: `pairs` is for those that people write."""
+def _refuse_constant(name: str) -> float:
+    raise ParseError(f"{name} is not a number. Allowed: finite ones")
+
+
+def parse_json(
+    raw: bytes,
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+    constant: Callable[[str], float] = _refuse_constant,
+) -> Any:
+    """In UTF-8. Check `check_depth` first. Stored documents carry a checksum: `pairs` is for those that people write.
+
+    constant: what reads `NaN` and `Infinity`.
+    """
+    # decoded here: `json` would also take other encodings, and halves of characters
     document = json.loads(
-        raw, parse_constant=_refuse_constant, parse_float=_float, parse_int=_int, object_pairs_hook=pairs
+        raw.decode(), parse_constant=constant, parse_float=_float, parse_int=_int, object_pairs_hook=pairs
     )
     if HALF_CHARACTERS.search(raw):  # pairs of them are fine, and usual
         json.dumps(document, ensure_ascii=False).encode()
@@ -186,10 +198,6 @@ def _check_values(document: dict[Any, Any]) -> None:
                 raise ParseError(f"a whole number beyond {LARGEST_WHOLE:.0e}")
         elif value is not None:
             raise ParseError(f"expected text or a number, got a {type(value).__name__}: write it in quotes")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ParseError(f"{name} is not a number. Allowed: finite ones")
 
 
 def _float(text: str) -> float:

@@ -53,7 +53,7 @@ def read_array(path: Path, field: str) -> np.ndarray:
 
 def read_npy(path: Path, shapes: dict[int, str]) -> Tensor:
     """An array of finite numbers as float32. `shapes`: by how many axes it may have, what they are."""
-    if path.suffix != ".npy" or not path.is_file():
+    if path.suffix != ".npy" or not os.path.isfile(path):
         raise UserError(f"data: {str(path)!r} is not a file. Allowed: path=NAME.npy")
     values = read_array(path, "data")
     if values.ndim not in shapes or values.size > MOST_NUMBERS:

@@ -341,7 +341,7 @@ def test_a_directory_in_place_of_a_saved_configuration_is_set_aside(store: Store
     path.unlink()
     path.mkdir()
     assert read_config(save_config("arena", config, store), ArenaConfig) == config
-    assert [kept.name for kept in store.damaged.iterdir()][0].startswith("reports-arena-")
+    assert next(kept.name for kept in store.damaged.iterdir()).startswith("reports-arena-")
 
 
 @pytest.mark.usefixtures("in_process")

@@ -233,8 +233,8 @@ def table(tallies: dict[str, Tally], seed: int, seconds: float) -> str:
         f"`make fuzz`, seed {seed}: {sum(t.cases for t in tallies.values()):,} cases over {len(tallies)} targets in "
         f"{seconds / 60:.0f} minutes on 2 processes. A case is bad if an undocumented exception leaves a reader, a "
         f"traceback is printed, it takes more than {SECONDS:g} s, needs more than {RESIDENT >> 30} GiB of memory or "
-        f"{MEMORY >> 30} GiB of address space, writes outside of its folder, starts a program, connects to anything, or "
-        "prints control characters to the terminal.",
+        f"{MEMORY >> 30} GiB of address space, writes outside of its folder, starts a program, connects to anything, "
+        "or prints control characters to the terminal.",
         "",
         "| target | what is spoiled | cases | accepted | refused | damaged | slowest (s) | memory (MiB) | bad |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",

@@ -40,13 +40,45 @@ TEXTS = (
     "٣",
 )
 NUMBERS = (
-    *(0, -1, 1, 2, 3, 7, 255, 65_536, 2**31 - 1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**18, 10**30, -(2**63), 10**400),
+    *(
+        0,
+        -1,
+        1,
+        2,
+        3,
+        7,
+        255,
+        65_536,
+        2**31 - 1,
+        2**31,
+        2**53,
+        2**63 - 1,
+        2**63,
+        2**64,
+        10**18,
+        10**30,
+        -(2**63),
+        10**400,
+    ),
     *(0.5, -0.0, 1e-320, 1e-9, 1e9, 1e18, 1e300, -1e308, 1.7976931348623157e308),
     *(float("nan"), float("inf"), float("-inf")),
 )
 DEEP, TWICE = "@deep@", "@twice@"
 """Stand for what no encoder writes: see `dumps`"""
-BYTES = (b"\0", b"\xff", b"\n", b"\r\n", b'"', b"{", b"[", b"\x1b[2J", b"\xc3\x28", b"\xef\xbb\xbf", b"\0" * 64, b"9" * 300)
+BYTES = (
+    b"\0",
+    b"\xff",
+    b"\n",
+    b"\r\n",
+    b'"',
+    b"{",
+    b"[",
+    b"\x1b[2J",
+    b"\xc3\x28",
+    b"\xef\xbb\xbf",
+    b"\0" * 64,
+    b"9" * 300,
+)
 
 
 def bits(random: Random, data: bytes) -> bytes:
@@ -84,7 +116,9 @@ def number_changed(random: Random, data: bytes) -> bytes:
         return data
     # headers are at the beginning
     at = random.randrange(min(random.choice((64, 512, len(data))), len(data)) - size + 1)
-    value = random.choice((0, 1, 2 ** (8 * size) - 1, 2 ** (8 * size - 1), 2 ** (4 * size), random.getrandbits(8 * size)))
+    value = random.choice(
+        (0, 1, 2 ** (8 * size) - 1, 2 ** (8 * size - 1), 2 ** (4 * size), random.getrandbits(8 * size))
+    )
     order = random.choice(("little", "big"))
     return data[:at] + (value % 2 ** (8 * size)).to_bytes(size, order) + data[at + size :]
 
@@ -121,7 +155,9 @@ def value(random: Random) -> Json:
 
 def places(document: Json, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths of all values inside a document, itself included."""
-    items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    items = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
     return [here, *(place for key, item in items for place in places(item, (*here, key)))]
 
 
@@ -136,13 +172,24 @@ def altered(random: Random, old: Json) -> Json:
     if isinstance(old, bool) or old is None:
         return random.choice((not old, str(old).lower(), int(bool(old))))
     if isinstance(old, int | float):
-        near = (old + 1, -old, old * 10**6, old * 10**12, old / 3, str(old), [old], float(old) if abs(old) < 1e300 else 0)
+        near = (
+            old + 1,
+            -old,
+            old * 10**6,
+            old * 10**12,
+            old / 3,
+            str(old),
+            [old],
+            float(old) if abs(old) < 1e300 else 0,
+        )
         return random.choice(near)
     if isinstance(old, str):
         some = spoil(random, old.encode(errors="replace")).decode(errors="replace")
         return random.choice((some, some, old + random.choice(TEXTS), old * 3, [old], {old: old}, old.encode().hex()))
     if isinstance(old, list):
-        return random.choice((old * 2, old[:-1], old[::-1], [old], dict.fromkeys(map(str, range(len(old))), 0), [*old, None]))
+        return random.choice(
+            (old * 2, old[:-1], old[::-1], [old], dict.fromkeys(map(str, range(len(old))), 0), [*old, None])
+        )
     return random.choice(([old], list(old), {**old, random.choice(TEXTS): value(random)}, {}, {"body": old}))
 
 

@@ -142,7 +142,7 @@ def _fixed_clock() -> ExitStack:
     """The bytes of a store depend on nothing else."""
     stack = ExitStack()
     for name in ("time", "perf_counter", "monotonic"):
-        stack.enter_context(mock.patch(f"time.{name}", lambda: CLOCK))
+        stack.enter_context(mock.patch(f"time.{name}", return_value=CLOCK))
     return stack
 
 
@@ -152,9 +152,11 @@ def _fixed_clock() -> ExitStack:
 def pictures() -> dict[str, bytes]:
     """By name, of every format that is read, in the modes that are decoded differently."""
     y, x = np.mgrid[:20, :24]
-    waves = (127.5 * (1 + np.stack([np.sin(x / 3 + y / 7), np.cos(x / 5 - y / 4), np.sin(x * y / 200)], -1))).astype("u1")
+    waves = (127.5 * (1 + np.stack([np.sin(x / 3 + y / 7), np.cos(x / 5 - y / 4), np.sin(x * y / 200)], -1))).astype(
+        "u1"
+    )
     colour = Image.fromarray(waves)
-    deep = Image.fromarray((waves[..., 0].astype(np.uint16) * 257))
+    deep = Image.fromarray(waves[..., 0].astype(np.uint16) * 257)
     numbers = Image.fromarray(waves[..., 0].astype(np.float32) / 255)
     turned = Image.Exif()
     turned[0x0112] = 6
@@ -254,7 +256,12 @@ def transformers_models(folder: Path) -> dict[str, Files]:
     special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     named = {f"{name}_token": token for name, token in special.items()}
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=plain, **named)
-    shape: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    shape: dict[str, Any] = {
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     shape |= {"vocab_size": 40, "max_position_embeddings": 32}
     torch.manual_seed(0)
     made = {

@@ -82,7 +82,7 @@ class ResumeRequest(Config):
     """Resume runs."""
 
     kind: Literal["resume"] = "resume"
-    runs: tuple[Annotated[str, Field(pattern=f"^{ID.pattern}$")], ...]
+    runs: tuple[Annotated[str, Field(pattern=f"^{ID.pattern}$")], ...] = Field(min_length=1)
 
 
 JobRequest = Annotated[CompareRequest | TrainRequest | ActionRequest | ResumeRequest, Field(discriminator="kind")]

@@ -6,6 +6,7 @@ is its own.
 
 from __future__ import annotations
 
+import os.path
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -259,7 +260,7 @@ def write_page(
     from whence.report.shell import write
     from whence.store import disk
 
-    if out and (Path(out).suffix != ".html" or not Path(out).absolute().parent.is_dir()):
+    if out and (Path(out).suffix != ".html" or not os.path.isdir(Path(out).absolute().parent)):
         raise UserError(f"out: {out!r}. Allowed: FILE.html in a directory that exists.")
     content = page(shown, store, invocation.command, on_progress)
     if out is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +86,7 @@ def _write(options: ReportOptions, store: Store) -> int:
         report, name = gather(options.names, store)
     if not report.finished:
         raise UserError(f"run: none of the runs of {' '.join(options.names)} has finished in {store.root}.")
-    if options.out and not Path(options.out).parent.is_dir():
+    if options.out and not os.path.isdir(Path(options.out).parent):
         raise UserError(f"out: {str(Path(options.out).parent)!r} is not a directory.")
     try:
         with stderr.status("drawing the report"):
@@ -150,7 +151,7 @@ def find(text: str, store: Store) -> tuple[Any, Any, Path]:
     from whence.instruments import instruments
 
     known = instruments()
-    if Path(text).suffix in CONFIG_FILES and Path(text).is_file():
+    if Path(text).suffix in CONFIG_FILES and os.path.isfile(text):
         problems = []
         for each in known.values():  # the file does not name its instrument: the one that accepts all of its fields
             try:

@@ -5,6 +5,7 @@ The command line and the app's jobs both call the actions. What the store has al
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -131,7 +132,7 @@ def run_evaluate(
         raise UserError("target: name one run, or one directory of SAELens.")
     collection = Collection.open(store, config.activations) if config.activations else None
     stored = StoredActivations(path=str(collection.path)) if collection else None
-    folder = Path(config.target) if Path(config.target).is_dir() else None
+    folder = Path(config.target) if os.path.isdir(config.target) else None
     if folder and stored is None:
         raise UserError("activations: a directory needs them. Allowed: --activations NAME.")
     request = EvaluateRequest(

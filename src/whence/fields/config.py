@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os.path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -26,7 +26,7 @@ def parse_data(value: Any) -> Any:
     """The name of a folder or file may stand for it, options behind a file: `mine.npy:axes=2`."""
     if not isinstance(value, str) or value.split(":")[0] in DATA.names():
         return value
-    if Path(value).is_dir():
+    if os.path.isdir(value):
         return {"name": "folder", "path": value}
     name, ending, options = value.partition(".npy")
     return f"arrays:path={name}.npy" + options.replace(":", ",", 1) if ending else value

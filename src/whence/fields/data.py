@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os.path
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -122,7 +123,8 @@ class Emoji(FieldData):
         self.font = font
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        path = next((path for path in map(Path, [self.font] if self.font else EMOJI_FONTS) if path.is_file()), None)
+        fonts = [self.font] if self.font else EMOJI_FONTS
+        path = next((Path(font) for font in fonts if os.path.isfile(font)), None)
         if path is None:
             raise UserError(
                 "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
@@ -273,7 +275,7 @@ class Arrays(Crops):
         return _digest(self.path, self.path.stat().st_mtime_ns)
 
     def signals(self, split: Split) -> Sequence[Tensor]:
-        changed = self.path.stat().st_mtime_ns if self.path.is_file() else 0
+        changed = self.path.stat().st_mtime_ns if os.path.isfile(self.path) else 0
         signals = _read_arrays(self.path, changed, self.axes, self.last)
         size = signals["train"][0].shape[1:]
         if min(size) < self.true[0]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os.path
 import threading
 import warnings
 from collections.abc import Callable
@@ -124,7 +125,7 @@ def check_out(path: str | Path, pixels: int = 1) -> Path:
     path = Path(path)
     if path.suffix.lower() not in WRITTEN:
         raise not_allowed("out", path.suffix, list(WRITTEN))
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UserError(f"out: {str(path.parent)!r} is not a directory.")
     needed, there = pixels * BYTES_PER_PIXEL.get(path.suffix.lower(), 16), memory_bytes()
     if needed > there / 2:
@@ -138,7 +139,7 @@ def check_out(path: str | Path, pixels: int = 1) -> Path:
 def image_files(folder: str | Path) -> list[Path]:
     """The image files directly in a folder, by name; none that are hidden."""
     try:
-        if not str(folder) or not Path(folder).is_dir():
+        if not str(folder) or not os.path.isdir(folder):
             raise UserError(f"data: {str(folder)!r} is not a folder.")
         visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
         files = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())

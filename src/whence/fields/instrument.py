@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -91,7 +92,7 @@ def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artif
         suffix=out.suffix.lower(),
     )
     known = RENDERINGS.find(request, store)
-    if known is not None and out.is_file() and file_digest(out, "out") == known.result.checksum:
+    if known is not None and os.path.isfile(out) and file_digest(out, "out") == known.result.checksum:
         return known
     started = time.perf_counter()
     rendered = enlarge(

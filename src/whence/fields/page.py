@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from torch import Tensor
 
+from whence.errors import UserError
 from whence.experiments.results import evaluations_of, final_metrics, read_results
 from whence.experiments.table import Table
 from whence.fields.analysis import (
@@ -34,8 +35,12 @@ WIDE, FEW, NARROW = 176, 5, 128
 
 
 def metrics_of(run: FieldsRun, store: Store) -> FieldsMetrics:
-    """Of the last evaluation of a finished run."""
-    return final_metrics(read_results([run], store)[0])
+    """Of the last evaluation; `UserError` unless the run has finished and is whole."""
+    [result] = read_results([run], store)
+    if result.state != "finished":
+        reason = result.reason or f"it is {result.state}"
+        raise UserError(f"run: {run.id} has no results ({reason}). See 'whence runs verify {run.id}'.")
+    return final_metrics(result)
 
 
 def run_page(run: FieldsRun, store: Store, command: str) -> bytes:

@@ -6,6 +6,7 @@ import csv
 import functools
 import itertools
 import math
+import os.path
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -171,7 +172,7 @@ class RecordingFile(RecordingData):
 
     def recordings(self, split: Split) -> list[Tensor]:
         path = Path(self.path)
-        return _read_file(path, path.stat().st_mtime_ns if path.is_file() else 0, self.steps)[split]
+        return _read_file(path, path.stat().st_mtime_ns if os.path.isfile(path) else 0, self.steps)[split]
 
 
 @functools.lru_cache(maxsize=4)

@@ -92,6 +92,7 @@ def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
         tokenizer = None
         if files.get("gguf_file") or tokenizer_files(folder):
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **files)
+            tokenizer("")  # some settings that do not fit are met only here
     # Where files are missing, transformers 5 silently makes a tokenizer of special tokens: all text becomes one id.
     if tokenizer is None or set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise UserError(
@@ -136,7 +137,7 @@ def content_of(name: str) -> str:
     """What a name stands for today: the version of a package, or a checksum of what is read of a directory."""
     if name in PACKAGED:
         return packaged_version(PACKAGED[name][0])
-    if not (Path(name) / CONFIG).is_file():
+    if not os.path.isfile(Path(name) / CONFIG):
         return ""
     lines = [f"{file_digest(path, 'model')} {path.name}\n" for path in model_files(Path(name))]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
@@ -145,7 +146,7 @@ def content_of(name: str) -> str:
 def _place(name: str, also: str) -> tuple[Path, str | None]:
     if name not in PACKAGED:
         folder = Path(name)
-        if not (folder / CONFIG).is_file():
+        if not os.path.isfile(folder / CONFIG):
             allowed = ", ".join([*PACKAGED, "a directory with a transformers model", *filter(None, [also])])
             raise UserError(f"model: {name!r} is not known. Allowed: {allowed}.")
         return folder, None

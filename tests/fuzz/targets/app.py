@@ -38,7 +38,12 @@ def jobs(prepared: Path) -> Run:
         *({"kind": "train", "instrument": one["kind"], "config": _without_kind(one)} for one in samples.OTHER_RUNS),
         {"kind": "action", "instrument": "leak", "verb": "audit", "config": audit},
         {"kind": "action", "instrument": "fields", "verb": "analyze", "config": {"run": run}},
-        {"kind": "action", "instrument": "features", "verb": "collect", "config": {"model": f"run:{run}", "tokens": 50}},
+        {
+            "kind": "action",
+            "instrument": "features",
+            "verb": "collect",
+            "config": {"model": f"run:{run}", "tokens": 50},
+        },
         {"kind": "action", "instrument": "fields", "verb": "render", "config": {"run": run, "out": "x.png"}},
         {"kind": "resume", "runs": [run]},
     ]
@@ -99,12 +104,36 @@ PAGES = {
     "home": {},
     "arena": {"comparison": ["{comparison}", ""]},
     "leak": {"model": ["minilm", "{run}"], "audit": ["{audit}", ""], "comparison": [""]},
-    "features": {"run": ["{run}"], "collection": ["collected", ""], "comparison": [""], "feature": ["0", "3", "999999"]},
-    "fields": {"view": ["Render", "Train", "Compare"], "part": ["New", "Results"], "run": ["{run}"], "size": ["64", "256"]},
+    "features": {
+        "run": ["{run}"],
+        "collection": ["collected", ""],
+        "comparison": [""],
+        "feature": ["0", "3", "999999"],
+    },
+    "fields": {
+        "view": ["Render", "Train", "Compare"],
+        "part": ["New", "Results"],
+        "run": ["{run}"],
+        "size": ["64", "256"],
+    },
     "runs": {"run": ["{run}"]},
 }
 """By page, parameters of its address and values that fit"""
-MORE = ("output", "shrink", "image", "side", "compare", "x", "embed", "run", "view", "part", "comparison", "audit", "model")
+MORE = (
+    "output",
+    "shrink",
+    "image",
+    "side",
+    "compare",
+    "x",
+    "embed",
+    "run",
+    "view",
+    "part",
+    "comparison",
+    "audit",
+    "model",
+)
 
 
 def address(random: Random, page: str, names: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -182,7 +211,14 @@ guarded(importlib.import_module("whence.app.views.{page}").show)()
 
 TOKEN, PORT = "t0ken" * 8, 8501
 VALID_HEADERS: dict[bytes, tuple[bytes, ...]] = {
-    b"host": (b"127.0.0.1:8501", b"localhost:8501", b"127.0.0.1", b"evil.example", b"127.0.0.1:8501.evil.example", b"[::1]:8501"),
+    b"host": (
+        b"127.0.0.1:8501",
+        b"localhost:8501",
+        b"127.0.0.1",
+        b"evil.example",
+        b"127.0.0.1:8501.evil.example",
+        b"[::1]:8501",
+    ),
     b"origin": (b"http://127.0.0.1:8501", b"http://evil.example", b"null", b"http://127.0.0.1:9999", b"file://"),
     b"cookie": (f"whence-{PORT}={TOKEN}".encode(), b"whence-8501=", b"a=b; c", f"whence-80={TOKEN}".encode(), b";=;"),
     b"sec-fetch-site": (b"none", b"same-origin", b"cross-site", b"same-site"),
@@ -255,7 +291,16 @@ def _scope(random: Random) -> dict[str, Any]:
     random.shuffle(headers)
     path = random.choice(PATHS)
     raw = mutation.spoil(random, path.encode()) if random.random() < 0.3 else path.encode()
-    tokens = (b"", b"", b"token=" + TOKEN.encode(), b"token=", b"token=x&a=b", b"a=%00&token=%FF", b"\xff=\xe9", b"a=\r\nb: c")
+    tokens = (
+        b"",
+        b"",
+        b"token=" + TOKEN.encode(),
+        b"token=",
+        b"token=x&a=b",
+        b"a=%00&token=%FF",
+        b"\xff=\xe9",
+        b"a=\r\nb: c",
+    )
     query = b"&".join(random.choice(tokens) for _ in range(random.choice((1, 1, 2))))
     scope = {"headers": headers, "path": raw.decode("latin-1"), "raw_path": raw, "query_string": query}
     if random.random() < 0.25:

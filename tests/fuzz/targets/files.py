@@ -37,7 +37,9 @@ def pictures(prepared: Path) -> Run:
             path.write_bytes(data)
             return guard.read(lambda: (images.read(path), images.read_size(path)))
         if kind == 1:
-            folder = Folder(path=str(samples.write_files(case.folder / "f", {**_few(valid), name: data})), size=8, factor=1)
+            folder = Folder(
+                path=str(samples.write_files(case.folder / "f", {**_few(valid), name: data})), size=8, factor=1
+            )
             return guard.read(lambda: [folder.draw(torch.Generator(), 2, "train"), folder.checksum_now()])
         if kind < 4:
             upload = shown_name(random.choice((name, *mutation.TEXTS)))
@@ -61,7 +63,21 @@ HEADERS = (
     "__import__('os').system('touch pwned') or %s",
     "(" * 300 + "%s" + ")" * 300,
 )
-INSIDE = ("4", "2**62", "99999999999999999999", "1e9", "True", "<f4", "<U9999999", "V9999999999", "<M8[ns]", "S0", "<c8", "'", "O")
+INSIDE = (
+    "4",
+    "2**62",
+    "99999999999999999999",
+    "1e9",
+    "True",
+    "<f4",
+    "<U9999999",
+    "V9999999999",
+    "<M8[ns]",
+    "S0",
+    "<c8",
+    "'",
+    "O",
+)
 
 
 def npy(random: Random, data: bytes) -> bytes:
@@ -79,7 +95,7 @@ def npy(random: Random, data: bytes) -> bytes:
 
 @target(cases=12_000)
 def arrays(prepared: Path) -> Run:
-    """.npy files: recordings of leak, signals of fields; .ts files of recordings."""
+    """.npy files, as recordings of leak and as signals of fields."""
     from whence.fields.data import Arrays
     from whence.leak.data import RecordingFile
     from whence.recordings import read_npy
@@ -125,6 +141,8 @@ def saelens(prepared: Path) -> Run:
             files[name] = spoiled_tensors(random, files[name])
         case.note(f"{name}: {files[name][:2000]!r}")
         folder = samples.write_files(case.folder / "sae", files)
-        return guard.read(lambda: (imported_checksum(folder), imported(folder).encode(torch.zeros(2, 6), torch.zeros(2))))
+        return guard.read(
+            lambda: (imported_checksum(folder), imported(folder).encode(torch.zeros(2, 6), torch.zeros(2)))
+        )
 
     return run

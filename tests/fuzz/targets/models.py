@@ -61,7 +61,7 @@ def mamba(prepared: Path) -> Run:
 
 @target(cases=3_000)
 def transformers(prepared: Path) -> Run:
-    """Directories of transformers models: configuration, weights in shards, tokenizer; an audit up to its first step."""
+    """Directories of transformers models: configuration, weights, tokenizer; an audit up to its first step."""
     from whence.leak.audit.pretrained import load, load_ids
     from whence.models.pretrained import model_of, tokenizer_of
 

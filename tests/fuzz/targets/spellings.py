@@ -14,10 +14,42 @@ from tests.fuzz.targets import target
 from tests.fuzz.targets.words import STORED, in_folder
 
 PIECES = (
-    ":", ",", "=", "+", ";", ".", "-", "0", "1", "2", "1e5", "+3", "nan", "inf", "none", "true", "base=1e4", "scaling=yarn",
-    "factor=4", "randomized:span=512+rope", "k=3", "symbols=4", "lr=1e-3,3e-3", "d_model=8,16", "k=1,2,3", "path=x.npy",
-    "size=16", "factor=2", "__class__", "name=rope", "x" * 300, "9" * 400, "\x1b[2J", "\u0661", " ", "\n", "\ud800", "\0",
-)  # fmt: skip
+    *[
+        ":",
+        ",",
+        "=",
+        "+",
+        ";",
+        ".",
+        "-",
+        "0",
+        "1",
+        "2",
+        "1e5",
+        "+3",
+        "nan",
+        "inf",
+        "none",
+        "true",
+        "base=1e4",
+        "scaling=yarn",
+        "factor=4",
+        "randomized:span=512+rope",
+        "k=3",
+    ],
+    *[
+        "symbols=4",
+        "lr=1e-3,3e-3",
+        "d_model=8,16",
+        "k=1,2,3",
+        "path=x.npy",
+        "size=16",
+        "factor=2",
+        "__class__",
+        "name=rope",
+    ],
+    *(" ", "\n", "x" * 300, "9" * 400, "\x1b[2J", "\u0661", "\ud800", "\0"),
+)
 
 
 def spelled(random: Random, known: list[str]) -> str:
@@ -56,7 +88,9 @@ def spellings(prepared: Path) -> Run:
             case.note(f"size {text!r}")
             return guard.read(lambda: parse_size(text, 20, 24))
         config, path, known, several = random.choice(fields)
-        document: Any = [spelled(random, known) for _ in range(random.choice((1, 2)))] if several else spelled(random, known)
+        document: Any = (
+            [spelled(random, known) for _ in range(random.choice((1, 2)))] if several else spelled(random, known)
+        )
         for name in reversed(path):
             document = {name: document}
         case.note(f"{config.__name__} {document!r}")
@@ -84,7 +118,13 @@ def results(prepared: Path) -> Run:
     project = Path(__file__).parents[3]
     published = [json.loads(path.read_bytes()) for path in sorted((project / "results").glob("*.json"))]
     store = samples.small_store(prepared / STORED)
-    names = [*store.ids(), *(path.stem for path in store.reports.iterdir()), "source_encodings", "claim_copy", "mine.yaml"]
+    names = [
+        *store.ids(),
+        *(path.stem for path in store.reports.iterdir()),
+        "source_encodings",
+        "claim_copy",
+        "mine.yaml",
+    ]
 
     def run(case: Case) -> str:
         random = case.random

@@ -128,7 +128,7 @@ def passages(
 def _documents(name: str) -> list[str]:
     """Held out, in an order that depends on the documents alone."""
     kind, _, label = name.partition("=")
-    if Path(name).is_file():
+    if os.path.isfile(name):
         texts = documents(name)
     else:
         texts = [text for text, own in labelled(kind) if label in ("", own)]

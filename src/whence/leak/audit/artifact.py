@@ -5,8 +5,8 @@ An audit is addressed by its configuration and by what the names in it stand for
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +92,7 @@ def input_checksums(config: AuditConfig) -> dict[str, str]:
     checksums: dict[str, str] = {}
     if is_code(config):
         path = config.model.rpartition(":")[0]
-        return {"model": file_digest(path, "model")[:16] if Path(path).is_file() else ""}
+        return {"model": file_digest(path, "model")[:16] if os.path.isfile(path) else ""}
     if content := content_of(config.model):
         checksums["model"] = content
     if config.token_ids is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os.path
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -119,7 +120,7 @@ def load_file(text: str) -> AuditTarget:
     """Runs the file that the user names. `build()` returns an `AuditTarget`, or a model and its content."""
     path, _, function = text.rpartition(":")
     file = Path(path)
-    if file.suffix != ".py" or not file.is_file():
+    if file.suffix != ".py" or not os.path.isfile(file):
         raise UserError(f"model: {path!r} is no Python file. Allowed: FILE.py:FUNCTION")
     spec = importlib.util.spec_from_file_location(f"whence_user_{file.stem}", file)
     assert spec is not None
