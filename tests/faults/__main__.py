@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from tests.faults.kinds import ALL, KINDS
-from tests.faults.suite import Case, Outcome, carry_out, prepare
+from tests.faults.suite import AT_ONCE, Case, Outcome, carry_out, prepare
 from tests.faults.table import table, write
 
 
@@ -33,7 +33,8 @@ def main() -> int:
     parser.add_argument("--subject", choices=ALL)
     parser.add_argument("--case", help="kind/subject/number")
     parser.add_argument("--sample", type=int, help="about so many trials, evenly chosen")
-    parser.add_argument("--work", type=Path, help="an empty or new folder, which is kept")
+    parser.add_argument("--work", type=Path, help="a folder, which is kept; trials that are in it are not repeated")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE)
     options = parser.parse_args()
     kinds = [kind for kind in KINDS if options.kind in f"{kind.family} {kind.name}"]
     kinds = [kind for kind in kinds if kind.quick] if options.quick else kinds
@@ -48,7 +49,7 @@ def main() -> int:
     cases = cases or suite.cases(kinds, options.quick)
     if options.sample:
         cases = cases[:: max(1, len(cases) // options.sample)]
-    outcomes = carry_out(suite, cases, Progress(len(cases)), keep=bool(options.case))
+    outcomes = carry_out(suite, cases, Progress(len(cases)), at_once=options.at_once, keep=bool(options.case))
     seconds = time.monotonic() - started
     problems = sum(bool(outcome.problems) for outcome in outcomes)
     print(f"\n{len(outcomes)} trials, {problems} with problems, {seconds:.0f} s")

@@ -95,6 +95,7 @@ def prepare(work: Path, seed: int, kinds: Sequence[Kind], only: Sequence[str]) -
     for steps in sorted({kind.steps for kind in kinds}):
         names = {name for kind in kinds if kind.steps == steps for name in kind.subjects if name in only}
         folder = work / str(steps)
+        shutil.rmtree(folder, ignore_errors=True)
         short, more, foreign = (
             subjects(folder / name, steps, **changes)
             for name, changes in (("inputs", {}), ("more", {"seeds": 2}), ("others", {"seed": 1}))
@@ -143,30 +144,47 @@ def _in_folder(folder: Path) -> Iterator[None]:
 
 
 def carry_out(
-    suite: Suite, cases: Sequence[Case], on_outcome: Callable[[Outcome], None], *, keep: bool = False
+    suite: Suite,
+    cases: Sequence[Case],
+    on_outcome: Callable[[Outcome], None],
+    *,
+    at_once: int = AT_ONCE,
+    keep: bool = False,
 ) -> list[Outcome]:
+    """Outcomes that are in the folder already, because an earlier process was ended, count."""
     gc.freeze()  # or every process copies what its collector looks at
     outcomes: list[Outcome] = []
     running: dict[int, tuple[Case, Path]] = {}
     waiting = list(enumerate(cases))[::-1]
     while waiting or running:
-        while waiting and len(running) < AT_ONCE:
+        while waiting and len(running) < at_once:
             number, case = waiting.pop()
             folder = suite.work / "trials" / str(number)
-            folder.mkdir(parents=True)
-            running[_fork(suite, case, folder)] = case, folder
-        pid, status = os.wait()
-        case, folder = running.pop(pid)
-        path = folder.with_suffix(".json")
-        if path.exists():
-            outcome = Outcome(**{**json.loads(path.read_text()), "case": case})
-        else:
-            outcome = Outcome(case, [f"the suite itself: a trial ended with status {status}"], "", "", 0.0)
-        if not (outcome.problems or keep):
+            if not _file_of(folder).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                running[_fork(suite, case, folder)] = case, folder
+            else:
+                outcomes.append(_read(case, folder))
+                on_outcome(outcomes[-1])
+        if not running:
+            continue
+        case, folder = running.pop(os.wait()[0])
+        outcomes.append(_read(case, folder))
+        if not (outcomes[-1].problems or keep):
             shutil.rmtree(folder)
-        outcomes.append(outcome)
-        on_outcome(outcome)
+        on_outcome(outcomes[-1])
     return outcomes
+
+
+def _file_of(folder: Path) -> Path:
+    return folder.with_suffix(".json")
+
+
+def _read(case: Case, folder: Path) -> Outcome:
+    if not _file_of(folder).exists():
+        return Outcome(case, ["the suite itself: a trial died"], "", "", 0.0)
+    return Outcome(**{**json.loads(_file_of(folder).read_text()), "case": case})
 
 
 def _fork(suite: Suite, case: Case, folder: Path) -> int:
@@ -175,7 +193,7 @@ def _fork(suite: Suite, case: Case, folder: Path) -> int:
         return pid
     try:
         outcome = suite.carry_out(case, folder)
-        folder.with_suffix(".json").write_text(json.dumps({**asdict(outcome), "case": None}))
+        _file_of(folder).write_text(json.dumps({**asdict(outcome), "case": None}))
     except BaseException:
         traceback.print_exc()
     finally:
