@@ -44,13 +44,12 @@ def main() -> int:
         cases, only = [Case("/".join(name), subject, int(number))], [subject]
         kinds = [kind for kind in KINDS if kind.name == cases[0].kind]
     work = options.work or Path(tempfile.mkdtemp(prefix="whence-faults-"))
-    started = time.monotonic()
     suite = prepare(work, options.seed, kinds, only)
     cases = cases or suite.cases(kinds, options.quick)
     if options.sample:
         cases = cases[:: max(1, len(cases) // options.sample)]
     outcomes = carry_out(suite, cases, Progress(len(cases)), at_once=options.at_once, keep=bool(options.case))
-    seconds = time.monotonic() - started
+    seconds = sum(outcome.seconds for outcome in outcomes) / options.at_once
     problems = sum(bool(outcome.problems) for outcome in outcomes)
     print(f"\n{len(outcomes)} trials, {problems} with problems, {seconds:.0f} s")
     if options.case:

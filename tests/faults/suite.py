@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.faults.in_process import calls_of
 from tests.faults.kinds import KINDS, Kind
 from tests.faults.power import record
-from tests.faults.subjects import STORE, Subject, subjects, without_processes
+from tests.faults.subjects import SHORT, STORE, Subject, subjects, without_processes
 from tests.faults.trial import VARIABLE, Child, Ended, Prepared, Trial, processes, results
 from whence.cli.main import run
 
@@ -103,11 +103,15 @@ def prepare(work: Path, seed: int, kinds: Sequence[Kind], only: Sequence[str]) -
         prepared[steps] = {}
         for name in sorted(names):
             print(f"undisturbed: {name}, {steps} steps", file=sys.stderr, flush=True)
-            prepared[steps][name] = _prepare(folder / name, short[name], more[name], foreign[name])
+            prepared[steps][name] = _prepare(
+                folder / name, short[name], more[name], foreign[name] if steps == SHORT else None
+            )
     return Suite(work, seed, prepared)
 
 
-def _prepare(folder: Path, subject: Subject, more_seeds: Subject, foreign: Subject) -> Prepared:
+def _prepare(folder: Path, subject: Subject, more_seeds: Subject, foreign: Subject | None) -> Prepared:
+    """foreign: with another seed; none if only real processes are to be disturbed."""
+
     def perform(name: str, work: Callable[[], int]) -> Ended:
         (folder / name / "out").mkdir(parents=True, exist_ok=True)
         ended = Child(folder / name, name, work).wait()
@@ -123,10 +127,12 @@ def _prepare(folder: Path, subject: Subject, more_seeds: Subject, foreign: Subje
         assert subject.perform() == 0
     perform("undisturbed", lambda: run(["runs", "list", "--store", str(STORE)]))  # writes the index
     documents = perform("undisturbed", subject.perform).documents
+    expected = results(folder / "undisturbed" / STORE)
+    if foreign is None:
+        return Prepared(subject, more_seeds, folder, expected, documents, [])
     perform("foreign", foreign.perform)
     perform("counted", count)
     perform("recorded", lambda: record(subject, folder / "operations"))
-    expected = results(folder / "undisturbed" / STORE)
     for name in ("counted", "recorded"):
         assert results(folder / name / STORE) == expected, "two undisturbed calls differ"
     return Prepared(subject, more_seeds, folder, expected, documents, json.loads((folder / "calls").read_text()))
