@@ -1,9 +1,9 @@
-"""How long it takes to list 10,000 finished runs, and to answer `whence --help`.
+"""How long it takes to list and to verify 10,000 finished runs, and to answer `whence --help`.
 
     python bench/store.py [runs]
 
-Timed as a user would see it: the whole command,
-with the index there and without it.
+Timed as a user would see it: the whole command, with the index there and without it. Verifying is timed with a quarter
+of the runs, too: the time per run should not grow with their number.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         store = Store(directory)
         fill(store, count)
-        result = {"runs": count}
+        result: dict[str, float] = {"runs": count}
+        result["verify_s"] = timed("runs", "verify", "--store", directory)
         result["list_without_index_s"] = timed("runs", "list", "--store", directory)
         result["list_s"] = min(timed("runs", "list", "--store", directory) for _ in range(3))
         result["list_json_s"] = min(timed("runs", "list", "--json", "--store", directory) for _ in range(3))
         assert (Path(directory) / "index.json").exists()
+    with tempfile.TemporaryDirectory() as directory:
+        fill(Store(directory), count // 4)
+        result["verify_a_quarter_s"] = timed("runs", "verify", "--store", directory)
     result["help_s"] = min(timed("--help") for _ in range(5))
     for name, value in result.items():
         print(f"{name:22} {value:.2f}" if isinstance(value, float) else f"{name:22} {value}")

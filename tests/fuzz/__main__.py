@@ -162,6 +162,8 @@ class Worker:
                 told = json.loads(line)
                 self.done += told["cases"]
                 self.tally.add(told)
+                for bad in told["bad"]:  # not only at the end, which may not come
+                    print(f"\nbad: {bad['target']} {bad['number']}: {bad['kind']} {bad['where']}", file=sys.stderr)
         self.process.wait()
 
     def rest(self) -> Piece | None:

@@ -267,10 +267,22 @@ def check_message(text: str) -> None:
         raise Unacceptable(f"the message {text[:500]!r}")
 
 
+class Stream(io.TextIOWrapper):
+    """A standard stream as Python makes it: text that has no UTF-8 is an error on one, and escaped on the other."""
+
+    def __init__(self, errors: str) -> None:
+        self.bytes = io.BytesIO()
+        super().__init__(self.bytes, "utf-8", errors, newline="", write_through=True)
+
+    @property
+    def text(self) -> str:
+        return self.bytes.getvalue().decode()
+
+
 @contextlib.contextmanager
-def captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+def captured() -> Iterator[tuple[Stream, Stream]]:
     """Standard output and standard error."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = Stream("strict"), Stream("backslashreplace")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         yield out, err
 
@@ -282,7 +294,7 @@ def command(case: Case, words: list[str]) -> str:
     case.note(words)
     with captured() as (out, err):
         code = run(list(words))
-    printed, said = out.getvalue(), err.getvalue()
+    printed, said = out.text, err.text
     if code == 130:  # training would have begun
         return "accepted"
     if code not in (0, 1, 2):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from whence.store import files
 from whence.store.disk import CorruptFileError, write_atomically
@@ -19,6 +20,7 @@ from whence.store.files import (
     read_sealed,
     write_sealed,
 )
+from whence.store.tensors import tensor_bytes
 
 
 def flipped(data: bytes, at: int) -> list[bytes]:
@@ -108,7 +110,7 @@ def test_chain_goes_on_from_a_mark(tmp_path: Path) -> None:
 
 
 def test_addressed_files_are_named_by_their_content(tmp_path: Path) -> None:
-    data = b"some tensors"
+    data = tensor_bytes({"weight": torch.ones(1)}, "a run")
     path = tmp_path / addressed_name("checkpoint-000000001", data, ".safetensors")
     write_atomically(path, data)
     check_addressed(path)

@@ -44,9 +44,7 @@ def verbs() -> dict[tuple[str, ...], list[Any]]:
                 from whence.cli.main import run
 
                 run([*words, "--help"])
-            found[words] = sorted(
-                {word for word in out.getvalue().split() if word.startswith("--") and word[2:].islower()}
-            )
+            found[words] = sorted({word for word in out.text.split() if word.startswith("--") and word[2:].islower()})
     return found
 
 
@@ -98,8 +96,7 @@ def random_words(random: Random, known: dict[tuple[str, ...], list[str]], store:
             return random.choice(fitting)
         if kind < 9:
             return random.choice(mutation.TEXTS)
-        spoiled = mutation.spoil(random, random.choice(fitting).encode())
-        return os.fsdecode(spoiled.replace(b"\0", b""))
+        return os.fsdecode(mutation.spoil(random, random.choice(fitting).encode()))
 
     words = list(random.choice(list(known)))
     flags = known[tuple(words)] or ["--json"]
@@ -111,8 +108,9 @@ def random_words(random: Random, known: dict[tuple[str, ...], list[str]], store:
         words[random.randrange(len(words))] = some()
     if random.random() < 0.8:
         words += ["--store", STORED]
-    # an argument of a process holds neither, and no file is named outside of the folder
-    return [word.replace("\0", "") for word in words if not word.startswith(("/", "..", "~")) and "/../" not in word]
+    # as arguments of a process arrive; and no file is named outside of the folder
+    arrived = [os.fsdecode(mutation.encoded(word.replace("\0", ""))) for word in words]
+    return [word for word in arrived if not word.startswith(("/", "..", "~")) and "/../" not in word]
 
 
 @target(cases=11_000)
