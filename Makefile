@@ -79,7 +79,7 @@ test-slow: $(VENV)/installed browser font
 faults: $(VENV)/installed
 	$(BIN)/python -m tests.faults
 
-# 100,000 spoiled inputs through everything that reads any (about 20 minutes); the table goes into docs/reliability.md.
+# 100,000 spoiled inputs through everything that reads any (estimated at 10 to 20 minutes); the table goes into docs/reliability.md.
 fuzz: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz --docs
 
