@@ -37,14 +37,20 @@ class WatchedOs:
 
     def install(self) -> None:
         """For the rest of this process."""
-        disk.os = self
-        disk.shutil = SimpleNamespace(rmtree=self._remove_tree)
+        replace_os(self)
 
-    def _remove_tree(self, path: Path) -> None:
-        """As `shutil.rmtree`, by calls that are watched."""
+
+def replace_os(calls: Any) -> None:
+    """Let `whence.store.disk` call this instead of the module `os`, for the rest of this process."""
+
+    def remove_tree(path: Path) -> None:
+        """As `shutil.rmtree`, by the same calls."""
         for entry in os.scandir(path):
             if entry.is_dir(follow_symlinks=False):
-                self._remove_tree(Path(entry.path))
+                remove_tree(Path(entry.path))
             else:
-                self.unlink(entry.path)
-        self.rmdir(str(path))
+                calls.unlink(entry.path)
+        calls.rmdir(str(path))
+
+    disk.os = calls
+    disk.shutil = SimpleNamespace(rmtree=remove_tree)

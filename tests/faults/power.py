@@ -17,15 +17,14 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from tests.faults.calls import replace_os
 from tests.faults.subjects import STORE, Subject
 from tests.faults.trial import Trial, results
 from whence.execution.events import Event, OnEvent, RunEnd
 from whence.execution.execute import attempt
 from whence.experiments import comparison
-from whence.store import disk
 
 SECTOR = 512
 Operation = tuple[Any, ...]
@@ -47,8 +46,7 @@ class Recorder:
         return getattr(os, name)
 
     def install(self) -> None:
-        disk.os = self
-        disk.shutil = SimpleNamespace(rmtree=self._remove_tree)
+        replace_os(self)
 
     def mark(self, text: str, promised: Mapping[str, str]) -> None:
         """What a user has been told is there from now on."""
@@ -150,14 +148,6 @@ class Recorder:
         for part in parents:
             node = self._directories.get(node, {}).get(part, -1)
         return (node if node in self._directories else None), name
-
-    def _remove_tree(self, path: Path) -> None:
-        for entry in os.scandir(path):
-            if entry.is_dir(follow_symlinks=False):
-                self._remove_tree(Path(entry.path))
-            else:
-                self.unlink(entry.path)
-        self.rmdir(str(path))
 
 
 def record(subject: Subject, path: Path) -> int:
