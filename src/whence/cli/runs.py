@@ -34,7 +34,7 @@ WAYS: dict[Way, str] = {
     "train": "train again",
 }
 WHOLE = "whole again"
-UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible")
+UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible", "lost")
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
 
@@ -281,6 +281,8 @@ def _without_training(repair: Repair, store: Store) -> str:
             repair_collection(repair.path.name, store, on_progress)
         return WHOLE
     kept = set_aside(store, repair)
+    if kept and repair.path.parent == store.runs:  # without its configuration nothing here can train it
+        return f"lost: set aside in {kept}; repeat the command that made it"
     return f"kept in {kept}" if kept else "gone meanwhile"
 
 
