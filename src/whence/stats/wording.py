@@ -1,4 +1,4 @@
-"""Verdicts in words. No other module writes them."""
+"""Verdicts as sentences. No other module writes them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CLAIM = (
 
 
 def plan_note(seeds: int, comparisons: int, *, family: str = "table", design: TestDesign = "fixed") -> str:
-    """Before anything runs: how many seeds any verdict needs, and whether so many are planned."""
+    """The number of seeds that a verdict needs, and whether as many are planned. Shown before anything runs."""
     if comparisons < 1:
-        return f"{count(seeds, 'seed')}, nothing to compare."
+        return f"{count(seeds, 'seed')}; one variant, so nothing is compared."
     needed = seeds_needed(comparisons, design=design)
     need = "needs" if comparisons == 1 else "need"
     note = f"{count(comparisons, 'comparison')} in one {family} {need} at least {needed} paired seeds for a verdict"
@@ -42,10 +42,13 @@ def heading(
     on: str = "",
     untested: str = "",
 ) -> str:
-    """What a table of this many paired seeds may claim.
+    """The statistics of a table: seeds, family, test and error, and the definition of the verdicts.
 
-    `earlier`: seeds at which results were shown before; `fewest`: paired seeds of the pair that has fewest; `on`: data
-    that all seeds share; `untested`: why the table is not tested.
+    Args:
+        earlier: number of seeds whose results were shown before.
+        fewest: number of paired seeds of the pair that has the fewest.
+        on: data that all seeds share.
+        untested: why the table is not tested.
     """
     few = f"{fewest} to " if fewest is not None and fewest < seeds else ""
     paired = f"{few}{count(seeds, 'paired seed')}"
@@ -74,7 +77,7 @@ def heading(
 
 
 def sentence(c: Comparison) -> str:
-    """One comparison in one sentence, without its full stop."""
+    """One comparison as a sentence without its full stop."""
     where = f" {PARTS.get(c.part, c.part)}" if c.part else ""
     on = f" on {c.on}" if c.on else ""
     difference = f"difference {_amount(c.metric, c.difference)}"
@@ -180,7 +183,7 @@ def report(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
-    """Pairs that are not decided, one sentence for each part and verdict."""
+    """Pairs without a decision, one sentence for each part and verdict."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for c in comparisons:
         where = " ".join(filter(None, (PARTS.get(c.part, c.part), f"on {c.on}" if c.on else "")))
@@ -192,7 +195,7 @@ def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def short(c: Comparison) -> str:
-    """The verdict alone, for a cell of a table: `rope better`, `tied`, `mixed`, `undecided`, `exploratory`."""
+    """The verdict for a cell of a table: `rope better`, `tied`, `mixed`, `undecided` or `exploratory`."""
     return f"{c.winner} better" if c.winner else c.verdict
 
 
@@ -201,11 +204,11 @@ def count(number: int, noun: str) -> str:
 
 
 RARE = 0.25
-"""Share of seeds up to which failures are called rare."""
+"""Largest fraction of seeds for which failures are called rare."""
 
 
 def _contradiction(c: Comparison) -> str:
-    """What speaks against the method that is better on most seeds."""
+    """The reason why the method that is better on most seeds does not win."""
     sign = 1 if c.leader == c.a else -1
     if sign * c.difference > 0:
         return f"one of the two failed on {count(c.failures, 'seed')}"
