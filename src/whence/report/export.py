@@ -30,7 +30,8 @@ def picture_of(page: bytes) -> bytes:
     program = browser()
     if program is None:
         raise UserError(
-            "out: PNG output needs a browser, and none was found. Install Chromium, or choose .html, .csv, .md or .json."
+            "out: PNG output needs a browser, and none was found. Install Chromium, or choose .html, .csv, .md "
+            "or .json."
         )
     with tempfile.TemporaryDirectory() as folder:
         source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
