@@ -13,8 +13,8 @@ class Parity(Task):
 
     1 0 1 1 → 1        1 0 1 0 → 0
 
-    The answer depends on every bit and is independent of any proper part of the sequence. The positions of the ones do not
-    matter: their exact number expresses the skill. An approximate number is a shortcut.
+    The answer depends on every bit and is independent of any proper part of the sequence. The positions of the ones do
+    not matter: their exact number expresses the skill. An approximate number is a shortcut.
     """
 
     skill = "Count the ones exactly, modulo 2."

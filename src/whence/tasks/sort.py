@@ -17,9 +17,9 @@ class Sort(Prompted):
             targets . . . . A A C D                targets . . . . A A C D
 
     This is a control task: positions within the prompt do not matter, and the counts of its letters suffice. An
-    encoding that helps here does not help through position in the prompt. Counts of the letters express the skill. Shortcuts
-    are the position in the answer (the seventh letter of sixteen is likely in the middle of the alphabet) and the set
-    of letters without their counts.
+    encoding that helps here does not help through position in the prompt. Counts of the letters express the skill.
+    Shortcuts are the position in the answer (the seventh letter of sixteen is likely in the middle of the alphabet) and
+    the set of letters without their counts.
     """
 
     examples = (
