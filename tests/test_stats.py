@@ -348,7 +348,7 @@ def test_failures_count_against_the_method_that_failed() -> None:
         )
         (c,) = stats.compare([rival], design=design)
         assert c.winner == "b"
-        assert "6 through failures" in stats.sentence(c)
+        assert "with 6 failed runs counted as losses" in stats.sentence(c)
         both = stats.pair(stats.ACCURACY, "a", "b", scores, failed={"a": range(6, 20), "b": range(6, 20)})
         assert len(both.advantages) == 6, "both failed: no evidence"
 
@@ -454,6 +454,8 @@ def test_a_conclusion_names_winners_ties_and_open_comparisons() -> None:
     assert conclusion(a_b_id=0.3, a_c_id=0.3, b_c_id=0.0) == "In distribution, a beats b and c, b and c are tied"
     both = conclusion(a_b_id=0.001, b_a_ood=0.3)
     assert both == "In distribution, a and b are tied; out of distribution, b beats a"
+    shared = conclusion(a_b_id=0.3, c_b_id=0.3, a_c_id=0.0)
+    assert shared == "In distribution, a and c beat b, a and c are tied"
     many = {f"a_{other}_id": 0.3 for other in "bcdefg"}
     assert conclusion(**many) == "In distribution, a beats 6 others"
     uneven = stats.Pair("a", "b", stats.FVU, (0.3, -0.3) * 4, on="these held-out texts")

@@ -9,9 +9,10 @@ from whence.stats.evidence import SEEDS_TO_DECIDE
 from whence.stats.metric import Metric
 from whence.stats.pairs import Comparison, TestDesign, seeds_needed
 
+TOO_FEW = "Too few seeds for a verdict"
 PARTS = {"id": "in distribution", "ood": "out of distribution"}
 CLAIM = (
-    '"beats": more often better than worse on new seeds{data}, and better on average over the observed seeds (95 % '
+    '"Beats": better more often than worse on new seeds{data}, and better on average over the observed seeds (the 95 % '
     "interval of the mean difference excludes 0)"
 )
 
@@ -71,15 +72,14 @@ def heading(
         short += f"; results of {earlier} seeds were shown before, so the sequential test applies"
     claim = CLAIM.format(data=f" on {on}" if on else " with new data")
     return (
-        f"{paired}; {tested}: the probability of any winner that is not more often better than worse is at most "
-        f'{100 * ALPHA:g} % ({how}); {claim}; "tied": within {margins}{short}'
+        f"{paired}. {tested}: the probability of any winner that is not better more often than worse is at most "
+        f'{100 * ALPHA:g} % ({how}){short}. {claim}. "Tied": the interval of the mean difference is within {margins}'
     )
 
 
 def sentence(c: Comparison) -> str:
     """One comparison as a sentence without its full stop."""
-    where = f" {PARTS.get(c.part, c.part)}" if c.part else ""
-    on = f" on {c.on}" if c.on else ""
+    where = f" {_where(c)}".rstrip()
     difference = f"difference {_amount(c.metric, c.difference)}"
     difference += f" {c.metric.interval(*c.interval)}" if c.interval else ""
     evidence = f"{_seeds(c)}{_evidence(c)}"
@@ -87,15 +87,15 @@ def sentence(c: Comparison) -> str:
         sign = 1 if c.winner == c.a else -1
         low, high = sorted(sign * end for end in c.interval or (c.difference, c.difference))
         size = f"{_amount(c.metric, sign * c.difference)} {c.metric.interval(low, high)}"
-        return f"{c.winner} beats {c.loser}{where}{on} by {size} ({evidence})"
+        return f"{c.winner} beats {c.loser}{where} by {size} ({evidence})"
     if c.verdict == "tied":
-        return f"{c.a} and {c.b} are tied{where}{on} ({difference}, within {c.metric.margin})"
+        return f"{c.a} and {c.b} are tied{where} ({difference}, within {c.metric.margin})"
     details = {
         "mixed": f"{evidence}, but {_contradiction(c)}",
         "exploratory": f"{difference}, {count(c.n, 'seed')}, {SEEDS_TO_DECIDE - c.n} more needed",
         "undecided": f"{difference}; {evidence}",
     }
-    return f"{c.a} and {c.b}: {c.verdict}{where}{on} ({details[c.verdict]})"
+    return f"{c.a} and {c.b}: {c.verdict}{where} ({details[c.verdict]})"
 
 
 def conclusion(comparisons: Sequence[Comparison], *, design: TestDesign = "fixed") -> str:
@@ -123,10 +123,14 @@ MOST_CLAUSES = 3
 """Statements of a conclusion."""
 
 
+def _where(c: Comparison) -> str:
+    """The scores and data of a comparison: `in distribution`, `at ×1 on these held-out signals`."""
+    return " ".join(filter(None, (PARTS.get(c.part, c.part), f"on {c.on}" if c.on else "")))
+
+
 def _place(c: Comparison) -> str:
-    """Which scores a comparison is about: `in distribution`, `by PSNR at ×1`."""
-    where = PARTS.get(c.part) or " ".join(filter(None, (f"by {c.metric.name}", c.part)))
-    return f"{where} on {c.on}" if c.on else where
+    """The same with the metric where the part does not imply it: `by PSNR at ×1`."""
+    return _where(c) if c.part in PARTS else f"by {c.metric.name} {_where(c)}".strip()
 
 
 def _decisions(comparisons: Sequence[Comparison]) -> str:
@@ -135,9 +139,15 @@ def _decisions(comparisons: Sequence[Comparison]) -> str:
     for c in comparisons:
         if c.winner and c.loser:
             losers.setdefault(c.winner, []).append(c.loser)
-    ranked = sorted(losers, key=lambda name: -len(losers[name]))
-    phrases = [f"{name} beats {_several(losers[name])}" for name in ranked[:MOST_CLAUSES]]
-    if rest := sum(len(losers[name]) for name in ranked[MOST_CLAUSES:]):
+    winners: dict[tuple[str, ...], list[str]] = {}
+    for name, of in sorted(losers.items(), key=lambda item: -len(item[1])):
+        winners.setdefault(tuple(of), []).append(name)
+    groups = list(winners.items())
+    phrases = [
+        f"{_several(names)} {'beats' if len(names) == 1 else 'beat'} {_several(of)}"
+        for of, names in groups[:MOST_CLAUSES]
+    ]
+    if rest := sum(len(of) * len(names) for of, names in groups[MOST_CLAUSES:]):
         phrases.append(f"{count(rest, 'further pair')} {'has' if rest == 1 else 'have'} a winner")
     for verdict in ("tied", "mixed", "undecided", "exploratory"):
         pairs = [f"{c.a} and {c.b}" for c in comparisons if c.verdict == verdict]
@@ -186,10 +196,9 @@ def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
     """Pairs without a decision, one sentence for each part and verdict."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for c in comparisons:
-        where = " ".join(filter(None, (PARTS.get(c.part, c.part), f"on {c.on}" if c.on else "")))
-        grouped.setdefault((c.verdict, where), []).append(f"{c.a} and {c.b}")
+        grouped.setdefault((c.verdict, _where(c)), []).append(f"{c.a} and {c.b}")
     return [
-        f"{' '.join((verdict.capitalize(), where)).strip()}: {'; '.join(names)}."
+        f"{TOO_FEW if verdict == 'exploratory' else verdict.capitalize()} {where}".rstrip() + f": {'; '.join(names)}."
         for (verdict, where), names in grouped.items()
     ]
 
@@ -222,7 +231,11 @@ def _seeds(c: Comparison) -> str:
     leader = "" if c.winner or c.leader is None else f"{c.leader} "
     equal, most = c.n - c.wins - c.losses, max(c.wins, c.losses)
     ties = f" and equal in {equal}" if equal else ""
-    failed = f", {c.failures} through failures" if c.failures else ""
+    failed = (
+        f", with {count(c.failures, 'failed run')} counted as {'a loss' if c.failures == 1 else 'losses'}"
+        if c.failures
+        else ""
+    )
     return f"{leader}better in {most}{ties} of {count(c.n, 'seed')}{failed}"
 
 
