@@ -179,7 +179,9 @@ def test_a_comparison_from_the_form_to_its_findings(visitor: Visitor, app: App) 
     visitor.press("Start")
     visitor.sees("1 paired seed, 7 are needed for a verdict on 3 comparisons in one table; nothing is ranked")
     expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
-    visitor.sees(re.compile("^Exploratory at ×1 .*: fourier_mlp and cross_attention; siren and cross_attention"))
+    visitor.sees(
+        re.compile("^Too few seeds for a verdict at ×1 .*: fourier_mlp and cross_attention; siren and cross_attention")
+    )
     table = visitor.page.get_by_role("region", name="hyponet, digits, 1 steps")
     expect(table).to_contain_text("siren")
     expect(table.get_by_role("cell", name="–")).to_have_count(0)  # time and memory are measured at the end

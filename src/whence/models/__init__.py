@@ -1,1 +1,1 @@
-"""Models built from a configuration, pretrained models, and what looks into any of them."""
+"""Models built from a configuration, pretrained models, and the capture of activations and attention."""

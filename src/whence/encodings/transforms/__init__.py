@@ -20,7 +20,7 @@ class Transform(Variant, ABC):
 
     reference: ClassVar[str]
     examples: ClassVar[tuple[str, ...]] = ()
-    """Options, besides the defaults, that behave differently, as a user writes them."""
+    """Further options that the conformance suite tests, as written on the command line."""
 
     @abstractmethod
     def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:
