@@ -200,9 +200,7 @@ def _beside_untrained(twins: TwinComparison | None) -> str:
     if twins is None:
         return "No untrained twin is available, so that the effect of training is unknown."
     if twins.count == 1:
-        return (
-            f"The normalized MSE differs by more than {CLEAR} from that of an untrained twin at one mask ratio or more."
-        )
+        return f"At one mask ratio or more, the normalized MSE is more than {CLEAR} from that of an untrained twin."
     ranges = ", ".join(f"{low:.2f} to {high:.2f} {at_ratio(r)}" for r, (low, high) in twins.intervals.items())
     lies = "lies outside, at one mask ratio or more," if twins.different else "lies within"
     interval = f"the 99 % prediction interval of {twins.count} untrained twins"
