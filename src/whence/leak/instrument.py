@@ -217,7 +217,7 @@ def _leak(row: Row[LeakRun], reference: Row[LeakRun]) -> str:
         linear = f"|r| {mean(reference, 1.0, 'correlation'):.2f} to {mean(row, 1.0, 'correlation'):.2f}"
         return f"removes only the linear part of the leak ({linear}; probe R² {decoded:.2f}); {left}"
     if variance < REDUCED * before:
-        reduced = f"position variance at mask ratio 1 {share(variance)} instead of {share(before)}"
+        reduced = f"position variance at mask ratio 1: {share(variance)} instead of {share(before)}"
         return f"reduces the leak ({reduced}) without removing it; {left}"
     return f"does not remove the leak; {left}"
 

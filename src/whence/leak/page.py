@@ -69,7 +69,7 @@ def summary_table(audit: Audit) -> str:
             if table:
                 heads.append(label)
                 for row, ratio in zip(rows, audit.ratios, strict=True):
-                    row.append(number(measure(table[ratio])))
+                    row.append(number(measure(table[ratio])) if ratio in table else "–")
     note = (
         "Shift sensitivity: share of the prediction variance caused by translating content and mask together. "
         "Normalized MSE: 1 = predicting the mean."
