@@ -12,7 +12,7 @@ from markupsafe import Markup
 from whence import stats
 from whence.arena.attention import LONGEST_MAP, AttentionMaps, AttentionRequest, attention_measurement
 from whence.arena.config import ArenaConfig
-from whence.arena.findings import findings
+from whence.arena.findings import conclusion, findings
 from whence.arena.metrics import PARTS
 from whence.arena.page import attention_of, figures
 from whence.arena.run import ArenaRun
@@ -132,6 +132,9 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         baselines = "; ".join(f"{name} {100 * score.baseline:.1f} % ({score.baseline_name})" for name, score in known)
         return f"{where}. Shortcut baseline: {baselines}" if baselines else where
 
+    def conclusion(self, table: Table[ArenaRun]) -> str:
+        return conclusion(table, super().conclusion(table))
+
     def findings(self, table: Table[ArenaRun]) -> list[str]:
         return findings(table)
 
@@ -142,7 +145,10 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         return figures(table)
 
     def sections(self, tables: Sequence[Table[ArenaRun]], store: Store) -> Mapping[str, Sequence[str]]:
-        return {table.title: [*_every_baseline(table), *attention_of(table, store)] for table in tables}
+        return {table.title: attention_of(table, store) for table in tables}
+
+    def evidence(self, table: Table[ArenaRun]) -> list[str]:
+        return _every_baseline(table)
 
     def summary(self, tables: Sequence[Table[ArenaRun]]) -> Summary | None:
         note = (

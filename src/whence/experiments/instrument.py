@@ -193,7 +193,16 @@ class Instrument(Protocol[C, R]):
         """What the columns are, in a line."""
         return ""
 
+    def conclusion(self, table: Table[R]) -> str:
+        """The result in one sentence, with which a page begins."""
+        if table.untested:
+            return f"{table.untested}."
+        if text := stats.conclusion(table.comparisons, design=table.design):
+            return f"{text}."
+        return "No verdict: " + ("no two variants can be ranked." if table.planned.pairs else "nothing is compared.")
+
     def findings(self, table: Table[R]) -> Sequence[str]:
+        """One sentence per line: what the table shows, and failed runs."""
         return [*table.lost, *stats.report(table.comparisons)]
 
     def measurements(self, planned: PlannedTable[R], store: Store) -> Sequence[Measurement[Any, Any]]:
@@ -208,8 +217,12 @@ class Instrument(Protocol[C, R]):
         return {}
 
     def sections(self, tables: Sequence[Table[R]], store: Store) -> Mapping[str, Sequence[str]]:
-        """By the title of a table, more HTML for its part of the page."""
+        """By the title of a table, more HTML for its part of the page, after its figures."""
         return {}
+
+    def evidence(self, table: Table[R]) -> Sequence[str]:
+        """HTML for the section "How we know" of a table, after the statistics."""
+        return ()
 
     def summary(self, tables: Sequence[Table[R]]) -> Summary | None:
         return None

@@ -184,6 +184,8 @@ class Table(Generic[R]):
     untested: str = ""
     """Why nothing is tested; empty if it is"""
     caption: str = ""
+    conclusion: str = ""
+    """The result in one sentence"""
     findings: tuple[str, ...] = ()
 
     @property
@@ -250,6 +252,7 @@ class Table(Generic[R]):
             "title": self.title,
             "seeds": self.seeds,
             "heading": self.heading,
+            "conclusion": self.conclusion,
             "findings": list(self.findings),
             "columns": [{"key": column.key, "title": column.title} for column in self.columns],
             "rows": [row.to_json() for row in self.rows],

@@ -42,7 +42,10 @@ def tabulate(
         families = [tables] if family == "sheet" else [[table] for table in tables]
         tables = [table for own in families for table in _tested(instrument, own, store, design)]
     tables = [replace(table, caption=instrument.caption(table)) for table in tables]
-    return [replace(table, findings=tuple(instrument.findings(table))) for table in tables]
+    return [
+        replace(table, conclusion=instrument.conclusion(table), findings=tuple(instrument.findings(table)))
+        for table in tables
+    ]
 
 
 def _tested(

@@ -39,7 +39,7 @@ from whence.stats.pairs import (
     pair,
     seeds_needed,
 )
-from whence.stats.wording import count, heading, open_pairs, plan_note, report, sentence, short
+from whence.stats.wording import conclusion, count, heading, listed, open_pairs, plan_note, report, sentence, short
 
 __all__ = [
     "ACCURACY",
@@ -58,12 +58,14 @@ __all__ = [
     "against",
     "all_pairs",
     "compare",
+    "conclusion",
     "count",
     "design_effect",
     "effective",
     "heading",
     "holm",
     "iqm",
+    "listed",
     "mean",
     "mean_interval",
     "normalised",
