@@ -278,8 +278,8 @@ def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder],
         data = run.data.build()
         if not isinstance(data, StoredActivations):
             raise UserError(
-                f"run: expected runs trained on collected activations, got {run.id}, trained on synthetic ones. Collect "
-                "activations first ('whence features collect')."
+                f"run: expected runs trained on collected activations, got {run.id}, trained on synthetic ones. "
+                "Collect activations first ('whence features collect')."
             )
         dictionaries[f"{run.id} {run.labels()['architecture']}"] = model
         collections[run.data] = data.collection
