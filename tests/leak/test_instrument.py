@@ -11,7 +11,8 @@ from whence.experiments.page import table_html
 from whence.experiments.results import RunResult
 from whence.experiments.table import Row, Table
 from whence.leak.config import LeakConfig
-from whence.leak.instrument import LEAK, cost
+from whence.leak.findings import cost
+from whence.leak.instrument import LEAK
 from whence.leak.metrics import MASK_RATIOS, LeakMetrics, PositionProbe, RatioMetrics, ShiftTest
 from whence.leak.run import LeakRun
 from whence.store.runs import Store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,15 +9,17 @@ import plotly.graph_objects as go
 
 from whence import stats
 from whence.experiments.instrument import Instrument
-from whence.experiments.results import final_metrics
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
-from whence.formatting import number, share
+from whence.formatting import number
 from whence.leak.audit.artifact import AUDIT
-from whence.leak.audit.verdict import DEAD, leak_of
+from whence.leak.audit.verdict import DEAD, SHIFT_THRESHOLD, VARIANCE_THRESHOLD
 from whence.leak.config import COMPARED, LeakConfig
-from whence.leak.metrics import LEAKS, MASK_RATIOS, Leak, PredictionMeasures, RatioMetrics, RatioTable, at_ratio
+from whence.leak.findings import BELOW_ONE, conclusion, effect, ratios_by_seed, verdict_words
+from whence.leak.metrics import MASK_RATIOS, RatioMetrics, at_ratio
+from whence.leak.page import POSITION_VARIANCE, SHIFT_TEST
 from whence.leak.run import LeakRun
 from whence.report.figures import figure_of, style_at
+from whence.report.html import bullets
 from whence.store.runs import Store
 
 MEASURES: dict[str, Callable[[RatioMetrics], float | None]] = {
@@ -46,11 +47,17 @@ COLUMNS = [
     Column("similarity@1", "similarity at 1", detail=True),
     Column("best_r2@1", "probe R² at 1", detail=True),
 ]
-BELOW_ONE = tuple(ratio for ratio in MASK_RATIOS if ratio < 1)
-REDUCED = 0.5
-"""A mitigation reduces a leak if less than this share of it remains."""
-DECODED = 0.5
-"""R² of a probe from which position is said to be decodable."""
+
+CONTROLS = (
+    "Controls: variants with the same seed are trained on the same recordings and masks, and evaluated on the same "
+    "held-out examples."
+)
+THRESHOLDS = (
+    f"Thresholds of the verdicts: leaky from a shift sensitivity of {SHIFT_THRESHOLD:g} or, at mask ratio 1, a "
+    f"position variance of {VARIANCE_THRESHOLD:g}; reconstructs nothing from a normalized MSE of {DEAD:g} at every "
+    "mask ratio."
+)
+LIMITS = "Limits: the verdicts are about this model, these data and this mask pattern."
 
 
 class LeakInstrument(Instrument[LeakConfig, LeakRun]):
@@ -96,6 +103,12 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
             )
         return [*lines, *table.lost, *stats.report(table.comparisons)]
 
+    def conclusion(self, table: Table[LeakRun]) -> str:
+        return conclusion(table)
+
+    def evidence(self, table: Table[LeakRun]) -> list[str]:
+        return [bullets([SHIFT_TEST, POSITION_VARIANCE, CONTROLS, THRESHOLDS, LIMITS])]
+
     def style(self, table: Table[LeakRun], name: str) -> Mapping[str, str]:
         return style_at([row.name for row in table.rows].index(name))
 
@@ -113,7 +126,7 @@ LEAK = LeakInstrument()
 
 def _cells(row: Row[LeakRun]) -> dict[str, Cell]:
     cells = {"verdict": Cell(verdict=", ".join(verdict_words(row)))}
-    tables = _by_seed(row)
+    tables = ratios_by_seed(row)
     for ratio in MASK_RATIOS if tables else ():
         for name, measure in MEASURES.items():
             values = {seed: measure(ratios[ratio]) for seed, ratios in tables.items()}
@@ -125,115 +138,6 @@ def _cells(row: Row[LeakRun]) -> dict[str, Cell]:
             mean, interval = stats.mean(defined), stats.mean_interval(defined)
             cells[f"{name}@{ratio:g}"] = Cell(number(mean), per_seed, interval)
     return cells
-
-
-def _by_seed(row: Row[LeakRun]) -> dict[int, RatioTable]:
-    return {result.run.seed: final_metrics(result).ratios for result in row.finished}
-
-
-def mean(row: Row[LeakRun], ratio: float, name: str) -> float | None:
-    return row.cell(f"{name}@{ratio:g}").mean
-
-
-def judged_mean(row: Row[LeakRun], ratio: float, measure: Callable[[PredictionMeasures], float]) -> float:
-    """The mean over seeds that a verdict is based on: without the explicit prior."""
-    return stats.mean([measure(ratios[ratio].judged) for ratios in _by_seed(row).values()])
-
-
-def has_explicit_prior(row: Row[LeakRun]) -> bool:
-    return any(metrics.without_prior for ratios in _by_seed(row).values() for metrics in ratios.values())
-
-
-def reconstructs_nothing(row: Row[LeakRun]) -> bool:
-    return all(stats.mean([table[r].error for table in _by_seed(row).values()]) >= DEAD for r in MASK_RATIOS)
-
-
-def leaks(row: Row[LeakRun]) -> set[Leak]:
-    return {leak_of(ratios) for ratios in _by_seed(row).values()}
-
-
-def worst_leak(row: Row[LeakRun]) -> Leak:
-    return max(leaks(row), key=LEAKS.index)
-
-
-def verdict_words(row: Row[LeakRun]) -> list[str]:
-    if not row.finished:
-        return [row.state]
-    marks = {
-        "seeds disagree": len(leaks(row)) > 1,
-        "explicit prior": has_explicit_prior(row),
-        "reconstructs nothing": reconstructs_nothing(row),
-    }
-    return [worst_leak(row), *(mark for mark, holds in marks.items() if holds)]
-
-
-def cost(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> tuple[float, tuple[float, float] | None] | None:
-    """The factor by which the error changes relative to the first row, and its 95 % interval over paired seeds."""
-    mine, reference = (of.cell(f"error@{ratio:g}").per_seed for of in (row, table.rows[0]))
-    logs = [math.log(mine[seed] / reference[seed]) for seed in sorted(set(mine) & set(reference))]
-    if not logs:
-        return None
-    interval = stats.mean_interval(logs)
-    return math.exp(stats.mean(logs)), None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
-
-
-def effect(table: Table[LeakRun], row: Row[LeakRun]) -> str:
-    """A sentence on the leak and on the cost in error; without a reference, on the leak of the row itself."""
-    reference = table.rows[0] if table.rows[0].finished else row
-    words = [_leak(row, reference)]
-    dead = reconstructs_nothing(row)
-    if dead and (row is reference or reconstructs_nothing(reference)):
-        words.append("the model reconstructs nothing")
-    elif dead:
-        words.append("it makes the model reconstruct nothing")
-    elif row is not reference:
-        factors = ", ".join(f"{_factor(table, row, ratio)} {at_ratio(ratio)}" for ratio in COMPARED)
-        words.append(f"normalized MSE {factors}")
-    return "; ".join(words)
-
-
-def _leak(row: Row[LeakRun], reference: Row[LeakRun]) -> str:
-    shift = share(max(judged_mean(row, ratio, lambda m: m.shift.sensitivity) for ratio in BELOW_ONE))
-    variance = judged_mean(row, 1.0, lambda m: m.position_variance)
-    leak = worst_leak(row)
-    if leak == "clean":
-        prior = "position enters through the explicit prior only; " if has_explicit_prior(row) else ""
-        removes = row is not reference and worst_leak(reference) != "clean"
-        verb = "removes the leak" if removes else "no leak"
-        return f"{prior}{verb}: predictions do not depend on absolute position"
-    if row is reference:
-        between = f"the position variance at mask ratio 1 is {share(variance)} of the target variance"
-        return f"shift sensitivity up to {shift}; {between}"
-    left = f"shift sensitivity is still up to {shift}"
-    if leak == "undecided":
-        limit = max(judged_mean(row, ratio, lambda m: m.shift.limit) for ratio in BELOW_ONE)
-        return f"undecided: a shift sensitivity below {share(limit)} could not be detected because of noise"
-    if leak == "traces":
-        return f"reduces the leak to traces; {left}"
-    before = judged_mean(reference, 1.0, lambda m: m.position_variance)
-    decoded = mean(row, 1.0, "best_r2") or 0.0
-    nonlinear = _linear(reference) is True and _linear(row) is False
-    if nonlinear and (variance >= REDUCED * before or decoded >= DECODED):
-        linear = f"|r| {mean(reference, 1.0, 'correlation'):.2f} to {mean(row, 1.0, 'correlation'):.2f}"
-        return f"removes only the linear part of the leak ({linear}; probe R² {decoded:.2f}); {left}"
-    if variance < REDUCED * before:
-        reduced = f"position variance at mask ratio 1: {share(variance)} instead of {share(before)}"
-        return f"reduces the leak ({reduced}) without removing it; {left}"
-    return f"does not remove the leak; {left}"
-
-
-def _linear(row: Row[LeakRun]) -> bool | None:
-    """Whether predictions at mask ratio 1 correlate with position beyond chance; None if they are equal on any seed."""
-    correlation, chance = mean(row, 1.0, "correlation"), mean(row, 1.0, "correlation_chance")
-    return None if correlation is None or chance is None else correlation > chance
-
-
-def _factor(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> str:
-    factor = cost(table, row, ratio)
-    if factor is None:
-        return "unknown"
-    value, interval = factor
-    return f"×{value:.3f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
 
 
 def _over_ratios(table: Table[LeakRun], measure: str, ratios: Sequence[float], label: str) -> go.Figure:

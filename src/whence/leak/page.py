@@ -13,18 +13,24 @@ from whence.report.figures import COLOURS, DASHES, figure_of
 from whence.report.html import badges, bullets, heading, html_table, render
 from whence.report.shell import plot, regenerate, shell
 
-METHOD = (
+SHIFT_TEST = (
     "Shift test: a block of visible and masked tokens is embedded at two offsets in an otherwise fully masked "
     "sequence, and the predictions inside the block are compared. Shift sensitivity is the share of the prediction "
-    "variance that this translation causes. It is 0 for a model that uses relative context only.",
-    "Position variance: at mask ratio 1 all inputs are equal but for position, so that any variance of predictions "
-    "between positions is position leakage.",
+    "variance that this translation causes. It is 0 for a model that uses relative context only."
+)
+POSITION_VARIANCE = (
+    "Position variance: at mask ratio 1 the inputs of all examples are equal, so that a variance of predictions "
+    "between positions is due to position alone."
+)
+METHOD = (
+    SHIFT_TEST,
+    POSITION_VARIANCE,
     "Pathways: each part through which position can enter is ablated, and also left as the only one.",
     "Control: the untrained twin has the same architecture and new weights. What differs from it is due to training.",
 )
 LEAD = "<p class=lead><strong>{{ verdict }}</strong> {{ badges }}</p>"
 NOTE = "<p class=note>{{ note }}</p>"
-LIMITS = "The verdict is about these examples and this mask pattern."
+LIMITS = "Limits: the verdict is about these examples and this mask pattern."
 
 
 def audit_page(artifact: AuditArtifact) -> bytes:

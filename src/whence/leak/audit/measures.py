@@ -82,8 +82,8 @@ class Sample:
 def check_aligned(prediction: Tensor, masked: Tensor) -> None:
     if prediction.ndim != 3 or prediction.shape[:2] != masked.shape:
         raise UserError(
-            f"model: expected one prediction per token, of shape {tuple(masked.shape)} and outputs, got shape "
-            f"{tuple(prediction.shape)}. Pass prediction= to select the output."
+            f"model: expected one prediction per token, (rows, tokens, outputs) with {tuple(masked.shape)} rows and "
+            f"tokens, got shape {tuple(prediction.shape)}. Check the model, or select the output with prediction=…"
         )
 
 

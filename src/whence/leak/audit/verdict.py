@@ -198,7 +198,7 @@ def _error_by_position(ratios: RatioTable, position_only: bool) -> list[str]:
 
 def _beside_untrained(twins: TwinComparison | None) -> str:
     if twins is None:
-        return "No untrained twin is available, so that the effect of training is unknown."
+        return "Untrained twin not available: the effect of training is unknown."
     if twins.count == 1:
         return f"At one mask ratio or more, the normalized MSE is more than {CLEAR} from that of an untrained twin."
     ranges = ", ".join(f"{low:.2f} to {high:.2f} {at_ratio(r)}" for r, (low, high) in twins.intervals.items())
