@@ -62,6 +62,6 @@ class Metric:
 ACCURACY = Metric("accuracy", "points", tie_margin=0.02, scale=100, largest_difference=1)
 FVU = Metric("FVU", "%", tie_margin=0.02, higher_is_better=False, relative=True)
 """Fraction of variance unexplained."""
-NORMALIZED_ERROR = Metric("normalized error", "%", tie_margin=0.02, higher_is_better=False, relative=True)
+NORMALIZED_ERROR = Metric("normalized MSE", "%", tie_margin=0.02, higher_is_better=False, relative=True)
 PSNR = Metric("PSNR", "dB", tie_margin=0.2, digits=2)
 LOSS = Metric("loss", "nats", tie_margin=0.01, higher_is_better=False, digits=3)

@@ -80,7 +80,7 @@ Numbers = Annotated[Tensor, BeforeValidator(_numbers), PlainSerializer(Tensor.to
 
 
 class FeatureProfiles(Config):
-    """On activations never trained on."""
+    """Mean activations by position on held-out activations, and activating text."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
