@@ -14,7 +14,7 @@ from whence.report.shell import SEED_STRIP_STYLE
 
 @st.cache_resource(show_spinner=False)
 def warm_up() -> threading.Thread:
-    """torch takes seconds to import: meanwhile the first page is there. It gets a moment to arrive."""
+    """Import torch in the background, which takes seconds, after the first page had a moment to load."""
     thread = threading.Timer(1.0, importlib.import_module, args=("whence.arena.instrument",))
     thread.daemon = True
     thread.start()
