@@ -134,7 +134,7 @@ def everything(folder: Path) -> set[Path]:
 
 def still_there(visitor: Visitor) -> None:
     expect(visitor.page.get_by_role("heading", name="Fields")).to_be_visible()
-    expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+    expect(visitor.page.get_by_text("could not be displayed")).to_have_count(0)
     expect(visitor.page.get_by_text("Traceback")).to_have_count(0)
     assert visitor.page.title() != "taken"
 
@@ -155,7 +155,7 @@ def test_uploads_are_rendered_or_get_a_message_and_nothing_is_written(
     for name, make in DAMAGED.items():
         visitor.upload(name, make())
         expect(alert.filter(has_text=name).filter(has_text=REFUSED)).to_be_visible()
-        visitor.sees("Nothing to show.")
+        visitor.sees("No image to show.")
         still_there(visitor)
     for name, (make, told) in LEGITIMATE.items():
         visitor.upload(name, make())
