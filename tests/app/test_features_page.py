@@ -157,7 +157,7 @@ def test_what_failed_is_named_beside_what_did_not(visitor: Visitor, app: App) ->
     start(visitor, f"{SMALL},world=2", "plain_topk", "002_run04_clip_low_rate", lr="1e30")
     visitor.sees("Failed and damaged runs")
     visitor.sees(re.compile(r"^plain_topk, [0-9a-f]{12}: "))
-    visitor.sees(re.compile(r"^Failed runs, in no average: plain_topk \(1\)\.$"))
+    visitor.sees(re.compile(r"^Failed runs, excluded from averages: plain_topk \(1\)\.$"))
     states = [run.state for run in app.store.summaries() if run.steps == 30][-2:]
     assert sorted(states) == ["failed", "finished"]
 
