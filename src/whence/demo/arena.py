@@ -60,7 +60,7 @@ def build(context: Context) -> Content:
     claims = [line for line in table.findings if line.startswith(("ID:", "OOD:"))]
     body = [
         plot(main),
-        Markup("<p class=note>{}. {}.</p>").format(table.caption, _settings(config)),
+        Markup("<p class=note>{}.</p>").format(_settings(config)),
         heading("Measured now", f"{table.heading}.", level=3),
         table_html(ARENA, table),
         bullets(line for line in table.findings if line not in claims),
@@ -74,8 +74,8 @@ def build(context: Context) -> Content:
         body=body,
         command=command(("arena", "compare"), ArenaConfig, set_fields(config)),
         further={
-            "whence arena compare --preset source_encodings": "repeats the published table: four tasks, ten seeds.",
-            "whence arena compare --tasks k_back_recall --encodings rope t5 fire --seeds 6": "tests other encodings "
+            "whence arena compare --preset source_encodings": "Repeats the published table: four tasks, ten seeds.",
+            "whence arena compare --tasks k_back_recall --encodings rope t5 fire --seeds 6": "Tests other encodings "
             "with enough seeds for a verdict ('whence encodings' lists them).",
         },
         runs=[run.id for run in table.planned.runs],
@@ -99,7 +99,8 @@ def _headline(table: Table[ArenaRun]) -> str:
 
 def _settings(config: ArenaConfig) -> str:
     model, training = config.model, config.training
-    return f"d_model {model.d_model}, {model.layers} layers, {training.steps} steps of {training.batch_size} sequences"
+    size = f"d_model {model.d_model}, {stats.count(model.layers, 'layer')}"
+    return f"Models: {size}, {training.steps} steps of {training.batch_size} sequences, lr {training.lr:g}"
 
 
 def _published(config: ArenaConfig) -> list[Markup]:

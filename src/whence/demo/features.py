@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from markupsafe import Markup
@@ -10,6 +11,7 @@ from whence.demo.section import Content, Context, Requirement, Section, Size, sm
 from whence.experiments.options import command, set_fields
 from whence.features.actions import ACTIONS
 from whence.features.activations.store import Collection
+from whence.features.activations.text import checksum
 from whence.features.config import CollectConfig, ShowConfig
 from whence.features.data import DATA
 from whence.features.page import (
@@ -21,13 +23,14 @@ from whence.features.page import (
     selectivity_histogram,
 )
 from whence.features.run import PRESETS, FeaturesRun
-from whence.models.pretrained import PACKAGED, default_text
+from whence.models.pretrained import PACKAGED, content_of, default_text
 from whence.recordings import with_checksum
 from whence.report.html import bullets, heading, render
 from whence.report.shell import plot
 from whence.store import disk
+from whence.store.files import canonical, digest
 
-MODEL, PRESET, NAME = "minilm", "plain_topk", "demo"
+MODEL, PRESET = "minilm", "plain_topk"
 COLLECT: dict[Size, dict[str, object]] = {"full": {"tokens": 60_000}, "quick": {"tokens": 12_000}}
 TRAINING: dict[Size, dict[str, object]] = {
     "full": {"model": {"d_sae": 1024}, "training": {"steps": 300}},
@@ -48,7 +51,7 @@ def build(context: Context) -> Content:
     text = context.out / TEXT
     if not text.is_file():
         disk.write_output(text, default_text().encode())
-    config = CollectConfig.read({"model": MODEL, "text": str(text), "name": NAME, **COLLECT[context.size]})
+    config = _named({"model": MODEL, "text": str(text), **COLLECT[context.size]})
     collected = RUN_COLLECT.run(config, store, progress.note)
     collection = Collection.open(store, collected.result.name)
     run = training_run(context.size, collection.path)
@@ -62,13 +65,12 @@ def build(context: Context) -> Content:
         shown = profiles.order("position_selectivity")[:SHOWN]
     findings = profile_findings(profiles)
     heat = profile_map(profiles, "mask_off", shown)
-    site = collection.config.site
     body = [
         plot(heat),
         Markup("<p class=note>{}</p>").format(
             "Mean activation on held-out text by position. A row is a feature, scaled to its own maximum; a dot marks "
-            f"its peak. Activations of {MODEL} after block {site.layer if site else ''}, at positions of "
-            f"{collection.context_size} tokens; the text is Python's own language reference."
+            f"its peak. Activations of {MODEL} after block {config.layer}, in contexts of "
+            f"{config.context_size} tokens; the text is Python's own language reference."
         ),
         bullets(findings[2:]),
         heading("Single features", level=3),
@@ -84,7 +86,7 @@ def build(context: Context) -> Content:
         heading("How many features are position-specific", level=3),
         plot(selectivity_histogram(profiles)),
     ]
-    where = ["--store", str(store.root)]
+    where, at = context.store_option, shlex.join(context.store_option)
     return Content(
         headline=f"{len(profiles.position_specific)} of {len(profiles.position_selectivity)} features of MiniLM are "
         "position-specific.",
@@ -94,18 +96,25 @@ def build(context: Context) -> Content:
         command=" && ".join(
             [
                 command(("features", "collect"), CollectConfig, set_fields(config), where),
-                command(("features", "train"), FeaturesRun, _without_data(run), ["--activations", NAME, *where]),
+                command(("features", "train"), FeaturesRun, _without_data(run), ["--activations", config.name, *where]),
             ]
         ),
         further={
-            f"whence features show {run.id} --store {store.root}": "shows every feature of this autoencoder with the "
+            f"whence features show {run.id} {at}": "Shows every feature of this autoencoder with the "
             "text that activates it.",
-            f"whence features compare --presets 001_run02_soft_mask plain_topk --activations {NAME} --store "
-            f"{store.root}": "compares position-aware autoencoders with a plain one.",
+            f"whence features compare --presets 001_run02_soft_mask plain_topk --activations {config.name} "
+            f"{at}": "Compares position-aware autoencoders with a plain one.",
         },
         runs=[run.id],
         numbers=profiles.summary(),
     )
+
+
+def _named(document: dict[str, object]) -> CollectConfig:
+    """A collection is not replaced by another one of its name: the name follows from the content."""
+    config = CollectConfig.read(document)
+    content = {**config.model_dump(mode="json"), "weights": content_of(MODEL), "checksum": checksum(config.text)}
+    return config.model_copy(update={"name": f"demo-{digest(canonical(content))[:8]}"})
 
 
 def training_run(size: Size, activations: Path) -> FeaturesRun:

@@ -8,6 +8,7 @@ finished run, as `whence fields train` stores it. A new one takes its place by
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
@@ -32,6 +33,7 @@ from whence.formatting import duration
 from whence.report.html import bullets, heading, render
 from whence.report.shell import plot
 from whence.store import disk
+from whence.store.disk import CorruptFileError
 from whence.store.runs import Store
 from whence.system import packaged_file
 
@@ -91,17 +93,17 @@ def build(context: Context) -> Content:
             "<code>{}</code>.</p>"
         ).format(run_id, run.parameters(), duration(status.seconds), made),
     ]
-    where = f"--store {store.root}"
+    at = shlex.join(context.store_option)
     return Content(
         headline=f"A photograph at ×{SCALE}: {scores['whence']:.2f} dB, bicubic {scores['bicubic']:.2f} dB.",
         picture=_card(pictures, images.read(low)),
         verdict=verdict(scores),
         body=body,
-        command=command(("fields", "render"), RenderConfig, shared, ["--store", str(store.root)]),
+        command=command(("fields", "render"), RenderConfig, shared, context.store_option),
         further={
-            f"whence fields render {run_id[:6]} --input YOUR.jpg --size 2048 --out big.png {where}": "enlarges your "
+            f"whence fields render {run_id[:6]} --input YOUR.jpg --size 2048 --out big.png {at}": "Enlarges your "
             "own picture with this model.",
-            "whence fields train --data photos --minutes 10": "trains a model here; --data DIR takes your pictures.",
+            "whence fields train --data photos --minutes 10": "Trains a model here; --data DIR takes your pictures.",
         },
         numbers={"run": run_id, "psnr": scores, "analysis": analysis.model_dump(mode="json")},
     )
@@ -116,7 +118,7 @@ def install_checkpoint(store: Store) -> str:
         )
     store.prepare()
     folder = store.folder(source.name)
-    with suppress(OSError):
+    with suppress(OSError, CorruptFileError):
         if folder.written_status().state == "finished":
             return source.name
     disk.make_directory(folder.path)

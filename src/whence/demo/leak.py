@@ -76,8 +76,8 @@ def build(context: Context) -> Content:
         command=command(("leak", "compare"), LeakConfig, set_fields(config)),
         further={
             f"whence leak compare --data {config.data} --mitigations none zero_masked_positions all content_gated "
-            "--seeds 6": "compares all mitigations with enough seeds for a verdict on what each costs.",
-            "whence leak audit --model FILE.py:FUNCTION": "audits your own masked model and reports the pathways "
+            "--seeds 6": "Compares all mitigations with enough seeds for a verdict on what each costs.",
+            "whence leak audit --model FILE.py:FUNCTION": "Audits your own masked model and reports the pathways "
             "through which position enters it.",
         },
         runs=[run.id for run in table.planned.runs],

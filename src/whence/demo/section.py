@@ -113,6 +113,11 @@ class Context:
     options: ExecutionOptions
     progress: SectionProgress
 
+    @property
+    def store_option(self) -> list[str]:
+        """What a command needs to find the runs of the tour."""
+        return ["--store", str(self.store.root)]
+
     def compare(self, instrument: Instrument[Any, Any], config: ComparisonConfig) -> ComparisonResult[Any]:
         """As `whence INSTRUMENT compare`."""
         result = run_comparison(
@@ -195,7 +200,8 @@ def small(figure: go.Figure, height: int = 190, **layout: Any) -> Markup:
     """A figure of an instrument for a card: the same data without titles, legend and menus."""
     copy = go.Figure(figure)
     margin = {"l": 34, "r": 8, "t": 8, "b": 26}
-    copy.update_layout(height=height, margin=margin, showlegend=False, updatemenus=[], annotations=[])
+    copy.update_layout(height=height, margin=margin, showlegend=False)
+    copy.layout.annotations, copy.layout.updatemenus = (), ()
     copy.update_xaxes(title=None)
     copy.update_yaxes(title=None, nticks=4)
     copy.update_traces(showscale=False, selector={"type": "heatmap"})
