@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import itertools
 import time
 from datetime import datetime
 
 import streamlit as st
 
 from whence.app.address import choice
+from whence.app.comparisons import LatestResult
 from whence.app.components import counted, downloads, draw, empty, findings, guarded, live, markup, plain
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, ActionRequest, Job, job_id, jobs, submit
@@ -138,6 +140,21 @@ def _measure_again(config: AuditConfig, name: str, store: Store) -> None:
     if not is_code(config) and st.button("Audit again", icon=":material/refresh:", help=about):
         st.query_params["audit"] = _audited(store, config.model_copy(update={"force": True}), name)
         st.rerun()
+
+
+def latest(store: Store, count: int) -> list[LatestResult]:
+    """The audits that were measured last."""
+    return [
+        LatestResult(
+            "leak",
+            f"Audit of {artifact.result.name}",
+            artifact.created,
+            artifact.result.verdict.sentences[:1],
+            artifact.result.verdict.notes,
+            {"audit": artifact.id},
+        )
+        for artifact in itertools.islice(AUDITS.all(store), count)
+    ]
 
 
 def _label(entry: Job | AuditArtifact) -> str:

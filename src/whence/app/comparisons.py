@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
+from markupsafe import Markup
 
 from whence.app.address import choice
 from whence.app.components import (
@@ -35,6 +38,7 @@ from whence.experiments.saved import config_path, read_config, read_document, sa
 from whence.experiments.table import Table
 from whence.report.html import badge
 from whence.store.artifacts import artifact_paths
+from whence.store.disk import CorruptFileError
 from whence.store.runs import Store
 from whence.training.config import AnyRun
 
@@ -42,6 +46,20 @@ C = TypeVar("C", bound=ComparisonConfig)
 R = TypeVar("R", bound=AnyRun)
 EVERY_SECONDS = 2.0
 MISSING = ("not started", "interrupted")
+
+
+@dataclass(frozen=True)
+class LatestResult:
+    """A result in the list of the first page."""
+
+    page: str
+    title: str
+    time: float
+    verdict: Sequence[str]
+    """Sentences"""
+    badges: Sequence[str]
+    link: Mapping[str, str]
+    """Query parameters of the page"""
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,29 @@ class Comparisons(Generic[C, R]):
         with st.expander("Configuration"):
             st.json(config.model_dump(mode="json"), expanded=1)
 
+    def latest(self, store: Store, count: int) -> list[LatestResult]:
+        """The comparisons that were started last, those that can be read."""
+        results: list[LatestResult] = []
+        for path in saved_configs(self.instrument.name, store)[:count]:
+            with suppress(UserError, CorruptFileError, OSError):
+                results.append(self._latest(path, store))
+        return results
+
+    def _latest(self, path: Path, store: Store) -> LatestResult:
+        config = _read(self.instrument.config, path)
+        runs = planned_runs(self.instrument, config, store)
+        states = Counter(run.state for run in progress_of(runs, store))
+        progress = f"{states['finished']} of {counted(len(runs), 'run')} finished."
+        if states["running"] or not states["finished"]:
+            verdict, words = [progress], ["running" if states["running"] else "interrupted"]
+        else:
+            tables = self._read_tables(config, runs, store)
+            several = len(tables) > 1
+            verdict = [f"{table.title}: {table.conclusion}" if several else table.conclusion for table in tables]
+            words = ["exploratory"] if all(table.exploratory for table in tables) else []
+        title, link = self.instrument.title(config), {**self.link, "comparison": path.stem}
+        return LatestResult(self.instrument.name, title, path.stat().st_mtime, verdict, words, link)
+
     def _request(self, config: C) -> CompareRequest:
         return CompareRequest(instrument=self.instrument.name, config=config.model_dump(mode="json"))
 
@@ -131,10 +172,12 @@ class Comparisons(Generic[C, R]):
         except UserError:
             return f"{path.stem} · {when} · cannot be read"
 
-    def _tables(self, config: C, runs: Sequence[R], store: Store) -> None:
-        instrument = self.instrument
+    def _read_tables(self, config: C, runs: Sequence[R], store: Store) -> list[Table[R]]:
         stamp = (*(tuple(store.folder(run.id).stamp()) for run in runs), *(path.name for path in artifact_paths(store)))
-        tables = _tables_of(instrument.name, config, store.root, stamp, instrument)
+        return _tables_of(self.instrument.name, config, store.root, stamp, self.instrument)
+
+    def _tables(self, config: C, runs: Sequence[R], store: Store) -> None:
+        instrument, tables = self.instrument, self._read_tables(config, runs, store)
         for section in summary_html(instrument, tables):
             markup(section)
         places = st.tabs([plain(table.title) for table in tables]) if len(tables) > 1 else [st.container()]
@@ -159,7 +202,7 @@ def _count_cached(planned: Sequence[AnyRun], store: Store) -> int:
     return sum(store.summary(run.id).state == "finished" for run in planned if run.id in stored)
 
 
-@st.cache_resource(show_spinner="Reading runs", max_entries=16)
+@st.cache_resource(show_spinner="Reading runs", max_entries=32)
 def _tables_of(name: str, config: Any, root: Path, stamp: object, _instrument: Instrument[Any, R]) -> list[Table[R]]:
     """Cached. stamp: of all runs and artifacts, so that changed ones are read again."""
     return tables_of(_instrument, config, Store(root))
@@ -172,14 +215,16 @@ def _read(config_class: type[C], path: Path) -> C:
 
 
 def _show_table(instrument: Instrument[Any, R], table: Table[R]) -> None:
-    """Findings first, then figures, the table, and what the table may claim."""
-    markup(badge("exploratory" if table.exploratory else ""))
-    findings(table.findings)
+    """The conclusion, figures, the table, findings, and the statistics behind them."""
+    lead = Markup("<p class=lead>{} {}</p>").format(table.conclusion, badge("exploratory" if table.exploratory else ""))
+    markup(lead)
     figures = instrument.figures(table)
     for name, tab in zip(figures, st.tabs(list(figures)) if figures else [], strict=True):
         with tab:
             draw(figures[name], f"{name}. {table.title}", f"{instrument.name}:{table.title}:{name}")
-    markup(table_html(instrument, table) + lost_html(table))
+    markup(table_html(instrument, table))
+    findings(table.findings)
+    markup(lost_html(table))
     st.caption(plain(f"{table.heading.removeprefix('exploratory: ')}."))
 
 

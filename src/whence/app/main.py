@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from whence.app.components import PAGES, page
-from whence.report.shell import SEED_STRIP_STYLE
+from whence.report.shell import SHARED_STYLE
 
 
 @st.cache_resource(show_spinner=False)
@@ -24,6 +24,6 @@ def warm_up() -> threading.Thread:
 HERE = Path(__file__).parent
 st.set_page_config(page_title="whence", page_icon=str(HERE / "icon.svg"), layout="wide")
 # pieces of reports are shown in the app as well, with their own classes
-st.html(f"<style>.whence {{{SEED_STRIP_STYLE}}}\n{(HERE / 'style.css').read_text()}</style>")
+st.html(f"<style>.whence {{{SHARED_STYLE}}}\n{(HERE / 'style.css').read_text()}</style>")
 st.navigation([page(name) for name in PAGES]).run()
 warm_up()

@@ -103,7 +103,7 @@ def _page(run: FieldsRun, lines: Sequence[str], parts: Sequence[str], command: s
     """The first line is the verdict."""
     title = f"whence fields: {run.data}"
     setup = [*list(run.labels().values())[1:], f"{run.training.steps:,} steps", f"seed {run.seed}", f"run {run.id}"]
-    head = [heading(title, " · ".join(setup), level=1), Markup("<p><strong>{}</strong></p>").format(lines[0])]
+    head = [heading(title, " · ".join(setup), level=1), Markup("<p class=lead>{}</p>").format(lines[0])]
     return shell(title, [*head, bullets(lines[1:]), *parts, *regenerate(command, run.document())])
 
 

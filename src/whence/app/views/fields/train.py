@@ -9,7 +9,7 @@ import streamlit as st
 from torch import Tensor
 
 from whence.app.address import choice, part, turn_to
-from whence.app.comparisons import EVERY_SECONDS
+from whence.app.comparisons import EVERY_SECONDS, LatestResult
 from whence.app.components import draw, empty, findings, guarded, live, markup, plain
 from whence.app.forms import form, offered_data, without_files
 from whence.app.jobs import ALIVE, ActionRequest, Document, Job, TrainRequest, find_job, jobs, submit
@@ -51,10 +51,9 @@ def _new(store: Store) -> None:
         cached = " This run is cached: its results are in the store." if _is_cached(run, store) else ""
         st.caption(plain(f"{run.parameters():,} parameters.{cached}"))
     if st.button("Start", type="primary", disabled=run is None, icon=":material/play_arrow:") and run is not None:
-        where = {"view": "Train", "part": RESULTS, "training": run.id}
         title = f"{' · '.join(run.labels().values())}, {run.training.steps:,} steps"
-        submit(_request(run), store, title=title, link=where)
-        st.query_params.update(where)
+        submit(_request(run), store, title=title, link=_link(run))
+        st.query_params.update(_link(run))
         st.rerun()
 
 
@@ -84,6 +83,22 @@ def _results(store: Store) -> None:
         guarded(_quality)(runs[chosen], store)
     with st.expander("Configuration"):
         st.json(run.document(), expanded=1)
+
+
+def latest(store: Store, count: int) -> list[LatestResult]:
+    """The fields that the app has trained last."""
+    results: list[LatestResult] = []
+    for run_id, listed in list(_requested_runs(store).items())[:count]:
+        summary = store.summary(run_id)
+        if summary.state == "finished":
+            title = f"Field: {', '.join(listed.run.labels().values())}"
+            verdict = page.findings(page.metrics_of(listed.run, store).test.scales)[:1]
+            results.append(LatestResult("fields", title, summary.created, verdict, [], _link(listed.run)))
+    return results
+
+
+def _link(run: FieldsRun) -> dict[str, str]:
+    return {"view": "Train", "part": RESULTS, "training": run.id}
 
 
 def _requested_runs(store: Store) -> dict[str, ListedRun]:
@@ -151,8 +166,7 @@ def _analysis(run: FieldsRun, store: Store) -> None:
     elif st.button(
         "Analyze", help="Measures token swap, location noise, query offset and pruning; takes about a minute."
     ):
-        link = {"view": "Train", "part": RESULTS, "training": run.id}
-        submit(request, store, title=ANALYZE.title(config), link=link)
+        submit(request, store, title=ANALYZE.title(config), link=_link(run))
         st.rerun()
     elif job is not None:
         controls(job, f"analysis:{run.id}")
