@@ -104,5 +104,5 @@ def test_what_is_drawn_anew_for_every_seed_is_not_named_as_shared(store: Store) 
 def test_what_an_axis_varies_cannot_be_set(axis: str, field: str, value: object, store: Store) -> None:
     """A variant would be listed twice, or the value would be ignored."""
     config = FieldsConfig.read({"axis": axis, "model": {field: value}})
-    with pytest.raises(UserError, match=f"{field}: expected no value beside axis {axis}"):
+    with pytest.raises(UserError, match=f"{field}: expected no value, because axis {axis}"):
         FIELDS.plan(config, store)

@@ -18,18 +18,24 @@ from whence.report.html import render
 from whence.store import disk
 from whence.store.files import addressed_name
 
-SEED_STRIP_STYLE = """
+SHARED_STYLE = """
 .seeds { position: relative; width: 8rem; height: 1.5rem; margin: 0 .5rem }
 .seeds { background: linear-gradient(#8886, #8886) center / 100% 1px no-repeat }
 .seeds i { position: absolute; width: .5rem; height: .5rem; border: 1px solid; border-radius: 50%; opacity: .75;
   transform: translate(-50%, -50%) }
 .seeds b { position: absolute; top: 0; height: 100%; border-left: 2px dotted #888 }
+@media (max-width: 45rem) {
+  .stack thead { display: none } .stack tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line) }
+  .stack th[scope=row] { display: block; border: 0; padding: 0 } .stack td { border: 0; padding: .15rem 0 }
+  .stack td { display: grid; grid-template-columns: 9.5rem 1fr; justify-items: start; white-space: normal }
+  .stack td::before { content: attr(data-column); color: var(--soft) } .stack td > * { grid-column: 2 }
+  .stack td:empty { display: none }
+}
 """
 """Styles that report pages and the app share."""
 
 STYLE = (
-    SEED_STRIP_STYLE
-    + """
+    """
 :root { color-scheme: light dark; --text: light-dark(#1c1c1c, #e6e6e6); --page: light-dark(#fff, #161616);
   --line: light-dark(#ddd, #3a3a3a); --soft: light-dark(#555, #a8a8a8); --code: light-dark(#f5f5f5, #232323) }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); overflow-wrap: break-word }
@@ -55,14 +61,10 @@ canvas { max-width: 100%; border: 1px solid var(--line) }
 .maps label { display: inline-block; margin: .2rem 1rem .2rem 0 }
 @media (max-width: 45rem) {
   body { margin: 1rem auto } .lead { font-size: 1.1rem }
-  .stack thead { display: none } .stack tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line) }
-  .stack th[scope=row] { display: block; border: 0; padding: 0 } .stack td { border: 0; padding: .15rem 0 }
-  .stack td { display: grid; grid-template-columns: 9.5rem 1fr; justify-items: start; white-space: normal }
-  .stack td::before { content: attr(data-column); color: var(--soft) } .stack td > * { grid-column: 2 }
-  .stack td:empty { display: none }
 }
 @media print { :root { color-scheme: light } }
 """
+    + SHARED_STYLE
 )
 POLICY = (
     "default-src 'none'; script-src{}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
