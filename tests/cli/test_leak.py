@@ -253,7 +253,7 @@ def test_an_audit_is_stored_and_shown_again(words: Path, capsys: pytest.CaptureF
     bert(words / "bert")
     arguments = [*AUDIT, "--text", "words.txt"]
     first = document(arguments, capsys)
-    assert "from the store: audit-" in output(arguments, capsys)
+    assert "cached   audit-" in output(arguments, capsys)
     assert "from the store" not in output([*arguments, "--force"], capsys)
     again = document(arguments, capsys)
     assert again["artifact"] == first["artifact"]

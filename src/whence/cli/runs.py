@@ -13,7 +13,7 @@ from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, StoreOptions, Verb
 from whence.cli.output import FAILED, exit_code, print_json, print_lines, print_note, print_table, print_text, stderr
-from whence.cli.progress import RunProgress, progress_line
+from whence.cli.progress import progress_line, watch_runs
 from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
 from whence.formatting import as_csv, as_size, duration, scored, scores
@@ -178,7 +178,7 @@ def _resume(invocation: Invocation) -> int:
     if not runs:
         print_json({"runs": {}}) if options.json_ else print_text(f"nothing to resume in {store.root}")
         return 0
-    ends = execute_runs(runs, store, options, RunProgress)
+    ends = execute_runs(runs, store, options, watch_runs(store))
     if options.json_:
         print_json({"runs": ends})
     return exit_code(ends, invocation.command)
@@ -265,7 +265,7 @@ def _carry_out(repairs: Sequence[Repair], store: Store, options: RepairOptions) 
         except (UserError, OSError, CorruptFileError) as problem:
             results[repair.what] = f"not possible: {disk.explain(problem)}"
     try:
-        ends = execute_runs(runs, store, options, RunProgress)
+        ends = execute_runs(runs, store, options, watch_runs(store))
     except UserError as problem:
         return {**results, **{run.id: f"not possible: {problem}" for run in runs}}
     return {**results, **{run: WHOLE if end == "skipped" else end for run, end in ends.items()}}

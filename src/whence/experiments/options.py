@@ -43,6 +43,7 @@ class Option:
     positional: bool = False
     variants: tuple[str, ...] = ()
     """The names that a field of a registry, or a list of such, may begin with"""
+    required: bool = False
 
     @property
     def name(self) -> str:
@@ -88,6 +89,7 @@ def options_of(config: BaseModel | type[BaseModel], path: tuple[str, ...] = ()) 
                 str(extra.get("metavar") or _metavar(info.annotation)),
                 bool(extra.get("positional")),
                 _variants(info.rebuild_annotation()),
+                info.is_required(),
             )
 
 
