@@ -67,6 +67,6 @@ def test_a_text_of_one_line(tmp_path: Path) -> None:
     path.write_bytes(b"a " * 2**22)
     assert "a document of more than 4,194,304 characters" in refusal(lambda: documents(str(path)), mebibytes=100)
     path.write_bytes(b"\xff\xfe")
-    assert "cannot be read as text in UTF-8" in refusal(lambda: documents(str(path)), mebibytes=50)
+    assert "is not text in UTF-8" in refusal(lambda: documents(str(path)), mebibytes=50)
     path.write_bytes(b"")
     assert documents(str(path)) == []

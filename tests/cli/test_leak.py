@@ -116,7 +116,7 @@ def test_mitigations_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["leak", "compare", "--mitigations", "nothing"], ["'nothing' is not known", "content_gated"]),
         (["leak", "compare", "--mitigations", "none", "none"], ["mitigations", "listed twice"]),
         (["leak", "compare", "--mitigations", "content_gated+content_gated"], ["named twice"]),
-        (["leak", "compare", "--data", "nothing.npy"], ["'nothing.npy' is not a file"]),
+        (["leak", "compare", "--data", "nothing.npy"], ["'nothing.npy' is not an existing .npy file"]),
         (["leak", "compare", "--window", "7"], ["window", "does not divide"]),
         (["leak", "compare", "--window", "80"], ["window", "fewer than the 5 parts"]),
         (["leak", "compare", "--backbone", "bimamba", "--temporal", "rope"], ["temporal", "enters through rotate"]),

@@ -65,7 +65,7 @@ Runs are stored in --store DIR, or $WHENCE_STORE, or ./whence-runs. Finished run
 after an interruption resumes it.
 
 Exit codes: 0 success · 1 a run failed or a stored file is corrupt · 2 invalid input · 130 interrupted (Ctrl-C)
-Documentation: README.md and docs/ of the source distribution
+Documentation: README.md and docs/ in the repository of whence
 """
 
 

@@ -247,7 +247,7 @@ def _groups(config_class: type[Config], title: str = OPTIONS) -> list[_Group]:
 def _help(option: Option) -> str:
     """What the option is, the names that may be chosen, and its default."""
     text, names = option.description, option.variants
-    unset = UNSET.search(text)
+    unset = UNSET.search(text) if option.value in (NONE, "", ()) else None
     if unset:
         text = text[: unset.start()] + text[unset.end() :]
     first, *_ = text.split(" ")
