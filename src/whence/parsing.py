@@ -152,9 +152,7 @@ def _check_events(text: str, loader: type[yaml.SafeLoader]) -> None:
             plain = event.tag is None and event.implicit[0]
             tag = event.tag or resolver.resolve(yaml.ScalarNode, event.value, (plain, not plain))
             if tag.endswith((":int", ":float")) and len(event.value) > LONGEST_NUMBER:
-                raise ParseError(
-                    f"expected numbers of at most {LONGEST_NUMBER} characters, got one of {len(event.value)}"
-                )
+                raise ParseError(TOO_LONG.format(len(event.value)))
             groups[-1].check_name(event.value)
         else:
             continue

@@ -24,7 +24,7 @@ LARGEST_VALUE = 1e18
 
 
 def read_ts(path: Path) -> list[Tensor]:
-    """Recordings (channels, steps), one per line: colons separate channels, commas separate steps, the label is last."""
+    """Recordings (channels, steps), one per line: colons separate channels, commas steps; the label is last."""
     lines = path.read_text().partition("@data\n")[2].splitlines()
     return [
         torch.tensor([[float(value) for value in channel.split(",")] for channel in line.split(":")[:-1]])

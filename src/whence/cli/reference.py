@@ -10,7 +10,7 @@ from whence.cli.main import COMMANDS, INSTRUMENTS, run, verbs_of
 
 
 def reference() -> str:
-    """The same on every terminal."""
+    """The page, at a width that does not depend on the terminal."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
     try:
