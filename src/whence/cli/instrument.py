@@ -57,7 +57,7 @@ class PresetOptions(OutputOptions):
 
 class ShowOptions(StoreOptions):
     run: str = Field(
-        description="id of the run, or its first digits ('whence runs list')", json_schema_extra=positional("RUN")
+        description="run id, or its first digits ('whence runs list')", json_schema_extra=positional("RUN")
     )
     out: str | None = Field(
         default=None,

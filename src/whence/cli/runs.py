@@ -35,7 +35,7 @@ WAYS: dict[Way, str] = {
 }
 REPAIRED = "repaired"
 UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible")
-RUNS = "ids of runs, or their first digits"
+RUNS = "run ids, or their first digits"
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
 
@@ -53,13 +53,13 @@ class RunsExportOptions(FilterOptions):
 
 
 class RunsShowOptions(StoreOptions):
-    run: str = Field(description="id of the run, or its first digits", json_schema_extra=positional("RUN"))
+    run: str = Field(description="run id, or its first digits", json_schema_extra=positional("RUN"))
 
 
 class VerifyOptions(StoreOptions):
     runs: tuple[str, ...] = Field(
         default=(),
-        description="ids of runs, or their first digits; none: everything in the store",
+        description=f"{RUNS}; none: everything in the store",
         json_schema_extra=positional("RUN"),
     )
 
@@ -67,7 +67,7 @@ class VerifyOptions(StoreOptions):
 class ResumeOptions(EngineOptions):
     runs: tuple[str, ...] = Field(
         default=(),
-        description="ids of runs, or their first digits; none: all interrupted runs",
+        description=f"{RUNS}; none: all interrupted runs",
         json_schema_extra=positional("RUN"),
     )
 
@@ -299,11 +299,8 @@ def _gc(invocation: Invocation) -> int:
             print_text(f"No damaged files were set aside in {store.root}.")
             return 0
         print_lines(f"{store.damaged}", ["name", "size"], [[name, as_size(size)] for name, size in sizes.items()])
-    if (
-        sizes
-        and not options.yes
-        and not _agreed(f"Delete {counted(len(sizes), 'item')} permanently ({as_size(sum(sizes.values()))})?")
-    ):
+    items = f"{counted(len(sizes), 'item')} ({as_size(sum(sizes.values()))})"
+    if sizes and not options.yes and not _agreed(f"Delete {items} permanently?"):
         raise UserError("yes: nothing was deleted. Pass --yes to delete without confirmation.")
     for name in sizes:
         disk.remove_tree(store.damaged / name)

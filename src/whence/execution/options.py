@@ -20,7 +20,7 @@ class ExecutionOptions(Config):
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="CPU threads per worker; none: the cores divided by the workers"
     )
-    device: Device = Field(default="auto", description="device; auto: a GPU if available, else the CPU")
+    device: Device = Field(default="auto", description="device of the models; auto: a GPU if available, else the CPU")
     checkpoint_interval: float = Field(
         default=20.0, ge=0, le=1e9, description="seconds between checkpoints", json_schema_extra={"metavar": "SECONDS"}
     )
