@@ -26,7 +26,7 @@ Chosen = TypeVar("Chosen", bound="OutputOptions")
 CONFIG, PRESET = "--config", "--preset"
 WIDEST = 110
 OPTIONS = "Options"
-UNSET = re.compile(r"(?:; |\. |^)none(?: named)?: (.+?)(?=[.;] |\.?$)", re.IGNORECASE)
+UNSET = re.compile(r"(?:; |\. |^)(?:none(?: named)?|default): (.+?)(?=[.;] |\.?$)", re.IGNORECASE)
 """The clause of a description that states what an option means while it has no value"""
 
 

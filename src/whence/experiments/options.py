@@ -41,9 +41,9 @@ class Option:
     """As a user would write it: what the config has set, else the default"""
     metavar: str
     positional: bool = False
+    required: bool = False
     variants: tuple[str, ...] = ()
     """The names that a field of a registry, or a list of such, may begin with"""
-    required: bool = False
 
     @property
     def name(self) -> str:
@@ -88,8 +88,8 @@ def options_of(config: BaseModel | type[BaseModel], path: tuple[str, ...] = ()) 
                 _written(value, info.annotation),
                 str(extra.get("metavar") or _metavar(info.annotation)),
                 bool(extra.get("positional")),
-                _variants(info.rebuild_annotation()),
                 info.is_required(),
+                _variants(info.rebuild_annotation()),
             )
 
 

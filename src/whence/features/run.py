@@ -90,8 +90,11 @@ class FeaturesTrainable(Trainable[Autoencoder]):
         model, own = self.model, self.run.training
         positional = {id(parameter) for parameter in model.positional_parameters()}
         groups = [
-            {"params": [p for p in model.parameters() if id(p) not in positional], "lr_scale": 1.0},
-            {"params": [p for p in model.parameters() if id(p) in positional], "lr_scale": own.position_lr_multiplier},
+            {"params": [p for p in model.parameters() if id(p) not in positional], "lr_multiplier": 1.0},
+            {
+                "params": [p for p in model.parameters() if id(p) in positional],
+                "lr_multiplier": own.position_lr_multiplier,
+            },
         ]
         used = [group for group in groups if group["params"]]
         return torch.optim.AdamW(used, lr=own.lr, betas=(0.9, 0.99), weight_decay=own.weight_decay, fused=True)

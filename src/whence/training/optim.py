@@ -32,13 +32,13 @@ def make_optimizer(model: nn.Module, training: TrainingConfig) -> AdamW:
 def muon(model: nn.Module, lr: float, matrix_lr: float, weight_decay: float) -> AdamW:
     """AdamW in which matrices, the weights of linear layers, move by the orthogonalised momentum of their gradients.
 
-    The `lr_scale` of a group multiplies the learning rate that the training loop sets.
+    A group's `lr_multiplier` multiplies the learning rate that the loop sets.
     """
     matrices = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
     known = {id(parameter) for parameter in matrices}
     others = [p for p in model.parameters() if id(p) not in known and p.requires_grad]
     groups = [
-        {"params": matrices, "lr_scale": matrix_lr / lr, "weight_decay": weight_decay},
+        {"params": matrices, "lr_multiplier": matrix_lr / lr, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
     optimizer = AdamW(groups, lr=lr, betas=(0.9, 0.98))

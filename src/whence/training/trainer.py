@@ -99,7 +99,7 @@ def _step(
         optimizer.zero_grad()
         raise NonFiniteError(step, f"gradient of {name}" if name else "norm of the gradient")
     for group in optimizer.param_groups:
-        group["lr"] = training.lr_at(step) * group.get("lr_scale", 1.0)
+        group["lr"] = training.lr_at(step) * group.get("lr_multiplier", 1.0)
     optimizer.step()
     optimizer.zero_grad()
     return value, norm, tokens
