@@ -44,7 +44,7 @@ def estimate_seconds(
 
 
 def _key(kind: str, labels: dict[str, str], steps: int) -> tuple[Any, ...]:
-    return kind, tuple(labels.items()), steps
+    return kind, tuple(sorted(labels.items())), steps
 
 
 def _without_seed(document: dict[str, Any]) -> str:
