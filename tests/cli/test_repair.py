@@ -126,7 +126,10 @@ def test_each_kind_of_damage_is_repaired(
     else:
         assert "nothing was changed" in _stderr_of(["runs", "repair", *where], capsys)
         assert damaged(store) == [name]
-    document(["runs", "repair", "--yes", *needs_training * ["--retrain"], *where], capsys)
+    lost = kind == "configuration of a run"
+    code = int(lost)
+    done = document(["runs", "repair", "--yes", *needs_training * ["--retrain"], *where], capsys, code=code)["done"]
+    assert done[name].startswith("lost: ") == lost, "its configuration is nowhere else"
     assert damaged(store) == []
     assert run(["runs", "verify", *where]) == 0
     if what.parent.name == "activations":

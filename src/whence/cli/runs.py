@@ -34,7 +34,7 @@ WAYS: dict[Way, str] = {
     "train": "train again",
 }
 REPAIRED = "repaired"
-UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible")
+UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible", "lost")
 RUNS = "run ids, or their first digits"
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
@@ -286,6 +286,8 @@ def _without_training(repair: Repair, store: Store) -> str:
             repair_collection(repair.path.name, store, on_progress)
         return REPAIRED
     moved = set_aside(store, repair)
+    if moved and repair.path.parent == store.runs:  # without its configuration it cannot be trained from here
+        return f"lost: moved to {moved}; repeat the command that trained it"
     return f"moved to {moved}" if moved else "no longer there"
 
 
