@@ -138,7 +138,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["arena", "compare", "--tasks", "copy", "copy"], ["tasks", "listed twice"]),
         (
             ["arena", "compare", "--until-decided", "--seeds", "9", "--max-seeds", "7"],
-            ["max_seeds", "fewer than the 9"],
+            ["max_seeds", "less than seeds=9"],
         ),
         (["tasks", "nope"], ["task: 'nope' is not known"]),
         (["report", "--out", "a.html"], ["name what to report on"]),

@@ -1,1 +1,1 @@
-"""Which positional encoding, and does it extrapolate past the training length?"""
+"""Compare positional encodings in distribution and out of distribution."""

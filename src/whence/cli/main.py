@@ -24,6 +24,7 @@ INSTRUMENTS = {
     "fields": "Train fields that render a signal at any resolution (MAMBA-GINR)",
 }
 COMMANDS = {
+    "demo": "Tour the four instruments: train small models and write one page of results",
     "runs": "List, show, export, resume, verify, repair or delete stored runs",
     "report": "Write a page, picture or table of stored runs, or compare two comparisons",
     "reproduce": "Test published claims: run their presets and report which hold",
@@ -32,9 +33,9 @@ COMMANDS = {
     "app": "Open the app in a browser",
 }
 TRY_FIRST = {
+    "whence demo --open": "tour the four instruments",
     "whence arena compare --tasks k_back_recall --encodings rope alibi none": "compare three encodings",
     "whence leak audit --model DIR": "audit a masked model for position leakage",
-    "whence app": "do the same in a browser",
 }
 SLOW_TO_START = (*INSTRUMENTS, "report", "reproduce")
 OTHER_MODULES = {"encodings": "catalog", "tasks": "catalog"}

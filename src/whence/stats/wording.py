@@ -1,4 +1,4 @@
-"""Verdicts in words. No other module writes them."""
+"""Verdicts as sentences. No other module writes them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CLAIM = (
 
 
 def plan_note(seeds: int, comparisons: int, *, family: str = "table", design: TestDesign = "fixed") -> str:
-    """Before anything runs: how many seeds any verdict needs, and whether so many are planned."""
+    """The number of seeds that a verdict needs, and whether as many are planned. Shown before anything runs."""
     if comparisons < 1:
-        return f"{count(seeds, 'seed')}, nothing to compare."
+        return f"{count(seeds, 'seed')}; one variant, so nothing is compared."
     needed = seeds_needed(comparisons, design=design)
     need = "needs" if comparisons == 1 else "need"
     note = f"{count(comparisons, 'comparison')} in one {family} {need} at least {needed} paired seeds for a verdict"
@@ -42,10 +42,13 @@ def heading(
     on: str = "",
     untested: str = "",
 ) -> str:
-    """What a table of this many paired seeds may claim.
+    """The statistics of a table: seeds, family, test and error, and the definition of the verdicts.
 
-    `earlier`: seeds at which results were shown before; `fewest`: paired seeds of the pair that has fewest; `on`: data
-    that all seeds share; `untested`: why the table is not tested.
+    Args:
+        earlier: number of seeds whose results were shown before.
+        fewest: number of paired seeds of the pair that has the fewest.
+        on: data that all seeds share.
+        untested: why the table is not tested.
     """
     few = f"{fewest} to " if fewest is not None and fewest < seeds else ""
     paired = f"{few}{count(seeds, 'paired seed')}"
@@ -74,7 +77,7 @@ def heading(
 
 
 def sentence(c: Comparison) -> str:
-    """One comparison in one sentence, without its full stop."""
+    """One comparison as a sentence without its full stop."""
     where = f" {PARTS.get(c.part, c.part)}" if c.part else ""
     on = f" on {c.on}" if c.on else ""
     difference = f"difference {_amount(c.metric, c.difference)}"
@@ -95,6 +98,84 @@ def sentence(c: Comparison) -> str:
     return f"{c.a} and {c.b}: {c.verdict}{where}{on} ({details[c.verdict]})"
 
 
+def conclusion(comparisons: Sequence[Comparison], *, design: TestDesign = "fixed") -> str:
+    """The result of a table in one sentence, without its full stop; empty if nothing was compared.
+
+    Below the number of seeds that a verdict needs, it names the best observed mean and says that it is exploratory.
+    """
+    by_part: dict[str, list[Comparison]] = {}
+    for c in comparisons:
+        by_part.setdefault(_place(c), []).append(c)
+    exploratory = all(c.verdict == "exploratory" for c in comparisons)
+    clauses = [f"{part}, {(_observed if exploratory else _decisions)(of)}" for part, of in by_part.items()]
+    text = "; ".join(clauses[:MOST_CLAUSES])
+    if len(clauses) > MOST_CLAUSES:
+        text += f"; {count(len(clauses) - MOST_CLAUSES, 'further result')} below"
+    if comparisons and exploratory:
+        seeds, needed = max(c.n for c in comparisons), seeds_needed(comparisons[0].family, design=design)
+        return f"Exploratory, {count(seeds, 'paired seed')} (a verdict needs at least {needed}): {text}"
+    return text[:1].upper() + text[1:]
+
+
+MOST_NAMES = 4
+"""Names that a conclusion lists; it counts longer lists."""
+MOST_CLAUSES = 3
+"""Statements of a conclusion."""
+
+
+def _place(c: Comparison) -> str:
+    """Which scores a comparison is about: `in distribution`, `by PSNR at ×1`."""
+    where = PARTS.get(c.part) or " ".join(filter(None, (f"by {c.metric.name}", c.part)))
+    return f"{where} on {c.on}" if c.on else where
+
+
+def _decisions(comparisons: Sequence[Comparison]) -> str:
+    """The verdicts of one part: winners with the most wins first, then how many pairs have no winner."""
+    losers: dict[str, list[str]] = {}
+    for c in comparisons:
+        if c.winner and c.loser:
+            losers.setdefault(c.winner, []).append(c.loser)
+    ranked = sorted(losers, key=lambda name: -len(losers[name]))
+    phrases = [f"{name} beats {_several(losers[name])}" for name in ranked[:MOST_CLAUSES]]
+    if rest := sum(len(losers[name]) for name in ranked[MOST_CLAUSES:]):
+        phrases.append(f"{count(rest, 'further pair')} {'has' if rest == 1 else 'have'} a winner")
+    for verdict in ("tied", "mixed", "undecided", "exploratory"):
+        pairs = [f"{c.a} and {c.b}" for c in comparisons if c.verdict == verdict]
+        if len(pairs) == 1:
+            phrases.append(
+                f"{pairs[0]} are tied" if verdict == "tied" else f"the comparison of {pairs[0]} is {verdict}"
+            )
+        elif pairs:
+            phrases.append(f"{len(pairs)} {'pairs' if verdict == 'tied' else 'comparisons'} are {verdict}")
+    return ", ".join(phrases)
+
+
+def _observed(comparisons: Sequence[Comparison]) -> str:
+    """The best mean where it was compared with all others; otherwise the largest difference."""
+    ahead: dict[str, dict[str, float]] = {}
+    for c in comparisons:
+        ahead.setdefault(c.a, {})[c.b] = c.difference
+        ahead.setdefault(c.b, {})[c.a] = -c.difference
+    metric = comparisons[0].metric
+    best = [name for name, of in ahead.items() if len(of) == len(ahead) - 1 and min(of.values()) >= 0]
+    if best:
+        rival = min(ahead[best[0]], key=ahead[best[0]].__getitem__)
+        if ahead[best[0]][rival] == 0:
+            return f"{listed(best)} have the best observed mean"
+        return f"{best[0]} has the best observed mean, {_amount(metric, ahead[best[0]][rival])} ahead of {rival}"
+    name, rival = max(((a, b) for a in ahead for b in ahead[a]), key=lambda pair: ahead[pair[0]][pair[1]])
+    return f"the largest observed difference is {_amount(metric, ahead[name][rival])} ({name} ahead of {rival})"
+
+
+def _several(names: Sequence[str]) -> str:
+    return listed(names) if len(names) <= MOST_NAMES else f"{len(names)} others"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`["a", "b", "c"]` → `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def report(comparisons: Sequence[Comparison]) -> list[str]:
     """Sentences on all comparisons of a table, decided ones first."""
     open_ones = [c for c in comparisons if not c.decided]
@@ -102,7 +183,7 @@ def report(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
-    """Pairs that are not decided, one sentence for each part and verdict."""
+    """Pairs without a decision, one sentence for each part and verdict."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for c in comparisons:
         where = " ".join(filter(None, (PARTS.get(c.part, c.part), f"on {c.on}" if c.on else "")))
@@ -114,7 +195,7 @@ def open_pairs(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def short(c: Comparison) -> str:
-    """The verdict alone, for a cell of a table: `rope better`, `tied`, `mixed`, `undecided`, `exploratory`."""
+    """The verdict for a cell of a table: `rope better`, `tied`, `mixed`, `undecided` or `exploratory`."""
     return f"{c.winner} better" if c.winner else c.verdict
 
 
@@ -123,11 +204,11 @@ def count(number: int, noun: str) -> str:
 
 
 RARE = 0.25
-"""Share of seeds up to which failures are called rare."""
+"""Largest fraction of seeds for which failures are called rare."""
 
 
 def _contradiction(c: Comparison) -> str:
-    """What speaks against the method that is better on most seeds."""
+    """The reason why the method that is better on most seeds does not win."""
     sign = 1 if c.leader == c.a else -1
     if sign * c.difference > 0:
         return f"one of the two failed on {count(c.failures, 'seed')}"

@@ -98,8 +98,17 @@ class Task(Variant, abc.ABC):
         """
         return {}
 
+    def answer_keys(self, batch: Batch) -> Tensor | None:
+        """The token that holds the answer to each query, for attention maps.
+
+        Returns:
+            (batch or 1, tokens) indices of tokens, −1 where nothing is asked. None if the task declares no such
+            token, which is the default.
+        """
+        return None
+
     def tokens(self, length: int) -> int:
-        """How many tokens a problem of this length takes."""
+        """Number of tokens of a problem of this length."""
         return length
 
     def ood_lengths(self, train_length: int) -> tuple[int, ...]:

@@ -56,6 +56,11 @@ class Prompted(Task):
         positions = line(inputs.shape[1])
         return Batch(inputs, positions, targets, (positions >= length).expand(batch, -1), prompt=length + 1)
 
+    def answer_keys(self, batch: Batch) -> Tensor | None:
+        """For answers that rearrange the question by position alone: `answer`, applied to the indices."""
+        asked = batch.prompt - 1
+        return torch.cat([torch.full((1, asked), -1), self.answer(line(asked))], 1)
+
     def question_of(self, inputs: list[int]) -> list[int]:
         return inputs[: inputs.index(self.separator)]
 

@@ -60,6 +60,12 @@ class AssociativeRecall(Task):
         value_of = {inputs[place]: inputs[place + 1] - self.keys for place in range(0, shown, 2)}
         return [*[None] * shown, *[value_of[key] for key in inputs[shown:]]]
 
+    def answer_keys(self, batch: Batch) -> Tensor:
+        """The value beside the key that is asked for."""
+        inputs, shown = batch.inputs, batch.prompt
+        pair = (inputs[:, shown:, None] == inputs[:, None, :shown:2]).long().argmax(2)
+        return torch.cat([torch.full((len(inputs), shown), -1), 2 * pair + 1], 1)
+
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
         inputs, shown = batch.inputs, batch.prompt
         values = inputs[:, 1:shown:2] - self.keys

@@ -58,6 +58,9 @@ class KBack(Task):
         targets[:, k:] = inputs[:, k:] == inputs[:, :-k]
         return Batch(inputs, line(length), targets, (line(length) >= k).expand(batch, -1))
 
+    def answer_keys(self, batch: Batch) -> Tensor:
+        return (batch.positions - self.k).clamp(min=-1)
+
     def solve(self, inputs: list[int]) -> list[Answer]:
         return [
             int(symbol == inputs[place - self.k]) if place >= self.k else None for place, symbol in enumerate(inputs)

@@ -42,6 +42,9 @@ class KBackRecall(Task):
         scored = line(length) >= self.k
         return Batch(inputs, line(length), targets, scored.expand(batch, -1))
 
+    def answer_keys(self, batch: Batch) -> Tensor:
+        return (batch.positions - self.k).clamp(min=-1)
+
     def solve(self, inputs: list[int]) -> list[Answer]:
         return [inputs[place - self.k] if place >= self.k else None for place in range(len(inputs))]
 

@@ -32,6 +32,9 @@ class Sort(Prompted):
         self.skill = "Count the letters of the question and name them in ascending order."
         self.expressed_by = HOLD_COUNTS | {"one-hots"}
 
+    def answer_keys(self, batch: Batch) -> None:
+        """None: the place of a letter in the answer depends on all letters."""
+
     def answer(self, question: Tensor) -> Tensor:
         return question.sort(1).values
 
