@@ -64,7 +64,7 @@ def go_to(visitor: Visitor, view: str) -> None:
 def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -> None:
     visitor.open(f"leak?model={the_run(app)}")
     visitor.pick("Mask ratios", "0.5", "1.5")
-    visitor.sees(re.compile("are not shares. Allowed: above 0, up to 1"))
+    visitor.sees(re.compile("expected mask ratios above 0 and up to 1"))
     expect(visitor.page.get_by_role("button", name="Audit", exact=True)).to_be_disabled()
     visitor.pick("Mask ratios", "0.5", "1")
     visitor.page.get_by_text("Copy as a command").click()
@@ -141,9 +141,9 @@ def test_mitigations_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -
     expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     visitor.settled()  # for the last time: everything has ended
     expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
-    expect(chart(visitor, "^Reconstruction")).to_be_visible()
-    open_tab(visitor, "Shift sensitivity")
     expect(chart(visitor, "^Shift sensitivity")).to_be_visible()
+    open_tab(visitor, "Reconstruction error by mask ratio")
+    expect(chart(visitor, "^Reconstruction")).to_be_visible()
     (table,) = json.loads(visitor.download("JSON").path().read_text())["tables"]
     assert [row["name"] for row in table["rows"]] == ["none", "content_gated"]
     visitor.page.get_by_text("Audit one of these models").click()

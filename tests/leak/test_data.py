@@ -77,7 +77,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (np.ones((900, 3)), "never changes"),
+        (np.ones((900, 3)), "expected channels that vary"),
         (np.zeros(5), "shape"),
         (np.full((900, 3), np.nan), "has NaN or larger ones"),
         (np.full((900, 3), 1e300) * np.arange(3), "up to 1e"),

@@ -1,4 +1,4 @@
-"""Comparisons of mitigations: what each does to the leak, and what it costs."""
+"""Comparisons of mitigations: the effect of each on leakage, and its cost in reconstruction error."""
 
 from __future__ import annotations
 
@@ -35,19 +35,22 @@ MEASURES: dict[str, Callable[[RatioMetrics], float | None]] = {
 """Cells of a table, one per mask ratio: `error@0.5`"""
 COLUMNS = [
     Column("verdict", "verdict"),
-    *(Column(f"shift@{ratio:g}", f"shift sensitivity {100 * ratio:g} %") for ratio in COMPARED),
-    *(Column(f"error@{ratio:g}", f"error {100 * ratio:g} %") for ratio in MASK_RATIOS),
-    Column("correlation@1", "|r| at mask ratio 1"),
-    Column("correlation_chance@1", "chance"),
-    Column("similarity@1", "similarity"),
-    Column("position_variance@1", "variance"),
-    Column("best_r2@1", "R²"),
+    *(Column(f"shift@{ratio:g}", f"shift sensitivity at {ratio:g}") for ratio in COMPARED),
+    *(
+        Column(f"error@{ratio:g}", f"normalized MSE at {ratio:g}", detail=ratio not in COMPARED)
+        for ratio in MASK_RATIOS
+    ),
+    Column("position_variance@1", "position variance at 1"),
+    Column("correlation@1", "|r| at 1", detail=True),
+    Column("correlation_chance@1", "|r| by chance", detail=True),
+    Column("similarity@1", "similarity at 1", detail=True),
+    Column("best_r2@1", "probe R² at 1", detail=True),
 ]
 BELOW_ONE = tuple(ratio for ratio in MASK_RATIOS if ratio < 1)
-SHRUNK = 0.5
-"""A mitigation shrinks a leak if it leaves less than this share of it."""
+REDUCED = 0.5
+"""A mitigation reduces a leak if less than this share of it remains."""
 DECODED = 0.5
-"""R² of a probe from which on position can be decoded."""
+"""R² of a probe from which position is said to be decodable."""
 
 
 class LeakInstrument(Instrument[LeakConfig, LeakRun]):
@@ -76,17 +79,21 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
 
     def caption(self, table: Table[LeakRun]) -> str:
         return (
-            "error, variance: relative to the variance of the targets · shift sensitivity: share of the prediction "
-            "variance that changes when content and mask are shifted together · variance, R²: at mask ratio 1"
+            "Columns are at mask ratios 0.5, 0.9, and 1. Shift sensitivity: share of the prediction variance caused by "
+            "translating content and mask together (0: no leakage). Normalized MSE: relative to predicting the mean "
+            "(1). Position variance: variance of predictions between positions, relative to the target variance."
         )
 
     def findings(self, table: Table[LeakRun]) -> list[str]:
         reference = table.rows[0]
         lines = [f"{row.name}: {effect(table, row)}." for row in table.rows if row.finished]
         if not reference.finished:
-            lines.append(f"No run of {reference.name} has finished, so there is no reference for the errors.")
+            lines.append(f"No run of {reference.name} has finished, so that errors have no reference.")
         elif len(table.rows) > 1:
-            lines.append(f"Errors are factors relative to {reference.name}, with 95 % intervals over seeds.")
+            lines.append(
+                f"Factors are normalized MSE relative to {reference.name} at the same mask ratio, with 95 % intervals "
+                "over seeds."
+            )
         return [*lines, *table.lost, *stats.report(table.comparisons)]
 
     def style(self, table: Table[LeakRun], name: str) -> Mapping[str, str]:
@@ -95,10 +102,10 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
     def figures(self, table: Table[LeakRun]) -> Mapping[str, go.Figure]:
         if not any(row.finished for row in table.rows):
             return {}
-        errors = _over_ratios(table, "error", MASK_RATIOS, "normalized error (1 = predicting the mean)")
+        errors = _over_ratios(table, "error", MASK_RATIOS, "normalized MSE (1 = predicting the mean)")
         errors.add_hline(1, line_dash="dot", line_color="#888", annotation_text="predicting the mean")
-        shifts = _over_ratios(table, "shift", BELOW_ONE, "share of the prediction variance")
-        return {"Reconstruction": errors, "Shift sensitivity": shifts}
+        shifts = _over_ratios(table, "shift", BELOW_ONE, "shift sensitivity (share of variance)")
+        return {"Shift sensitivity by mask ratio": shifts, "Reconstruction error by mask ratio": errors}
 
 
 LEAK = LeakInstrument()
@@ -129,7 +136,7 @@ def mean(row: Row[LeakRun], ratio: float, name: str) -> float | None:
 
 
 def judged_mean(row: Row[LeakRun], ratio: float, measure: Callable[[PredictionMeasures], float]) -> float:
-    """The mean that a verdict is based on: without what an explicit prior adds."""
+    """The mean over seeds that a verdict is based on: without the explicit prior."""
     return stats.mean([measure(ratios[ratio].judged) for ratios in _by_seed(row).values()])
 
 
@@ -161,7 +168,7 @@ def verdict_words(row: Row[LeakRun]) -> list[str]:
 
 
 def cost(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> tuple[float, tuple[float, float] | None] | None:
-    """By which factor the error changes relative to the first row, and its 95 % interval over paired seeds."""
+    """The factor by which the error changes relative to the first row, and its 95 % interval over paired seeds."""
     mine, reference = (of.cell(f"error@{ratio:g}").per_seed for of in (row, table.rows[0]))
     logs = [math.log(mine[seed] / reference[seed]) for seed in sorted(set(mine) & set(reference))]
     if not logs:
@@ -171,51 +178,52 @@ def cost(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> tuple[float,
 
 
 def effect(table: Table[LeakRun], row: Row[LeakRun]) -> str:
-    """In words: what became of the leak, then what it costs; without a reference, the leak of the row itself."""
+    """A sentence on the leak and on the cost in error; without a reference, on the leak of the row itself."""
     reference = table.rows[0] if table.rows[0].finished else row
     words = [_leak(row, reference)]
     dead = reconstructs_nothing(row)
     if dead and (row is reference or reconstructs_nothing(reference)):
         words.append("the model reconstructs nothing")
     elif dead:
-        words.append("the model is destroyed: it reconstructs nothing")
+        words.append("it makes the model reconstruct nothing")
     elif row is not reference:
-        words.append(f"error {', '.join(f'{_factor(table, row, ratio)} at {ratio:g}' for ratio in COMPARED)}")
+        factors = ", ".join(f"{_factor(table, row, ratio)} {at_ratio(ratio)}" for ratio in COMPARED)
+        words.append(f"normalized MSE {factors}")
     return "; ".join(words)
 
 
 def _leak(row: Row[LeakRun], reference: Row[LeakRun]) -> str:
-    shift = max(judged_mean(row, ratio, lambda m: m.shift.sensitivity) for ratio in BELOW_ONE)
-    changes = f"changes {share(shift)} of the prediction variance"
+    shift = share(max(judged_mean(row, ratio, lambda m: m.shift.sensitivity) for ratio in BELOW_ONE))
     variance = judged_mean(row, 1.0, lambda m: m.position_variance)
     leak = worst_leak(row)
     if leak == "clean":
-        prior = "what position predicts is in the explicit prior; " if has_explicit_prior(row) else ""
+        prior = "position enters through the explicit prior only; " if has_explicit_prior(row) else ""
         removes = row is not reference and worst_leak(reference) != "clean"
-        return f"{prior}{'removes the leak' if removes else 'does not leak'}: predictions do not depend on position"
+        verb = "removes the leak" if removes else "no leak"
+        return f"{prior}{verb}: predictions do not depend on absolute position"
     if row is reference:
-        between = f"at mask ratio 1, predictions vary between positions by {share(variance)} of the target variance"
-        return f"{between}; a shift {changes}"
-    left = f"a shift still {changes}"
+        between = f"the position variance at mask ratio 1 is {share(variance)} of the target variance"
+        return f"shift sensitivity up to {shift}; {between}"
+    left = f"shift sensitivity is still up to {shift}"
     if leak == "undecided":
         limit = max(judged_mean(row, ratio, lambda m: m.shift.limit) for ratio in BELOW_ONE)
-        return f"undecided: noise hides changes below {share(limit)} of the prediction variance"
+        return f"undecided: a shift sensitivity below {share(limit)} could not be detected because of noise"
     if leak == "traces":
-        return f"leaves traces; {left}"
+        return f"reduces the leak to traces; {left}"
     before = judged_mean(reference, 1.0, lambda m: m.position_variance)
     decoded = mean(row, 1.0, "best_r2") or 0.0
-    unlinear = _linear(reference) is True and _linear(row) is False
-    if unlinear and (variance >= SHRUNK * before or decoded >= DECODED):
+    nonlinear = _linear(reference) is True and _linear(row) is False
+    if nonlinear and (variance >= REDUCED * before or decoded >= DECODED):
         linear = f"|r| {mean(reference, 1.0, 'correlation'):.2f} to {mean(row, 1.0, 'correlation'):.2f}"
-        return f"removes its linear part only ({linear}; a probe still decodes position, R² {decoded:.2f}); {left}"
-    if variance < SHRUNK * before:
-        shrunk = f"to {share(variance)} from {share(before)} of the target variance"
-        return f"shrinks it ({shrunk}) without removing it; {left}"
-    return f"does not stop it; {left}"
+        return f"removes only the linear part of the leak ({linear}; probe R² {decoded:.2f}); {left}"
+    if variance < REDUCED * before:
+        reduced = f"position variance at mask ratio 1: {share(variance)} instead of {share(before)}"
+        return f"reduces the leak ({reduced}) without removing it; {left}"
+    return f"does not remove the leak; {left}"
 
 
 def _linear(row: Row[LeakRun]) -> bool | None:
-    """At mask ratio 1, do predictions correlate with position beyond chance? None where they are equal on any seed."""
+    """Whether predictions at mask ratio 1 correlate with position beyond chance; None if they are equal on any seed."""
     correlation, chance = mean(row, 1.0, "correlation"), mean(row, 1.0, "correlation_chance")
     return None if correlation is None or chance is None else correlation > chance
 
@@ -229,7 +237,7 @@ def _factor(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> str:
 
 
 def _over_ratios(table: Table[LeakRun], measure: str, ratios: Sequence[float], label: str) -> go.Figure:
-    """Every seed as a dot, their mean as a line."""
+    """A line for the mean over seeds, and a dot for every seed."""
     figure = figure_of("mask ratio (%)", label)
     x = [100 * ratio for ratio in ratios]
     for row in table.rows:

@@ -145,7 +145,7 @@ def test_models_that_are_not_there() -> None:
 
 @pytest.mark.parametrize("ratios", [(), (0.0,), (1.5,)])
 def test_shares_that_are_none_are_refused(ratios: tuple[float, ...]) -> None:
-    with pytest.raises(UserError, match="are not shares"):
+    with pytest.raises(UserError, match="expected mask ratios above 0 and up to 1"):
         whence.audit(Plain(), torch.randn(12, 20, 3), ratios=ratios)
 
 
