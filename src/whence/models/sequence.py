@@ -37,23 +37,23 @@ class PositionConfig(Config):
 
 
 class Architecture(Config):
-    """The model around the encoding."""
+    """Architecture of the model."""
 
     mixer: MixerChoice = Field(
         default=MIXERS.choose("attention"),
-        description="what lets tokens exchange information: attention, mamba, bimamba (options: docs/mamba.md)",
+        description="sequence mixer: attention, mamba or bimamba (options: docs/mamba.md)",
     )
     d_model: int = Field(default=64, ge=1, le=2**16, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, le=2**12, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, le=1000, description="blocks of mixer and MLP")
+    layers: int = Field(default=2, ge=1, le=1000, description="number of blocks, each a mixer and an MLP")
     dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="on attention weights and on what blocks add to the stream"
+        default=0.0, ge=0, lt=1, description="dropout probability of attention weights and residual branches"
     )
     mlp_ratio: float = Field(
         default=4.0, ge=0, le=256, description="width of the MLP's hidden layer over d_model; 0: no MLP"
     )
-    attention: Kind = Field(default="causal", description="who sees whom in attention, by order in the sequence")
-    pool: Pool = Field(default="last", description="where one answer per sequence is read off")
+    attention: Kind = Field(default="causal", description="attention mask, by order in the sequence")
+    pool: Pool = Field(default="last", description="pooling for tasks with one answer per sequence")
 
     def with_position(self, position: PositionConfig) -> ModelConfig:
         return ModelConfig(**self.model_dump(), encoding=position.encoding, positions=position.positions)
