@@ -112,7 +112,7 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
     visitor.choose("Model", "minilm")
     visitor.page.get_by_text("More options", exact=True).click()
     visitor.write("Number of examples", "1001")
-    visitor.sees(re.compile("'1001' is not valid. Allowed: less than or equal to 1000"))
+    visitor.sees(re.compile("expected a value less than or equal to 1000, got '1001'"))
     visitor.write("Number of examples", "60")
     visitor.press("Audit")
     visitor.sees(re.compile("loading the model|mask ratio"))

@@ -117,7 +117,7 @@ def test_mitigations_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["leak", "compare", "--mitigations", "nothing"], ["'nothing' is not known", "content_gated"]),
         (["leak", "compare", "--mitigations", "none", "none"], ["mitigations", "expected each once"]),
         (["leak", "compare", "--mitigations", "content_gated+content_gated"], ["expected each once"]),
-        (["leak", "compare", "--data", "nothing.npy"], ["'nothing.npy' is not a file"]),
+        (["leak", "compare", "--data", "nothing.npy"], ["'nothing.npy' is not an existing .npy file"]),
         (["leak", "compare", "--window", "7"], ["window", "does not divide"]),
         (["leak", "compare", "--window", "80"], ["window", "at least 5 windows per example", "got 1"]),
         (["leak", "compare", "--backbone", "bimamba", "--temporal", "rope"], ["temporal", "enters through rotate"]),
@@ -254,7 +254,7 @@ def test_an_audit_is_stored_and_shown_again(words: Path, capsys: pytest.CaptureF
     bert(words / "bert")
     arguments = [*AUDIT, "--text", "words.txt"]
     first = document(arguments, capsys)
-    assert "from the store: audit-" in output(arguments, capsys)
+    assert "cached   audit-" in output(arguments, capsys)
     assert "from the store" not in output([*arguments, "--force"], capsys)
     again = document(arguments, capsys)
     assert again["artifact"] == first["artifact"]

@@ -205,7 +205,7 @@ def test_what_is_being_written_is_left_alone(store: Store, capsys: pytest.Captur
 
 def test_what_was_set_aside_is_shown_and_deleted(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--store", str(store.root)]
-    assert "nothing was set aside" in output(["runs", "gc", *where], capsys)
+    assert "No damaged files were set aside" in output(["runs", "gc", *where], capsys)
     flip(only(store.root, "activations/some/shard-*"), 1)
     flip(store.root / "index.json", 1)
     output(["runs", "repair", "--yes", *where], capsys)

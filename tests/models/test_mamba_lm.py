@@ -90,7 +90,7 @@ def edited(folder: Path, **changes: Any) -> None:
         (lambda folder: edited(folder, hidden_act="gelu"), "Allowed: silu"),
         (lambda folder: edited(folder, vocab_size="many"), "vocab_size must be"),
         (lambda folder: edited(folder, state_size="x"), "state_size must be"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "holds a list, not a JSON object"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "expected a JSON object in .*, got a list"),
         (lambda folder: edited(folder, vocab_size=51), r"has shape \(50, 24\), not \(51, 24\)"),
         (lambda folder: edited(folder, num_hidden_layers=10**9), "num_hidden_layers in .*too large"),
         (lambda folder: edited(folder, num_hidden_layers=1), r"expected weights of 1 layers \(config.json\), got 2"),

@@ -17,6 +17,7 @@ from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
+from whence.experiments.options import metavar
 from whence.experiments.table import Family
 from whence.models.sequence import Architecture, PositionConfig, supported_hooks
 from whence.tasks import TASKS, TaskChoice
@@ -61,18 +62,24 @@ class ArenaConfig(ComparisonConfig):
         default=0, ge=0, lt=TUNING_SEED - 1000, description="first random seed; the others are consecutive"
     )
     sweep: str = Field(
-        default="", max_length=10_000, description="train every combination of these values: 'd_model=64,128;k=1,3,7'"
+        default="",
+        max_length=10_000,
+        description="train every combination of these values: 'd_model=64,128;k=1,3,7'",
+        json_schema_extra=metavar("GRID"),
     )
     tune: str = Field(
         default="",
         max_length=10_000,
         description="choose among these values for every encoding, on validation data: 'lr=0.001,0.003'",
+        json_schema_extra=metavar("GRID"),
     )
     tune_seeds: int = Field(
         default=2, ge=1, le=100, description="number of seeds used for tuning; they are neither reported nor tested"
     )
     against: str = Field(
-        default="", description="compare every encoding with this one only, which needs fewer seeds; default: all pairs"
+        default="",
+        description="compare every encoding with this one only, which needs fewer seeds; default: all pairs",
+        json_schema_extra=metavar("ENCODING"),
     )
     family: Family = Field(
         default="table",

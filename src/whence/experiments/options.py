@@ -41,6 +41,7 @@ class Option:
     """As written on the command line: the value in the config, otherwise the default"""
     metavar: str
     positional: bool = False
+    required: bool = False
     variants: tuple[str, ...] = ()
     """The allowed names of a field that takes entries of a registry"""
 
@@ -87,6 +88,7 @@ def options_of(config: BaseModel | type[BaseModel], path: tuple[str, ...] = ()) 
                 _written(value, info.annotation),
                 str(extra.get("metavar") or _metavar(info.annotation)),
                 bool(extra.get("positional")),
+                info.is_required(),
                 _variants(info.rebuild_annotation()),
             )
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from whence.config import Config
 from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
-from whence.experiments.options import positional
+from whence.experiments.options import metavar, positional
 from whence.experiments.saved import Presets
 from whence.features.activations.store import SHARD, ActivationSite
 from whence.features.activations.text import PROBES
@@ -41,7 +41,7 @@ class AutoencoderConfig(Config):
         default=ENCODERS.choose("shared"), description="map from activations to pre-activations"
     )
     norm: Annotated[Choice[Norm], NORMS] = Field(
-        default=NORMS.choose("none"), description="normalization over the pre-activations of an activation; none: none"
+        default=NORMS.choose("none"), description="normalization over the pre-activations of an activation"
     )
     mask: Annotated[Choice[Mask], MASKS] = Field(
         default=MASKS.choose("none"), description="mask over positions and features; none: no mask"
@@ -50,7 +50,7 @@ class AutoencoderConfig(Config):
         default=SPARSITY.choose("topk"), description="sparsity mechanism"
     )
     losses: tuple[Annotated[Choice[Loss], LOSSES], ...] = Field(
-        default=(), max_length=32, description="loss terms in addition to reconstruction and sparsity; none: none"
+        default=(), max_length=32, description="loss terms in addition to reconstruction and sparsity; none: no others"
     )
     position_schedule: Annotated[Choice[Schedule], SCHEDULES] = Field(
         default=SCHEDULES.choose("constant"), description="strength of position-dependent parts during training"
@@ -107,6 +107,7 @@ class FeaturesConfig(ComparisonConfig):
         min_length=1,
         max_length=MOST_VARIANTS,
         description="presets to compare ('whence features presets'), or all",
+        json_schema_extra=metavar("NAME"),
     )
     data: DataChoice = Field(
         default=DATA.choose("synthetic"), description="activations to train on: synthetic, or a collection's directory"
@@ -119,7 +120,9 @@ class FeaturesConfig(ComparisonConfig):
         description="active features per activation, matched for all presets; 0: the default of the data",
     )
     sparsity: str = Field(
-        default=OWN, description="one mechanism for all presets, such as topk or l1; own: each preset's"
+        default=OWN,
+        description="one mechanism for all presets, such as topk or l1; own: each preset's",
+        json_schema_extra=metavar("NAME"),
     )
     controls: bool = Field(
         default=False,
@@ -148,11 +151,18 @@ class CollectConfig(ActivationSite):
     model: str = Field(
         default="minilm",
         description="minilm, smollm2, a directory with a transformers model, or run:ID for a run of the arena",
+        json_schema_extra=metavar("MODEL"),
     )
     tokens: int = Field(default=500_000, ge=1, le=10**9, description="activations to collect, without special tokens")
-    text: str = Field(default=PROBES, description="text file with documents; probes: the packaged labelled sets")
+    text: str = Field(
+        default=PROBES,
+        description="text file with documents; probes: the packaged labelled sets",
+        json_schema_extra=metavar("FILE"),
+    )
     batch_size: int = Field(default=16, ge=1, le=SHARD, description="sequences per forward pass")
-    name: str = Field(default="", description="name of the collection; none: MODEL-LAYER")
+    name: str = Field(
+        default="", description="name of the collection; none: MODEL-LAYER", json_schema_extra=metavar("NAME")
+    )
 
 
 class EvaluateConfig(Config):
@@ -164,7 +174,9 @@ class EvaluateConfig(Config):
         json_schema_extra=positional("RUN|DIR"),
     )
     activations: str = Field(
-        default="", description="name of a collection ('whence features collect'); none: that of the training"
+        default="",
+        description="name of a collection ('whence features collect'); none: that of the training",
+        json_schema_extra=metavar("NAME"),
     )
 
 
@@ -178,7 +190,10 @@ class ProbeConfig(Config):
         json_schema_extra=positional("RUN"),
     )
     sets: tuple[str, ...] = Field(
-        default=(), max_length=256, description="labelled text sets of the sae-probes package; none: five of them"
+        default=(),
+        max_length=256,
+        description="labelled text sets of the sae-probes package; none: five of them",
+        json_schema_extra=metavar("NAME"),
     )
     order: tuple[OrderTask, ...] = Field(
         default=("first", "halves", "thirds"),
@@ -211,4 +226,4 @@ class SpliceConfig(Config):
 class ShowConfig(Config):
     """The autoencoder whose features are shown."""
 
-    run: str = Field(default="", description="id of a finished run (first digits)")
+    run: str = Field(default="", description="id of a finished run (first digits)", json_schema_extra=metavar("RUN"))

@@ -11,7 +11,7 @@ from whence.config import Config
 from whence.encodings import ENCODINGS, EncodingChoice
 from whence.encodings.position_tokens import Placement
 from whence.experiments.instrument import ComparisonConfig
-from whence.experiments.options import positional
+from whence.experiments.options import metavar, positional
 from whence.fields.data import DATA, DataChoice
 from whence.fields.hyponets import HYPONETS, HyponetChoice
 from whence.mixers import MIXERS, Kind, MixerChoice
@@ -158,9 +158,15 @@ class AnalyzeConfig(Config):
 class RenderConfig(AnalyzeConfig):
     """A rendering of an image by a trained run."""
 
-    input: str = Field(default="", description="image file to render")
-    size: str = Field(default="1024", description="output size in pixels: length of the longer side, or WIDTHxHEIGHT")
-    out: str = Field(default="", description="output file: .png, .jpg, .webp, .tif or .bmp")
+    input: str = Field(default="", description="image file to render", json_schema_extra=metavar("FILE"))
+    size: str = Field(
+        default="1024",
+        description="output size in pixels: length of the longer side, or WIDTHxHEIGHT",
+        json_schema_extra=metavar("PIXELS"),
+    )
+    out: str = Field(
+        default="", description="output file: .png, .jpg, .webp, .tif or .bmp", json_schema_extra=metavar("FILE")
+    )
     output: Output = Field(
         default="render", description="field: decode the position tokens alone; render: correct the bicubic enlargement"
     )

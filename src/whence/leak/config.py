@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
+from whence.experiments.options import metavar
 from whence.leak.data import DATA
 from whence.leak.metrics import MASK_RATIOS, check_ratios
 from whence.leak.mitigations import MITIGATIONS
@@ -113,14 +114,22 @@ class AuditConfig(Config):
     model: str | None = Field(
         default=None,
         description="minilm, smollm2, a directory with a transformers model, or FILE.py:FUNCTION",
+        json_schema_extra=metavar("MODEL"),
     )
-    run: str | None = Field(default=None, description="a stored run in place of a model: first digits of its id")
+    run: str | None = Field(
+        default=None,
+        description="a stored run in place of a model: first digits of its id",
+        json_schema_extra=metavar("RUN"),
+    )
     text: str | None = Field(
-        default=None, description="text file to audit a language model on; none: the packaged Python manual"
+        default=None,
+        description="text file to audit a language model on; none: the packaged Python manual",
+        json_schema_extra=metavar("FILE"),
     )
     token_ids: str | None = Field(
         default=None,
         description=".npy file of token ids (rows, tokens) in place of text, for models without a tokenizer",
+        json_schema_extra=metavar("FILE"),
     )
     mask_token_id: int | None = Field(
         default=None,

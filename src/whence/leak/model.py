@@ -40,11 +40,11 @@ class MaskedSpec(Config):
         default=MIXERS.choose("bimamba"), description="transformer, mamba or bimamba"
     )
     temporal: EncodingChoice = Field(
-        default=ENCODINGS.choose("sinusoidal"), description="encoding of time ('whence encodings'); none: none"
+        default=ENCODINGS.choose("sinusoidal"), description="positional encoding of time (see 'whence encodings')"
     )
     spatial: EncodingChoice = Field(
         default=ENCODINGS.choose("learned"),
-        description="additive encoding of the channel, with --layout time_channel; none: none",
+        description="additive encoding of the channel, with --layout time_channel",
     )
     layout: Layout = Field(
         default="time",
@@ -56,7 +56,7 @@ class MaskedSpec(Config):
     )
     d_model: int = Field(default=32, ge=1, le=2**16, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, le=2**12, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, le=1000, description="blocks of mixer and MLP")
+    layers: int = Field(default=2, ge=1, le=1000, description="number of blocks, each a mixer and an MLP")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="dropout rate of the residual branches; 0: none")
     mlp_ratio: float = Field(
         default=2.0, ge=0, le=256, description="hidden width of the MLP, as a multiple of d_model; 0: no MLP"

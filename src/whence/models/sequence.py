@@ -37,7 +37,7 @@ class PositionConfig(Config):
 
 
 class Architecture(Config):
-    """The model around the encoding."""
+    """Architecture of the model."""
 
     mixer: MixerChoice = Field(
         default=MIXERS.choose("attention"),

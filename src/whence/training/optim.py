@@ -17,7 +17,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def make_optimizer(model: nn.Module, training: TrainingConfig) -> AdamW:
-    """AdamW; only the matrices of linear layers decay (tables, norms and encodings do not)."""
+    """AdamW; weight decay applies to the weights of linear layers only, not to tables, norms and encodings."""
     encoding = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
     decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - encoding
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -48,7 +48,7 @@ def muon(model: nn.Module, lr: float, matrix_lr: float, weight_decay: float) -> 
 
 @torch.no_grad()
 def _move_matrices(optimizer: Optimizer, _args: object, _options: object) -> None:
-    """Before a step of AdamW, which leaves out what has no gradient."""
+    """Runs before each step of AdamW, which skips parameters without a gradient."""
     group = optimizer.param_groups[0]
     for parameter in group["params"]:
         if parameter.grad is None:
