@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import Annotated, Any
 
 from whence.encodings.base import Encoding
 from whence.registry import Choice, Registry
@@ -11,5 +12,11 @@ ENCODINGS: Registry[Encoding] = Registry(__name__, Encoding)
 EncodingChoice = Annotated[Choice[Encoding], ENCODINGS]
 
 
-def __getattr__(name: str) -> type[Encoding]:
+def __getattr__(name: str) -> Any:
+    if name == "transforms":
+        return importlib.import_module("whence.encodings.transforms")
     return ENCODINGS.attribute(name)
+
+
+def __dir__() -> list[str]:
+    return ["ENCODINGS", "Encoding", "transforms", *ENCODINGS.public_names()]
