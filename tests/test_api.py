@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -59,10 +60,10 @@ def test_what_the_tab_key_shows() -> None:
     assert not [name for name in PUBLIC if name.rpartition(".")[2].startswith("_")]
 
 
-@pytest.mark.parametrize("package", [name for name in EXPECTED if isinstance(getattr(whence, name), ModuleType)])
-def test_packages_name_what_they_lack(package: str) -> None:
+@pytest.mark.parametrize("package", ["encodings", "encodings.transforms", "features", "mixers", "models", "tasks"])
+def test_packages_name_what_they_have(package: str) -> None:
     with pytest.raises(AttributeError, match=f"whence.{package} has no 'nothing'; it has"):
-        getattr(whence, package).nothing  # noqa: B018
+        attrgetter(f"{package}.nothing")(whence)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

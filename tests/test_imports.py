@@ -12,7 +12,8 @@ import pytest
 import whence
 
 LEVELS = [
-    {"errors", "config", "registry", "system", "inputs", "recordings", "random", "formatting", "parsing", "stats", "lazy"},
+    {"errors", "config", "registry", "system", "inputs", "recordings", "random", "formatting", "parsing", "stats"}
+    | {"lazy"},
     {"kernels", "encodings", "tasks"},
     {"mixers", "models", "shortcuts"},
     {"training", "store"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Annotated, Any
 
 from whence.encodings.base import Encoding
@@ -13,8 +12,10 @@ EncodingChoice = Annotated[Choice[Encoding], ENCODINGS]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "transforms":
-        return importlib.import_module("whence.encodings.transforms")
+    if name == "transforms":  # imports this package, so it cannot be imported above
+        import whence.encodings.transforms
+
+        return whence.encodings.transforms
     return ENCODINGS.attribute(name)
 
 

@@ -81,7 +81,7 @@ def collect(
         fields: options of `whence features collect`: model, layer, tokens, context_size, text, batch_size, name, …
 
     Returns:
-        The collection, with activations, token ids and positions. Pass `data=f"stored:path={collection.path}"` to
+        The collection, with activations, token ids and positions. Pass `data=str(collection.path)` to
         `whence.compare("features", …)` to train on it.
 
     Raises:
@@ -122,7 +122,7 @@ def collect_module(
         store: directory of runs; None: $WHENCE_STORE, else `whence-runs` in the working directory.
 
     Returns:
-        The collection. Pass `data=f"stored:path={collection.path}"` to `whence.compare("features", …)`.
+        The collection. Pass `data=str(collection.path)` to `whence.compare("features", …)`.
 
     Raises:
         whence.errors.UserError: if there is no such module, or another collection has that name.

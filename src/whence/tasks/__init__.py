@@ -113,11 +113,11 @@ class Task(Variant, abc.ABC):
     def usage(cls) -> list[str]:
         options, inputs, answers = cls.examples[0]
         return [
-            f">>> task = whence.tasks.{cls.__name__}({as_keywords(options)})",
-            f">>> task.solve({inputs})",
+            f">>> whence.tasks.{cls.__name__}({as_keywords(options)}).solve({inputs})",
             f"{answers}",
-            ">>> batch = task.sample(torch.Generator().manual_seed(0), batch=4, length=12)",
-            ">>> batch.inputs.shape == (4, task.tokens(12))",
+            f">>> task = whence.tasks.{cls.__name__}()",
+            ">>> batch = task.sample(torch.Generator().manual_seed(0), batch=4, length=task.train_length)",
+            ">>> batch.inputs.shape == (4, task.tokens(task.train_length))",
             "True",
         ]
 
