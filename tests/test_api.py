@@ -49,7 +49,7 @@ EXAMPLES = {
 
 
 def trains(example: doctest.DocTest) -> bool:
-    return any("whence.compare(" in line.source for line in example.examples)
+    return any("whence.compare(" in line.source or "fields.train(" in line.source for line in example.examples)
 
 
 def test_what_the_tab_key_shows() -> None:

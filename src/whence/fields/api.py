@@ -1,21 +1,25 @@
-"""Fields from Python: load a trained model, render an image at any size."""
+"""Fields from Python: train a model, load it, render an image at any size."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from whence.errors import UserError
+from whence.execution.options import ExecutionOptions
+from whence.experiments.comparison import execute_runs
 from whence.fields.config import Output
 from whence.fields.decode import enlarge, parse_size
 from whence.fields.images import data_uri, read, write
 from whence.fields.model import FieldModel
-from whence.fields.run import load_model
+from whence.fields.run import FieldsRun, load_model
 from whence.report.html import render
 from whence.report.notebook import fragment
 from whence.store.runs import Store
+from whence.system import Device
 
 BESIDE = """\
 <div class=maps>{% for name, uri in images.items() %}<figure style="margin: 0"><figcaption>{{ name }}</figcaption>
@@ -49,6 +53,38 @@ class RenderedImage:
         return fragment([render(BESIDE, images=images)])
 
 
+def train(
+    *, store: str | Path | None = None, threads: int | None = None, device: Device = "auto", **fields: Any
+) -> str:
+    """Train one field model, as `whence fields train` does. A finished run is read from the store.
+
+    Args:
+        store: directory of runs; None: $WHENCE_STORE, else `whence-runs` in the working directory.
+        threads: CPU threads; None: all cores.
+        device: device to train on; "auto" uses a GPU if there is one.
+        fields: fields of the configuration, grouped as `whence fields train --print-config` shows them:
+            `data="photos", training={"steps": 1500}`. `data` also takes a directory of images, or a .npy file.
+
+    Returns:
+        The id of the run, for `load`.
+
+    Raises:
+        whence.errors.UserError: if a field is not valid, the model does not fit on this machine, or training fails.
+
+    Example:
+        >>> small = {"model": {"patch": 2, "d_model": 16, "layers": 1, "lps": 8}, "training": {"steps": 2, "crops": 2}}
+        >>> run = whence.fields.train(data="digits", **small)
+        >>> run == whence.fields.train(data="digits", **small)  # finished: read from the store
+        True
+    """
+    run = FieldsRun.read(fields)
+    options = ExecutionOptions.read({"workers": 1, "threads": threads, "device": device})
+    [end] = execute_runs([run], Store(store), options).values()
+    if end not in ("finished", "skipped"):
+        raise UserError(f"run: {run.id} has not finished ({end}). See 'whence runs show {run.id}'.")
+    return run.id
+
+
 def load(run: str, *, store: str | Path | None = None) -> FieldModel:
     """Load the field model of a run.
 
@@ -64,8 +100,7 @@ def load(run: str, *, store: str | Path | None = None) -> FieldModel:
 
     Example:
         >>> small = {"model": {"patch": 2, "d_model": 16, "layers": 1, "lps": 8}, "training": {"steps": 2, "crops": 2}}
-        >>> result = whence.compare("fields", data="digits", axis="placement", seeds=1, **small)
-        >>> field = whence.fields.load(result.run_ids[0])
+        >>> field = whence.fields.load(whence.fields.train(data="digits", **small))
         >>> field.encode(torch.rand(3, field.channels, *field.size)).lps.shape  # (batch, position tokens, d_model)
         torch.Size([3, 8, 16])
     """
@@ -91,8 +126,7 @@ def render_image(
 
     Example:
         >>> small = {"model": {"patch": 2, "d_model": 16, "layers": 1, "lps": 8}, "training": {"steps": 2, "crops": 2}}
-        >>> result = whence.compare("fields", data="digits", axis="placement", seeds=1, **small)
-        >>> field = whence.fields.load(result.run_ids[0])
+        >>> field = whence.fields.load(whence.fields.train(data="digits", **small))
         >>> whence.fields.render_image(field, torch.rand(1, 20, 30), size=60, output="field").pixels.shape
         torch.Size([1, 40, 60])
     """
