@@ -94,7 +94,16 @@ class CollectionRecord(Config):
 
 @dataclass(frozen=True)
 class Collection:
-    """Stored activations, read from disk on demand. Raises `UserError` if a file is damaged."""
+    """Activations on disk with their positions and tokens, read where they lie.
+
+    `whence.features.collect` returns one. Reading raises `UserError` if a file is not what was collected.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 16))
+        >>> collection = whence.features.collect_module(model, "1", torch.randint(50, (40, 12)), d_in=16, name="linear")
+        >>> collection.tokens.shape, collection.d_in, collection.context_size
+        (torch.Size([40, 12]), 16, 12)
+    """
 
     data: DataFolder
     config: CollectionConfig
@@ -227,7 +236,7 @@ def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise UserError(
-            "name: expected at most 64 letters, digits, dots, dashes and underscores, beginning with a letter or a digit, "
+            "name: expected at most 64 letters, digits, dots, dashes and underscores that begin with a letter or digit, "
             f"got {name!r}."
         )
     return store.place("activations") / name

@@ -31,27 +31,41 @@ def audit_target(
     ends: tuple[int, int] = (0, 0),
     name: str = "",
 ) -> AuditTarget:
-    """Describe how a model is masked, where its layers are, and what it predicts.
+    """Describe a masked model to `whence.audit`: how to mask tokens, where its layers and its predictions are.
+
+    The defaults suit models that take (masked) content, optionally with the mask, and return one tensor.
 
     Args:
-        model: a module that returns one prediction per token.
+        model: any module.
         content: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
-        mask: `mask(content, masked)` returns the argument of the model, or a tuple of arguments; an int is the id of
-            the mask token. By default, masked features are set to 0. A model whose forward takes a second argument also
-            receives the mask, bool (rows, tokens).
-        prediction: `prediction(output)` returns (rows, tokens, outputs); by default, the first tensor of the output.
-        target: `target(content)` returns the targets. By default these are the content or, for token ids, the outputs
-            of the model with nothing masked.
-        layers: names of modules; by default, those that look like layers and return one vector per token.
-        ends: numbers of tokens at the beginning and at the end that are never masked.
-        name: name in the report; by default, that of the class.
+        mask: the id of the mask token, or a function (content, masked) → the model's argument or a tuple of arguments,
+            with masked a bool tensor (rows, tokens). By default masked features are set to 0. A model whose `forward`
+            takes a second argument receives `masked`.
+        prediction: function of the model's output → (rows, tokens, outputs); by default the first tensor in it.
+        target: function of the content → expected predictions (rows, tokens, outputs); by default the content itself,
+            or for token ids the predictions with nothing masked.
+        layers: names of modules whose outputs are (rows, tokens, channels); by default the blocks of the model.
+        ends: number of tokens at the beginning and at the end that are never masked, such as [CLS] and [SEP].
+        name: title of the audit; by default the class of the model.
+
+    Returns:
+        What `whence.audit` takes in place of a model.
 
     Raises:
-        UserError: for content of a wrong shape, or token ids without `mask`.
+        whence.errors.UserError: if the content has another shape, or token ids come without `mask`.
 
     Example:
-        >>> target = audit_target(model, ids, mask=tokenizer.mask_token_id, ends=(1, 1))
-        >>> whence.audit(target)
+        >>> class Wrapped(torch.nn.Module):
+        ...     def forward(self, inputs):
+        ...         return {"loss": None, "reconstruction": inputs["x"] * 0.5}
+        >>> target = whence.leak.audit_target(
+        ...     Wrapped(),
+        ...     torch.randn(32, 16, 3),
+        ...     mask=lambda content, masked: {"x": content.masked_fill(masked[..., None], 0)},
+        ...     prediction=lambda output: output["reconstruction"],
+        ... )
+        >>> target.name, target.tokens
+        ('Wrapped', 16)
     """
     if not isinstance(content, Tensor) or content.ndim < 2:
         given = f"shape {tuple(content.shape)}" if isinstance(content, Tensor) else type(content).__name__
