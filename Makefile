@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots baselines docs test test-fast test-slow test-cpus faults fuzz validate publish lint format pip-audit bench bench-features interop clean
+.PHONY: browser font demo app screenshots baselines docs docs-test docs-pictures test test-fast test-slow test-cpus faults fuzz validate publish lint format pip-audit bench bench-features interop clean
 .DEFAULT_GOAL := test
 FAST := tests/test_imports.py tests/test_registry.py tests/test_stats.py tests/cli/test_bad_input.py tests/cli/test_comparisons.py \
 	tests/cli/test_reference.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
@@ -59,9 +59,24 @@ screenshots: $(VENV)/installed browser
 baselines: $(VENV)/installed
 	$(BIN)/python -m whence.shortcuts
 
-# docs/cli.md, from the help of every verb.
-docs: $(VENV)/installed
+# The site of the documentation, in site/, and the reference pages that are written from the source.
+$(VENV)/docs-installed: $(VENV)/installed
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(VENV)/docs-installed
 	$(BIN)/python -m whence.cli.reference > docs/cli.md
+	$(BIN)/python -m tests.docs.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
+# Every code block of README and docs as a reader would execute it (make test executes the cheap ones): about an hour.
+docs-test: $(VENV)/installed browser
+	$(BIN)/python -m pytest -n 0 --slow tests/docs
+
+# The pictures of the tutorials, from the commands of the tutorials.
+docs-pictures: $(VENV)/installed browser
+	$(BIN)/python -m tests.docs.pictures
 
 test: lint browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -126,4 +141,4 @@ bench-features: $(PEERS)/installed
 	$(PEERS)/bin/python bench/features.py
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(AUDIT)
+	rm -rf $(VENV) $(PEERS) $(AUDIT) site
