@@ -1,6 +1,6 @@
 """Write published results into the documentation, between the markers of its pages.
 
-    make publish        # README.md and docs/encodings-table.md from results/*.json, docs/speed.md from bench/results.json
+    make publish    # README.md, docs/encodings-table.md from results/*.json, docs/speed.md from bench/results.json
 
 A results file is what `whence report NAME --out results/NAME.json` writes: configuration, scores of every seed,
 verdicts, versions and a hash. Nothing between the markers is edited by hand; a test compares the pages with the files.

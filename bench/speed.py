@@ -21,10 +21,10 @@ def _scan(scan: dict[str, Any]) -> str:
         "## Selective scan (Mamba)",
         "",
         f"Forward and backward in float32, N = {scan['N']}, best of {scan['rounds']} interleaved rounds. Outputs and "
-        "gradients are checked for equality first. Peers: mambapy, two loops over time steps, and transformers' slow path.",
+        "gradients are checked for equality first. Peers: mambapy, two loops over time steps, transformers' slow path.",
         "",
-        "| batch × length × channels | whence | fastest peer | speed-up | speed-up, freed memory kept | extra memory, mambapy "
-        "/ whence | BiMamba block, mambapy / whence |",
+        "| batch × length × channels | whence | fastest peer | speed-up | speed-up, freed memory kept "
+        "| extra memory, mambapy / whence | BiMamba block, mambapy / whence |",
         "|---|---|---|---|---|---|---|",
     ]
     for shape, known in scan["scan"].items():
@@ -39,15 +39,15 @@ def _scan(scan: dict[str, Any]) -> str:
     length = scan["length"]
     lines += [
         "",
-        "*Freed memory kept* sets the C library so that peers do not request fresh memory from the system for every call.",
+        "*Freed memory kept* sets the C library so that peers do not request fresh memory for every call.",
         "",
         f"- Forward alone is {min(forward):.1f} to {max(forward):.1f} times as fast as the fastest peer.",
         f"- Two threads are {scan['two_threads']['two_are_faster_by']:.2f} times as fast as one.",
         f"- The first use takes {scan['compilation']['compile_s']:.1f} s to compile, later processes "
         f"{scan['compilation']['load_s']:.1f} s to load.",
-        f"- Time per token from 1,024 to 65,536 tokens is the same within {100 * length['spread']:.1f} %. The scan is faster "
-        f"than causal attention of the same width from {length['crossing']:.0f} tokens on, a whole Mamba mixer faster than a "
-        f"whole attention mixer from {length['mixers_crossing']:.0f}.",
+        f"- Time per token from 1,024 to 65,536 tokens is the same within {100 * length['spread']:.1f} %.",
+        f"- The scan is faster than causal attention of the same width from {length['crossing']:.0f} tokens on, a "
+        f"whole Mamba mixer than a whole attention mixer from {length['mixers_crossing']:.0f}.",
         "",
         "![Time per token against length](scan.svg)",
         "",
@@ -78,8 +78,8 @@ def _features(step: dict[str, Any]) -> str:
     lines = [
         "## Training step of a sparse autoencoder",
         "",
-        f"TopK with k = {step['k']}, activations of {step['width']} dimensions, batch {step['batch']}; milliseconds of processor "
-        "time (wall-clock time in parentheses).",
+        f"TopK with k = {step['k']}, activations of {step['width']} dimensions, batch {step['batch']}; milliseconds "
+        "of processor time (wall-clock time in parentheses).",
         "",
         f"| features | {' | '.join(peers)} |",
         f"|---|{'---|' * len(peers)}",
@@ -94,8 +94,8 @@ def _fields(fields: dict[str, Any]) -> str:
     lines = [
         "## Encoder of a field",
         "",
-        f"Milliseconds and MiB to encode on one thread. Bidirectional Mamba is faster than a Transformer of the same size from "
-        f"{fields['faster_from']:.0f} tokens on.",
+        "Milliseconds and MiB to encode on one thread. Bidirectional Mamba is faster than a Transformer of the same "
+        f"size from {fields['faster_from']:.0f} tokens on.",
         "",
         "| tokens | Mamba | Transformer | Mamba, memory | Transformer, memory |",
         "|---|---|---|---|---|",
