@@ -27,4 +27,4 @@ def test_modules_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text()
     written = set(re.findall(r"Save this as\s+`([^`]+)`", text))
     for name in set(MODULE.findall(text)) - written:
-        assert any((root / name).exists() for root in (PROJECT, PROJECT / "src" / "whence")), name
+        assert any((root / name).exists() for root in (PROJECT, PROJECT / "src", PROJECT / "src" / "whence")), name
