@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -38,28 +37,26 @@ FIND = """words => {
 
 
 def draw(name: str, folder: Path) -> None:
-    """Execute the tutorial in the folder, then make its picture."""
+    """Execute the tutorial in the folder up to its picture, then make the picture."""
     page, namespace = TUTORIALS / f"{name}.md", dict[str, Any](__name__="__main__")
+    before = page.read_text().split(f"]({name}.png)")[0].count("\n")
     os.chdir(folder)
     for block in blocks(page):
-        if block.language == "python" and not block.how.startswith(("file", "parse")):
+        if block.line > before:
+            break
+        if block.language == "python":
             execute_python(block, block.code, namespace)
-        elif block.language == "bash" and block.how != "parse":
+        elif block.language == "bash":
             print(block.code, end="", flush=True)
             execute_as_written(block, folder)
     target = TUTORIALS / f"{name}.png"
     if (folder / target.name).exists():
         picture = Image.open(folder / target.name)
     else:
-        reports = sorted(folder.glob("whence-runs/reports/*.html"), key=lambda path: path.stat().st_mtime_ns)
-        wanted = [path for path in reports if path.name.startswith(PAGES[name])]
-        picture = Image.open(io.BytesIO(figure_of(wanted[-1], FIGURES[name])))
-        shutil.copy(wanted[-1], folder / "report.html")
+        pages = [*folder.glob("*.html"), *folder.glob("whence-runs/reports/*.html")]
+        latest = max(pages, key=lambda path: path.stat().st_mtime_ns)
+        picture = Image.open(io.BytesIO(figure_of(latest, FIGURES[name])))
     save(picture, target)
-
-
-PAGES = {"arena": "arena-", "leak": "leak-audit", "features": "features-show"}
-"""How the name of the report begins that the picture is taken from"""
 
 
 def figure_of(report: Path, words: str) -> bytes:
