@@ -24,6 +24,7 @@ INSTRUMENTS = {
     "fields": "Train fields that render a signal at any resolution (MAMBA-GINR)",
 }
 COMMANDS = {
+    "demo": "Tour the four instruments: train small models and write one page of results",
     "runs": "List, show, export, resume, verify or remove stored runs",
     "report": "Write a page, picture or table of stored runs and comparisons, or compare two of them",
     "reproduce": "Check published claims: run their presets and judge them",
