@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots baselines docs docs-test docs-pictures test test-fast test-slow test-cpus faults fuzz validate publish lint format pip-audit bench bench-features interop clean
+.PHONY: browser font demo app screenshots baselines docs docs-test docs-pictures test test-fast test-slow wheel-test test-cpus faults fuzz validate publish lint format pip-audit bench bench-features interop clean
 .DEFAULT_GOAL := test
-FAST := tests/test_imports.py tests/test_registry.py tests/test_stats.py tests/cli/test_bad_input.py tests/cli/test_comparisons.py \
+FAST := tests/test_imports.py tests/test_api.py tests/test_package.py tests/test_registry.py tests/test_stats.py tests/cli/test_bad_input.py tests/cli/test_comparisons.py \
 	tests/cli/test_reference.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
 	tests/experiments/test_saved.py tests/experiments/test_comparison.py
 
@@ -90,6 +90,10 @@ test-fast: $(VENV)/installed
 
 test-slow: $(VENV)/installed browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow
+
+# The wheel, installed alone into an empty environment; a few minutes, most of them to install torch.
+wheel-test: $(VENV)/installed
+	$(BIN)/python -m pytest -n 0 --slow tests/test_package.py
 
 # Thousands of faults, at most an hour; the table goes into docs/reliability.md.
 faults: $(VENV)/installed

@@ -12,7 +12,8 @@ import pytest
 import whence
 
 LEVELS = [
-    {"errors", "config", "registry", "system", "inputs", "recordings", "random", "formatting", "parsing", "stats"},
+    {"errors", "config", "registry", "system", "inputs", "recordings", "random", "formatting", "parsing", "stats"}
+    | {"lazy"},
     {"kernels", "encodings", "tasks"},
     {"mixers", "models", "shortcuts"},
     {"training", "store"},
@@ -67,6 +68,7 @@ def test_command_line_and_app_meet_only_where_the_server_is_started(source: Path
 
 DYNAMIC = {
     "training/config.py": "a stored run's kind names the package of its instrument",
+    "lazy.py": "the public names of a package, which it is given",
     "registry.py": "a registry loads the variants of the place that it is given",
     "instruments.py": "the list of instruments, above all of them",
     "cli/main.py": "the module of a verb, in cli itself",

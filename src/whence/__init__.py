@@ -1,12 +1,15 @@
-"""whence: a laboratory for positional information in sequence models.
+"""Measure how sequence models use position: positional encodings, position leakage, features and fields.
 
-The public index. Parts are imported when first used, so that `import whence` costs nothing.
+`compare` runs one of the four instruments (arena, leak, features, fields), `audit` measures position leakage in a
+masked model, and `capture` records attention and hidden states. The other names are packages. Each is imported when it
+is first used, so that `import whence` takes milliseconds.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from whence.lazy import lazily
 
 __version__ = "0.1.0"
 
@@ -15,9 +18,6 @@ if TYPE_CHECKING:
     from whence.api import compare
     from whence.leak.audit.auditing import audit
     from whence.models.capture import capture
-
-_PARTS = ("arena", "encodings", "features", "fields", "kernels", "leak", "mixers", "models", "tasks")
-_NAMES = {"audit": "whence.leak.audit.auditing", "compare": "whence.api", "capture": "whence.models.capture"}
 
 __all__ = [
     "arena",
@@ -34,10 +34,5 @@ __all__ = [
     "tasks",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _PARTS:
-        return importlib.import_module(f"whence.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    raise AttributeError(f"whence has no {name!r}; it has {', '.join(__all__)}")
+_MODULES = {"audit": "whence.leak.audit.auditing", "compare": "whence.api", "capture": "whence.models.capture"}
+__getattr__, __dir__ = lazily(__name__, {name: _MODULES.get(name, "") for name in __all__})

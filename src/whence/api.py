@@ -9,6 +9,7 @@ from whence.execution.options import ExecutionOptions
 from whence.experiments.comparison import ComparisonResult, run_comparison
 from whence.instruments import instrument
 from whence.store.runs import Store
+from whence.system import Device
 
 
 def compare(
@@ -16,27 +17,45 @@ def compare(
     /,
     *,
     store: str | Path | None = None,
-    options: ExecutionOptions = ExecutionOptions(),
+    workers: int | None = None,
+    threads: int | None = None,
+    device: Device = "auto",
     minutes: float | None = None,
     **fields: Any,
 ) -> ComparisonResult[Any]:
-    """Run a comparison of one instrument, as `whence arena compare` and the others do, and return its tables and page.
+    """Run a comparison of one instrument, as `whence arena compare` and the others do.
 
-    Runs that the store has already are not run again.
+    Every variant is trained with the same seeds and data, and differences are tested. Finished runs are read from the
+    store.
 
     Args:
-        name: arena, leak, features or fields.
+        name: `arena`, `leak`, `features` or `fields`.
         store: directory of runs; None: $WHENCE_STORE, else `whence-runs` in the working directory.
-        options: workers, threads, device. None of these changes what a run is.
-        minutes: with `until_decided`, add no more seeds after this long.
-        fields: the fields of the configuration, grouped as `--print-config` shows them: `training={"steps": 600}`.
+        workers: number of processes; None: one per core.
+        threads: CPU threads per process; None: the cores, divided between the processes.
+        device: device to train on; "auto" uses a GPU if there is one.
+        minutes: with `until_decided`, add no more seeds after this many minutes.
+        fields: fields of the configuration, grouped as `whence arena compare --print-config` shows them:
+            `training={"steps": 600}`. `whence arena compare --help` describes each of them.
+
+    Returns:
+        Tables with verdicts (`result.tables`), ids of the runs (`result.run_ids`), and the path of an HTML page with
+        figures (`result.report`). A notebook shows the tables.
 
     Raises:
         whence.errors.UserError: if a field is not valid, or the comparison is impossible on this machine.
 
     Example:
-        >>> result = whence.compare("arena", tasks=["k_back_recall"], encodings=["rope", "alibi"], seeds=7)
-        >>> print(*result.tables[0].findings, sep="\\n")
+        >>> small = {"model": {"d_model": 16, "heads": 2}, "training": {"steps": 5}, "lengths": {"train_length": 8}}
+        >>> result = whence.compare("arena", tasks=["parity"], encodings=["rope", "none"], seeds=2, **small)
+        >>> table = result.tables[0]
+        >>> [row.name for row in table.rows]
+        ['rope', 'none']
+        >>> table.exploratory  # two seeds are too few for a verdict
+        True
+        >>> result.report.is_file()
+        True
     """
     chosen = instrument(name)
+    options = ExecutionOptions.read({"workers": workers, "threads": threads, "device": device})
     return run_comparison(chosen, chosen.config.read(fields), Store(store), options, minutes=minutes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Union, g
 
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
 from whence.errors import UserError
@@ -46,7 +48,17 @@ class Variant:
     @classmethod
     def summary(cls) -> str:
         """The first line of the docstring."""
-        return inspect.cleandoc(cls.__doc__ or "").split("\n")[0]
+        return cls.about().split("\n")[0]
+
+    @classmethod
+    def about(cls) -> str:
+        """The docstring as it stands in the file, without what `documented` adds."""
+        return re.split(r"\n+(?:Args|Example):\n", inspect.cleandoc(cls.__doc__ or ""))[0]
+
+    @classmethod
+    def usage(cls) -> list[str]:
+        """Lines of a doctest that calls a variant with its default options; none where users do not construct any."""
+        return []
 
 
 class Choice(BaseModel, Generic[T_co]):
@@ -85,6 +97,68 @@ def _print_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 
+STRUCTURE = {
+    "d_model": ("width of the residual stream", 16),
+    "heads": ("number of attention heads", 2),
+    "head_dim": ("channels per attention head", 8),
+    "causal": ("whether attention is causal", True),
+    "train_length": ("length of training sequences", 16),
+    "max_length": ("length of the longest sequence", 16),
+    "dropout": ("dropout probability", 0.0),
+    "out_scale": ("factor on the initial weights of the output projection", 1.0),
+    "draw": ("seed of random places", 0),
+}
+"""By name of a structural parameter, what it is, and its value in examples."""
+
+
+def documented(variant: type[Variant], usage: list[str]) -> str:
+    """A docstring with the arguments, from the signature, and an example: what `help` shows of a variant."""
+    text = variant.about()
+    if arguments := _documented_arguments(variant):
+        text += "\n\nArgs:\n" + "\n".join(arguments)
+        text += "\n\nRaises:\n    ValueError: if an argument is out of its range, or does not fit the others."
+    return text + "\n\nExample:\n" + "\n".join(f"    {line}" for line in usage)
+
+
+def _documented_arguments(variant: type[Variant]) -> list[str]:
+    lines: list[str] = []
+    for parameter in inspect.signature(variant).parameters.values():
+        fields = [item for item in _metadata(parameter.annotation) if isinstance(item, FieldInfo)]
+        described = [field.description for field in fields if field.description]
+        text = described[0] if described else STRUCTURE[parameter.name][0]
+        default = "" if parameter.default is parameter.empty else f" (default {parameter.default!r})"
+        lines.append(f"    {parameter.name}: {text}{default}.")
+    return lines
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    """Of an annotation, also of one in a union with None."""
+    return getattr(annotation, "__metadata__", ()) or tuple(m for part in get_args(annotation) for m in _metadata(part))
+
+
+def construction(variant: type[Variant], package: str) -> str:
+    """`whence.encodings.ALiBi(heads=2)`: the call of an example, with the structure that is required."""
+    required = [
+        parameter.name
+        for parameter in inspect.signature(variant).parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
+    ]
+    return f"{package}.{variant.__name__}({', '.join(f'{name}={STRUCTURE[name][1]}' for name in required)})"
+
+
+def as_keywords(options: str) -> str:
+    """Options as a user writes them, `k=2,ask=match`, as arguments of Python: `k=2, ask='match'`."""
+    pairs = [pair.partition("=") for pair in filter(None, options.split(","))]
+    return ", ".join(f"{name}={_literal(text)!r}" for name, _, text in pairs)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def structural_parameters(variant: type[Variant]) -> list[str]:
     parameters = inspect.signature(variant).parameters.values()
     return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
@@ -107,7 +181,20 @@ def parse_choice(value: Any) -> Any:
 
 
 class Registry(Generic[T]):
-    """The variants found in one package folder, or in one module. As an annotation: a choice of one of them."""
+    """The variants found in one package folder, or in one module. As an annotation: a choice of one of them.
+
+    Args:
+        place: name of the package or module.
+        base: class that all variants derive from.
+
+    Example:
+        >>> encodings = whence.encodings.ENCODINGS
+        >>> "rope" in encodings.names()
+        True
+        >>> choice = encodings.choose("rope:scaling=yarn,factor=4")
+        >>> choice.build(head_dim=64).factor
+        4.0
+    """
 
     def __init__(self, place: str, base: type[T]) -> None:
         self._place = importlib.import_module(place)
@@ -135,6 +222,8 @@ class Registry(Generic[T]):
                 raise UserError(f"{self._place.__file__}: two variants have the same name")
         for name, variant in variants.items():
             variant.name = name
+            if usage := variant.usage():
+                variant.__doc__ = documented(variant, usage)
         return variants
 
     def names(self) -> list[str]:
@@ -165,6 +254,10 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._variants)
+
+    def public_names(self) -> list[str]:
+        """The classes, for the `__dir__` of a package."""
+        return [variant.__name__ for variant in self]
 
     def attribute(self, name: str) -> type[T]:
         """The variant whose class has this name: what a package's `__getattr__` returns (`encodings.RoPE`)."""

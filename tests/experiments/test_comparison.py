@@ -13,7 +13,6 @@ from whence.arena.config import ArenaConfig
 from whence.arena.instrument import ARENA
 from whence.arena.run import ArenaRun
 from whence.errors import UserError
-from whence.execution.options import ExecutionOptions
 from whence.experiments.comparison import plan_note, read_comparison, run_comparison
 from whence.experiments.instrument import Instrument
 from whence.experiments.saved import read_config, saved_configs
@@ -30,7 +29,7 @@ SHORT = {
 
 def test_compare_trains_what_is_missing_and_keeps_the_comparison(tmp_path: Path) -> None:
     fields = {**SHORT, "seeds": 2}
-    result = whence.compare("arena", store=tmp_path, options=ExecutionOptions(workers=2), **fields)
+    result = whence.compare("arena", store=tmp_path, workers=2, **fields)
     (table,) = result.tables
     assert [(row.name, len(row.finished)) for row in table.rows] == [("rope", 2), ("alibi", 2)]
     assert table.findings

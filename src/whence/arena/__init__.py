@@ -1,1 +1,12 @@
 """Which positional encoding, and does it extrapolate past the training length?"""
+
+from typing import TYPE_CHECKING
+
+from whence.lazy import lazily
+
+if TYPE_CHECKING:
+    from whence.arena.api import load
+
+__all__ = ["load"]
+
+__getattr__, __dir__ = lazily(__name__, {"load": "whence.arena.api"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -154,7 +153,7 @@ def _sheet(choice: Choice[Task]) -> TaskSheet:
     return TaskSheet(
         name=str(choice),
         summary=type(task).summary(),
-        about=inspect.cleandoc(type(task).__doc__ or ""),
+        about=type(task).about(),
         skill=task.skill,
         ranked=task.ranked and best(known[length]).accuracy < SOLVED,
         answers=f"per {task.per}" + (", regression" if task.goal == "regression" else ""),

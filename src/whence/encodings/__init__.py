@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from whence.encodings.base import Encoding
 from whence.registry import Choice, Registry
@@ -11,5 +11,13 @@ ENCODINGS: Registry[Encoding] = Registry(__name__, Encoding)
 EncodingChoice = Annotated[Choice[Encoding], ENCODINGS]
 
 
-def __getattr__(name: str) -> type[Encoding]:
+def __getattr__(name: str) -> Any:
+    if name == "transforms":  # imports this package, so it cannot be imported above
+        import whence.encodings.transforms
+
+        return whence.encodings.transforms
     return ENCODINGS.attribute(name)
+
+
+def __dir__() -> list[str]:
+    return ["ENCODINGS", "Encoding", "transforms", *ENCODINGS.public_names()]

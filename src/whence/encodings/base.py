@@ -22,15 +22,53 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from whence.encodings._interleaving import Interleaving
-from whence.registry import Variant
+from whence.registry import Variant, construction
 
 Shift = Literal["invariant", "absolute", "ignored"]
 Count = Annotated[int, Field(ge=1)]
 HOOKS = ("embed", "rotate", "bias", "score", "interleave")
 
 
+CALLS = {
+    "embed": [
+        ">>> encoding.embed(torch.zeros(1, 6, 16), positions).shape  # (batch, length, d_model)",
+        "torch.Size([1, 6, 16])",
+    ],
+    "rotate": [
+        ">>> q, k = torch.randn(2, 1, 2, 6, 8)  # each (batch, heads, length, head_dim)",
+        ">>> q, k = encoding.rotate(q, k, positions)",
+        ">>> q.shape",
+        "torch.Size([1, 2, 6, 8])",
+    ],
+    "bias": [
+        ">>> encoding.bias(positions, positions).shape  # (batch, heads, queries, keys)",
+        "torch.Size([1, 2, 6, 6])",
+    ],
+    "score": [
+        ">>> logits, q = torch.randn(1, 2, 6, 6), torch.randn(1, 2, 6, 8)",
+        ">>> visible = torch.ones(6, 6, dtype=torch.bool).tril()",
+        ">>> encoding.score(logits, q, positions, positions, visible).shape",
+        "torch.Size([1, 2, 6, 6])",
+    ],
+    "interleave": [
+        ">>> longer, _, interleaving = encoding.interleave(torch.randn(1, 6, 16), positions)",
+        ">>> encoding.extract(longer, interleaving).shape  # (batch, count, d_model)",
+        "torch.Size([1, 16, 16])",
+    ],
+}
+"""By hook, the lines of an example."""
+
+
 class Encoding(Variant, nn.Module):
-    """Where position enters a model. One instance serves all layers unless `per_layer` is set."""
+    """Where position enters a model. One instance serves all layers unless `per_layer` is set.
+
+    Base class of all encodings. A subclass overrides the hooks that it uses: `embed`, `rotate`, `bias`, `score`, or
+    `interleave` and `extract`. Positions are tensors of shape (batch, length), or (batch, length, axes) for grids.
+
+    Example:
+        >>> whence.encodings.ALiBi.hooks()
+        ('bias',)
+    """
 
     extrapolation: ClassVar[str]
     """What happens past the training length, in a few words."""
@@ -77,6 +115,12 @@ class Encoding(Variant, nn.Module):
     def extract(self, x: Tensor, interleaving: Interleaving) -> Tensor:
         """What `interleave` put in, after the model has read it."""
         return interleaving.inserted(x)
+
+    @classmethod
+    def usage(cls) -> list[str]:
+        built = [">>> positions = torch.arange(6)[None]", f">>> encoding = {construction(cls, 'whence.encodings')}"]
+        calls = [line for hook in cls.hooks() for line in CALLS[hook]]
+        return [*built, *(calls or [">>> encoding.hooks()", "()"])]
 
     @classmethod
     def hooks(cls) -> tuple[str, ...]:

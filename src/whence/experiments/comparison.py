@@ -53,6 +53,7 @@ class ComparisonResult(Generic[R]):
     """The page; none while no run has finished"""
     command: str
     """Makes it again"""
+    instrument: Instrument[Any, R]
     problems: Sequence[str] = ()
     """What could not be measured or written, and why"""
 
@@ -61,7 +62,13 @@ class ComparisonResult(Generic[R]):
         return "interrupted" in self.ends.values()
 
     @property
+    def run_ids(self) -> list[str]:
+        """Ids of all runs in the tables."""
+        return list(dict.fromkeys(run.id for table in self.tables for run in table.planned.runs))
+
+    @property
     def undecided(self) -> int:
+        """Number of comparisons of variants that are not decided."""
         return sum(not c.decided for table in self.tables for c in table.comparisons)
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +83,11 @@ class ComparisonResult(Generic[R]):
             "report": report,
             "command": self.command,
         }
+
+    def _repr_html_(self) -> str:
+        from whence.experiments.notebook import result_fragment
+
+        return result_fragment(self)
 
 
 def no_events(runs: Sequence[AnyRun], workers: int, threads: int) -> AbstractContextManager[OnEvent]:
@@ -160,7 +172,9 @@ def read_comparison(
         except (OSError, CorruptFileError) as error:  # the tables are worth showing all the same
             problems.append(f"The report was not written: {disk.explain(error)}")
     summary = instrument.summary(report.tables)
-    return ComparisonResult(path.stem, config, report.tables, summary, ends or {}, page, report.command, problems)
+    return ComparisonResult(
+        path.stem, config, report.tables, summary, ends or {}, page, report.command, instrument, problems
+    )
 
 
 def report_on(

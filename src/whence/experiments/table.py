@@ -259,6 +259,11 @@ class Table(Generic[R]):
             "comparisons": [c.to_json() for c in self.comparisons],
         }
 
+    def _repr_html_(self) -> str:
+        from whence.experiments.notebook import table_fragment
+
+        return table_fragment(self)
+
 
 def over_seeds(values: Mapping[int, float], digits: int = 3, *, scale: float = 1.0, unit: str = "") -> Cell:
     """A cell with the mean over seeds and its interval; empty where no seed has a value."""

@@ -25,7 +25,18 @@ MEAN, STD = 0.5, 0.25
 
 
 class FieldModel(nn.Module):
-    """encode: signal → position tokens. field: values from them alone. render: the enlarged input, corrected."""
+    """encode: signal → position tokens. field: values from them alone. render: the enlarged input, corrected.
+
+    `whence.fields.load` returns a trained one.
+
+    Example:
+        >>> from whence.fields.config import FieldModelConfig
+        >>> model = whence.fields.FieldModel(FieldModelConfig(d_model=16, lps=8), channels=3, size=(16, 16))
+        >>> encoded = model.encode(torch.rand(2, 3, 16, 16))
+        >>> coordinates = torch.rand(1, 100, 2)  # anywhere in [0, 1]²
+        >>> model.field(encoded, coordinates, torch.tensor([1 / 64, 1 / 64])).shape  # (batch, coordinates, channels)
+        torch.Size([2, 100, 3])
+    """
 
     def __init__(self, config: FieldModelConfig, channels: int, size: tuple[int, ...], draw: int = 0) -> None:
         """For inputs of `size` pixels; draw: which random places. Raises ValueError for what cannot be built."""

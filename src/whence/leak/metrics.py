@@ -212,7 +212,24 @@ class Verdict(Config):
 
 
 class Audit(Config):
-    """All results of an audit."""
+    """All results of an audit: the verdict with its reasons, and every measure. `whence.audit` returns one.
+
+    `print` shows the verdict in words, a notebook shows it with the table of pathways, and `model_dump()` returns all
+    numbers.
+
+    Example:
+        >>> class Prior(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.table = torch.nn.Parameter(torch.randn(16, 3))
+        ...     def forward(self, x):
+        ...         return x + self.table
+        >>> result = whence.audit(Prior(), torch.randn(32, 16, 3), ratios=[0.5])
+        >>> result.tokens, list(result.ratios)
+        (16, [0.5])
+        >>> result.verdict.leak
+        'leaky'
+    """
 
     name: str
     tokens: int
@@ -230,6 +247,12 @@ class Audit(Config):
 
     def __str__(self) -> str:
         return "\n".join([self.name, *self.verdict.sentences])
+
+    def _repr_html_(self) -> str:
+        from whence.leak.page import audit_parts
+        from whence.report.notebook import fragment
+
+        return fragment(audit_parts(self))
 
 
 def at_ratio(ratio: float) -> str:

@@ -6,12 +6,13 @@ import html
 from collections.abc import Callable
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
 from whence.formatting import number
 from whence.leak.audit.artifact import AuditArtifact, audit_command
 from whence.leak.metrics import Audit, LayerMeasures, RatioMetrics
 from whence.report.figures import COLOURS, DASHES, figure_of
-from whence.report.html import badges, bullets, html_table
+from whence.report.html import badges, bullets, heading, html_table, render
 from whence.report.shell import plot, regenerate, shell
 
 
@@ -167,3 +168,11 @@ def similarity_map(audit: Audit) -> go.Figure | None:
         hovermode="closest",
     )
     return figure
+
+
+def audit_parts(audit: Audit) -> list[str]:
+    """An audit without figures, for notebooks."""
+    measures = render("<details><summary>Measures</summary>{{ table }}</details>", table=Markup(measures_table(audit)))
+    parts: list[str] = [heading(audit.name, f"{audit.rows} examples of {audit.tokens} tokens", level=3)]
+    parts += [badges(audit.verdict.notes), bullets([*audit.verdict.sentences, *audit.facts])]
+    return [*parts, *([Markup(pathways_table(audit))] if audit.pathways else []), measures]

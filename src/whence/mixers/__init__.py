@@ -11,13 +11,21 @@ from typing import Annotated, Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from whence.encodings.base import Encoding
-from whence.registry import Choice, Registry, Variant
+from whence.registry import Choice, Registry, Variant, construction
 
 Kind = Literal["causal", "bidirectional", "prefix"]
 
 
 class Mixer(Variant, nn.Module):
-    """Lets the positions of a sequence exchange information."""
+    """Lets the positions of a sequence exchange information.
+
+    Base class of all mixers, modules that map (batch, length, d_model) to the same shape. `contexts` prepares the
+    second argument of `forward` for all layers at once.
+
+    Example:
+        >>> whence.mixers.Mamba.kinds
+        ('causal',)
+    """
 
     hooks: ClassVar[tuple[str, ...]] = ("embed",)
     """The hooks of an encoding that have a place here."""
@@ -44,6 +52,16 @@ class Mixer(Variant, nn.Module):
         return [valid] * len(encodings)
 
     @classmethod
+    def usage(cls) -> list[str]:
+        return [
+            f">>> mixer = {construction(cls, 'whence.mixers')}",
+            ">>> positions, encoding = torch.arange(6)[None], whence.encodings.NoPE()",
+            f'>>> [context] = mixer.contexts([encoding], positions, "{cls.kinds[0]}")',
+            ">>> mixer(torch.randn(1, 6, 16), context).shape  # (batch, length, d_model)",
+            "torch.Size([1, 6, 16])",
+        ]
+
+    @classmethod
     def looks_ahead(cls, kind: Kind) -> bool:
         """Does a token learn of those after it?"""
         return kind == "bidirectional"
@@ -58,3 +76,7 @@ MixerChoice = Annotated[Choice[Mixer], MIXERS]
 
 def __getattr__(name: str) -> type[Mixer]:
     return MIXERS.attribute(name)
+
+
+def __dir__() -> list[str]:
+    return ["MIXERS", "Mixer", *MIXERS.public_names()]

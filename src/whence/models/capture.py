@@ -49,10 +49,34 @@ def capture(
     attention: bool = True,
     device: torch.device | str | None = None,
 ) -> Iterator[ActivationCache]:
-    """Record what `model` computes inside the block.
+    """Record the attention weights and hidden states that `model` computes inside a `with` block.
 
-    hidden: fnmatch patterns of module names ("*.mlp", "" for the model itself); None takes the blocks, that is the
-    elements of the outermost ModuleLists and Sequentials; () takes none. device: where to keep the records.
+    The outputs of the model stay bit-identical, and nothing is left behind in the model.
+
+    Args:
+        model: any module.
+        hidden: fnmatch patterns of module names ("*.mlp", "" for the model itself) whose outputs are recorded. None
+            records the blocks, that is the elements of the outermost ModuleLists and Sequentials; () records none.
+        attention: whether to record attention weights, (batch, heads, queries, keys), before dropout.
+        device: where to store the records; None: where they are computed.
+
+    Returns:
+        A context manager that gives an `ActivationCache` with `attention` and `hidden`, both by module name. A module
+        that runs several times has a list of tensors.
+
+    Raises:
+        ValueError: if a pattern matches no module.
+
+    Example:
+        >>> model = torch.nn.TransformerEncoder(
+        ...     torch.nn.TransformerEncoderLayer(d_model=16, nhead=2, batch_first=True), 2, enable_nested_tensor=False
+        ... )
+        >>> with whence.capture(model) as cache:
+        ...     output = model(torch.randn(1, 5, 16))
+        >>> list(cache.hidden)
+        ['layers.0', 'layers.1']
+        >>> cache.attention["layers.0.self_attn"].shape
+        torch.Size([1, 2, 5, 5])
     """
     cache = ActivationCache()
     names = blocks(model) if hidden is None else _matching(model, [hidden] if isinstance(hidden, str) else hidden)

@@ -26,12 +26,31 @@ StrictCount = Annotated[int, Field(ge=1, le=2**24, strict=True)]
 
 
 class MambaLM(nn.Module):
-    """Tokens in, logits out. Names of weights are those of transformers' MambaForCausalLM."""
+    """Tokens in, logits out. Names of weights are those of transformers' MambaForCausalLM.
+
+    `MambaLM.load` reads a directory as transformers saves it.
+
+    Example:
+        >>> model = whence.models.MambaLM(vocabulary=50, d_model=16, layers=2)
+        >>> model(torch.randint(50, (1, 7))).shape  # (batch, length, vocabulary)
+        torch.Size([1, 7, 50])
+        >>> logits, memory = model.extend(torch.randint(50, (1, 7)))
+        >>> logits, memory = model.extend(torch.randint(50, (1, 1)), memory)  # one more token
+    """
 
     def __init__(
         self, vocabulary: int, d_model: int, layers: int, *, eps: float = 1e-5, tied: bool = True, **options: Any
     ) -> None:
-        """options: of each Mamba."""
+        """Build an untrained model.
+
+        Args:
+            vocabulary: number of tokens.
+            d_model: width of the residual stream.
+            layers: number of blocks.
+            eps: added to the variance by the norms.
+            tied: one matrix embeds tokens and computes logits.
+            options: of each Mamba, see `whence.mixers.Mamba`.
+        """
         super().__init__()
         embeddings = nn.Embedding(vocabulary, d_model)
         self.backbone = nn.ModuleDict(

@@ -60,7 +60,14 @@ class Architecture(Config):
 
 
 class ModelConfig(Architecture, PositionConfig):
-    """The model and its encoding."""
+    """The model and its encoding. `build` constructs the model.
+
+    Example:
+        >>> config = whence.models.ModelConfig(d_model=16, heads=2, layers=1, encoding="rope:base=500")
+        >>> model = config.build(inputs=10, outputs=10)  # token kinds, kinds of answer
+        >>> model(torch.randint(10, (2, 7)), torch.arange(7)[None]).shape  # (batch, length, outputs)
+        torch.Size([2, 7, 10])
+    """
 
     @property
     def position_label(self) -> str:
@@ -149,7 +156,15 @@ def _nearest_divisors(number: int, wanted: int) -> str:
 
 
 class SequenceModel(nn.Module):
-    """Embedding, blocks, norm, linear head. Positions are an argument: the model never counts tokens itself."""
+    """Embedding, blocks, norm, linear head. Positions are an argument: the model never counts tokens itself.
+
+    `ModelConfig.build` returns an untrained one, `whence.arena.load` a trained one.
+
+    Example:
+        >>> model = whence.models.ModelConfig(d_model=16, heads=2).build(inputs=10, outputs=2, per="sequence")
+        >>> model(torch.randint(10, (3, 7)), torch.arange(7)[None]).shape  # (batch, outputs)
+        torch.Size([3, 2])
+    """
 
     def __init__(
         self,

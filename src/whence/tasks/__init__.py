@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from whence.registry import Choice, Registry, Variant
+from whence.registry import Choice, Registry, Variant, as_keywords
 
 Per = Literal["token", "sequence", "place"]
 Goal = Literal["classification", "regression"]
@@ -31,7 +31,16 @@ with a gap compare the first two tokens with the last two.
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model sees and what it should answer. Positions are data like everything else."""
+    """What a model sees and what it should answer. Positions are data like everything else.
+
+    Example:
+        >>> task = whence.tasks.KBackRecall(k=2)
+        >>> batch = task.sample(torch.Generator().manual_seed(0), batch=4, length=8)
+        >>> batch.inputs.shape, batch.positions.shape
+        (torch.Size([4, 8]), torch.Size([1, 8]))
+        >>> batch.scored[0].tolist()  # there is no symbol two places before the first two
+        [False, False, True, True, True, True, True, True]
+    """
 
     inputs: Tensor
     """(batch, tokens) integers."""
@@ -50,7 +59,16 @@ class Batch:
 
 
 class Task(Variant, abc.ABC):
-    """One file, one task. `symbols` kinds of input, `outputs` kinds of answer (per place: so many places to name)."""
+    """One file, one task. `symbols` kinds of input, `outputs` kinds of answer (per place: so many places to name).
+
+    Base class of all tasks. A subclass implements `sample`, which draws a `Batch`, and `solve`, which computes the
+    answers to one sequence.
+
+    Example:
+        >>> task = whence.tasks.Parity()
+        >>> task.per, task.symbols, task.outputs
+        ('sequence', 2, 2)
+    """
 
     per: Per = "token"
     """An answer for every token, one for the sequence, or places in it (as many as `outputs`)."""
@@ -91,6 +109,18 @@ class Task(Variant, abc.ABC):
         One per token (None where none is asked), or one, or one per place.
         """
 
+    @classmethod
+    def usage(cls) -> list[str]:
+        options, inputs, answers = cls.examples[0]
+        return [
+            f">>> whence.tasks.{cls.__name__}({as_keywords(options)}).solve({inputs})",
+            f"{answers}",
+            f">>> task = whence.tasks.{cls.__name__}()",
+            ">>> batch = task.sample(torch.Generator().manual_seed(0), batch=4, length=task.train_length)",
+            ">>> batch.inputs.shape == (4, task.tokens(task.train_length))",
+            "True",
+        ]
+
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
         """Shortcuts of this task alone, to be searched beside the general ones: integers in the shape of `scored`.
 
@@ -128,3 +158,11 @@ def line(length: int) -> Tensor:
 
 TASKS: Registry[Task] = Registry(__name__, Task)
 TaskChoice = Annotated[Choice[Task], TASKS]
+
+
+def __getattr__(name: str) -> type[Task]:
+    return TASKS.attribute(name)
+
+
+def __dir__() -> list[str]:
+    return ["TASKS", "Batch", "Task", *TASKS.public_names()]

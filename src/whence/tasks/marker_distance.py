@@ -21,7 +21,7 @@ class MarkerDistance(Task):
     per = "sequence"
     goal = "regression"
     shortest = 2
-    examples = (("unit=1", [0, 4, 2, 1, 4, 3], [3]),)
+    examples = (("unit=1", [0, 4, 2, 1, 4, 3], [3.0]),)
 
     def __init__(
         self,

@@ -12,11 +12,19 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from whence.registry import Choice, Registry, Variant
+from whence.registry import Choice, Registry, Variant, construction
 
 
 class Transform(Variant, ABC):
-    """An edit of the positions, (batch, length) or (batch, length, axes), for any encoding that reads them."""
+    """An edit of the positions, (batch, length) or (batch, length, axes), for any encoding that reads them.
+
+    Base class of all transforms. A subclass implements `__call__(positions, training=…, generator=…)`.
+
+    Example:
+        >>> shifted = whence.encodings.transforms.Shifted(reach=10)
+        >>> shifted(torch.arange(4)[None], training=False)
+        tensor([[0, 1, 2, 3]])
+    """
 
     reference: ClassVar[str]
     examples: ClassVar[tuple[str, ...]] = ()
@@ -25,6 +33,14 @@ class Transform(Variant, ABC):
     @abstractmethod
     def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:
         """The edited positions, of the same shape. Whatever is drawn is drawn once per row of `positions`."""
+
+    @classmethod
+    def usage(cls) -> list[str]:
+        return [
+            f">>> transform = {construction(cls, 'whence.encodings.transforms')}",
+            ">>> transform(torch.arange(6)[None], training=True).shape  # (batch, length)",
+            "torch.Size([1, 6])",
+        ]
 
     def lengths(self, train_length: int, max_length: int) -> tuple[int, int]:
         """How far positions reach after the edit, in training and at all: what a table must hold."""
@@ -49,3 +65,7 @@ TransformChoice = Annotated[Choice[Transform], TRANSFORMS]
 
 def __getattr__(name: str) -> type[Transform]:
     return TRANSFORMS.attribute(name)
+
+
+def __dir__() -> list[str]:
+    return ["TRANSFORMS", "Transform", *TRANSFORMS.public_names()]

@@ -94,7 +94,16 @@ class CollectionRecord(Config):
 
 @dataclass(frozen=True)
 class Collection:
-    """Activations, read where they lie. `UserError` if a file is not what was collected."""
+    """Activations on disk with their positions and tokens, read where they lie.
+
+    `whence.features.collect` returns one. Reading raises `UserError` if a file is not what was collected.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 16))
+        >>> collection = whence.features.collect_module(model, "1", torch.randint(50, (40, 12)), d_in=16, name="linear")
+        >>> collection.tokens.shape, collection.d_in, collection.context_size
+        (torch.Size([40, 12]), 16, 12)
+    """
 
     data: DataFolder
     config: CollectionConfig

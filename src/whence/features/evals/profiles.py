@@ -80,7 +80,16 @@ Numbers = Annotated[Tensor, BeforeValidator(_numbers), PlainSerializer(Tensor.to
 
 
 class FeatureProfiles(Config):
-    """On activations never trained on."""
+    """Where every feature of a sparse autoencoder is active, measured on held-out activations.
+
+    `whence.features.profiles` returns one. A notebook shows the most position-specific features as a heat map.
+
+    Example:
+        >>> result = whence.compare("features", presets=["plain_topk"], seeds=1, training={"steps": 5})
+        >>> profiles = whence.features.profiles(result.run_ids[0])
+        >>> len(profiles.order("peak")) == len(profiles.peaks)
+        True
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -133,6 +142,11 @@ class FeatureProfiles(Config):
             for feature in most_position_specific(self.position_selectivity)
             if self.position_selectivity[feature] >= POSITION_SPECIFIC
         ]
+
+    def _repr_html_(self) -> str:
+        from whence.features.notebook import profiles_fragment
+
+        return profiles_fragment(self)
 
     def summary(self) -> dict[str, Any]:
         """As JSON, without the profiles themselves."""

@@ -19,7 +19,16 @@ from whence.kernels.sparse_code import ByFeature
 
 
 class Autoencoder(nn.Module):
-    """Activations in, reconstructions out. Inside, activations are centred, and scaled to variance 1."""
+    """A sparse autoencoder. Inside, activations are centred, and scaled to variance 1.
+
+    `whence.features.load` returns a trained one. Activations are (n, d_in), positions (n,), codes (n, d_sae).
+
+    Example:
+        >>> result = whence.compare("features", presets=["plain_topk"], seeds=1, training={"steps": 5})
+        >>> sae = whence.features.load(result.run_ids[0])
+        >>> sae.directions.shape == (sae.d_sae, sae.d_in)
+        True
+    """
 
     scale: Tensor
     done: Tensor
@@ -27,7 +36,15 @@ class Autoencoder(nn.Module):
     def __init__(
         self, config: AutoencoderConfig, d_in: int, context_size: int, steps: int, ends: tuple[int, int] | None = None
     ) -> None:
-        """steps: of its training. ends: the first and the last position of activations; by default, of the context."""
+        """Build an untrained autoencoder.
+
+        Args:
+            config: its parts.
+            d_in: channels of the activations.
+            context_size: number of positions.
+            steps: of its training.
+            ends: the first and the last position of activations; by default, of the context.
+        """
         super().__init__()
         self.config, self.d_in, self.d_sae, self.context_size = config, d_in, config.d_sae, context_size
         self.steps, self.ends = steps, ends or (0, context_size - 1)

@@ -68,10 +68,27 @@ _convolve_direct = direct(operator, _convolve, _remember, partial(_differentiate
 
 
 def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, reverse: bool = False) -> Tensor:
-    """silu(bias + Σₖ weight[:, k] · x[t − taps + 1 + k]), zeros before the first step; shaped and typed like x.
+    """Depthwise causal convolution with SiLU, the one in front of Mamba's scan.
 
-    x: (batch, length, channels). weight: (channels, taps). bias: (channels,). reverse: from the last step to the first,
-    so that a step sees those after it. Gradients of all tensors; not of gradients.
+    Computes silu(bias + Σₖ weight[:, k] · x[t − taps + 1 + k]), with zeros before the first step. All tensors have
+    gradients, which cannot be differentiated again.
+
+    Args:
+        x: (batch, length, channels).
+        weight: (channels, taps).
+        bias: (channels,).
+        reverse: go from the last step to the first, so that a step depends on later ones.
+
+    Returns:
+        A tensor with the shape and the type of x.
+
+    Raises:
+        ValueError: if shapes, types or devices do not fit together.
+
+    Example:
+        >>> x, weight = torch.randn(1, 6, 8), torch.randn(8, 4)
+        >>> whence.kernels.causal_conv(x, weight).shape
+        torch.Size([1, 6, 8])
     """
     if x.ndim != 3 or weight.ndim != 2 or weight.shape[0] != x.shape[2] or not weight.shape[1] or not x.shape[1]:
         raise ValueError(

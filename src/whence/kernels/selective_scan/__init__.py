@@ -42,17 +42,38 @@ def selective_scan(
     return_state: bool = False,
     reverse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """y, shaped and typed like u; with `return_state` also the state after the last step.
+    """The selective scan of Mamba: h ← exp(Δ·A)·h + Δ·B·u, y = C·h + D·u.
 
-    u, delta: (batch, length, channels), delta as used, that is after its softplus. A: (channels, N). B, C: (batch,
-    length, N). D: (channels,) adds D·u. z: (batch, length, channels) multiplies the result by silu(z).
-    valid: bool (batch, length); where False the state does not advance, exactly: y reads it as it was. (What stands at
-    such a step must be finite all the same.)
-    initial_state: (batch, channels, N). reverse: from the last step to the first; the initial state then enters at the
-    right end, and the one returned is that of step 0.
+    The state is computed in single precision (double if an input is double). All tensors have gradients, which cannot
+    be differentiated again. On a CPU the scan uses torch's number of threads, with the same bits for any number.
 
-    The state is computed in single precision (double when an input is double), whatever the inputs are. Gradients of
-    all tensors; not of gradients. On a CPU it runs on torch's number of threads, with the same bits for any number.
+    Args:
+        u: (batch, length, channels).
+        delta: (batch, length, channels), as used, that is after its softplus.
+        A: (channels, N).
+        B: (batch, length, N).
+        C: (batch, length, N).
+        D: (channels,), adds D·u.
+        z: (batch, length, channels), multiplies the result by silu(z).
+        valid: bool (batch, length). Where it is False the state does not advance, exactly, and y reads it unchanged.
+            Inputs at such a step must be finite all the same.
+        initial_state: (batch, channels, N); None: zeros.
+        return_state: also return the state after the last step.
+        reverse: go from the last step to the first. The initial state then enters at the right end, and the state that
+            is returned is that of step 0.
+
+    Returns:
+        y with the shape and the type of u; with `return_state` also the state, (batch, channels, N).
+
+    Raises:
+        ValueError: if shapes, types or devices do not fit together.
+
+    Example:
+        >>> u, delta = torch.randn(1, 6, 8), torch.rand(1, 6, 8)
+        >>> A, B, C = -torch.rand(8, 4), torch.randn(1, 6, 4), torch.randn(1, 6, 4)
+        >>> y, state = whence.kernels.selective_scan(u, delta, A, B, C, return_state=True)
+        >>> y.shape, state.shape
+        (torch.Size([1, 6, 8]), torch.Size([1, 8, 4]))
     """
     _check(u, delta, A, B, C, D, z, valid, initial_state)
     if valid is not None:

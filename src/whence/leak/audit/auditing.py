@@ -42,19 +42,37 @@ def audit(
 ) -> Audit:
     """Measure position leakage of a masked model, as `whence leak audit` does. Nothing is stored.
 
+    Training mode and random state are restored afterwards.
+
     Args:
-        model: takes masked content and returns one prediction per token.
+        model: takes masked content and returns one prediction per token; or an `AuditTarget`, without `batch`.
         batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
         ratios: mask ratios, above 0 and up to 1.
         how: keywords of `whence.leak.audit_target`; token ids require `mask`, the id of the mask token.
 
+    Returns:
+        The verdict with its reasons, and every measure. `print` and notebooks show it.
+
     Raises:
-        UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
+        whence.errors.UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
 
     Example:
-        >>> result = whence.audit(model, ids, mask=tokenizer.mask_token_id)
-        >>> result.verdict.outcome, result.verdict.pathways
-        ('leaky', ['learned absolute positions'])
+        A model that adds the mean of the visible tokens to a table of positions leaks position:
+
+        >>> class Table(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.positions = torch.nn.Parameter(torch.randn(16, 3))
+        ...     def forward(self, x, masked):
+        ...         visible = (~masked)[..., None].float()
+        ...         mean = (x * visible).sum(1, keepdim=True) / visible.sum(1, keepdim=True).clamp(min=1)
+        ...         return mean + self.positions
+        >>> result = whence.audit(Table(), torch.randn(32, 16, 3), ratios=[0.5])
+        >>> result.verdict.leak
+        'leaky'
+
+        Models of token ids need the id of the mask token:
+        `whence.audit(model, ids, mask=tokenizer.mask_token_id)`.
     """
     if isinstance(model, AuditTarget):
         return measure_audit(model, ratios)

@@ -31,13 +31,41 @@ def audit_target(
     ends: tuple[int, int] = (0, 0),
     name: str = "",
 ) -> AuditTarget:
-    """Say how to hide, where the layers are, what the prediction is; the defaults suit the plainest models.
+    """Describe a masked model to `whence.audit`: how to mask tokens, where its layers and its predictions are.
 
-    content: (rows, tokens, features) of numbers, or (rows, tokens) of ids.
-    mask(content, masked) → the model's argument, or a tuple of them. By default masked numbers become 0 and masked
-    ids the one given as `mask`; a model whose forward takes a second argument is told what is masked.
-    prediction(output) → (rows, tokens, outputs), by default the first tensor there is.
-    target(content) → what would be right: the content itself, or for ids what the model says when nothing is masked.
+    The defaults suit models that take (masked) content, optionally with the mask, and return one tensor.
+
+    Args:
+        model: any module.
+        content: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
+        mask: the id of the mask token, or a function (content, masked) → the model's argument or a tuple of arguments,
+            with masked a bool tensor (rows, tokens). By default masked features are set to 0. A model whose `forward`
+            takes a second argument receives `masked`.
+        prediction: function of the model's output → (rows, tokens, outputs); by default the first tensor in it.
+        target: function of the content → expected predictions (rows, tokens, outputs); by default the content itself,
+            or for token ids the predictions with nothing masked.
+        layers: names of modules whose outputs are (rows, tokens, channels); by default the blocks of the model.
+        ends: number of tokens at the beginning and at the end that are never masked, such as [CLS] and [SEP].
+        name: title of the audit; by default the class of the model.
+
+    Returns:
+        What `whence.audit` takes in place of a model.
+
+    Raises:
+        whence.errors.UserError: if the content has another shape, or token ids come without `mask`.
+
+    Example:
+        >>> class Wrapped(torch.nn.Module):
+        ...     def forward(self, inputs):
+        ...         return {"loss": None, "reconstruction": inputs["x"] * 0.5}
+        >>> target = whence.leak.audit_target(
+        ...     Wrapped(),
+        ...     torch.randn(32, 16, 3),
+        ...     mask=lambda content, masked: {"x": content.masked_fill(masked[..., None], 0)},
+        ...     prediction=lambda output: output["reconstruction"],
+        ... )
+        >>> target.name, target.tokens
+        ('Wrapped', 16)
     """
     if not isinstance(content, Tensor) or content.ndim < 2:
         raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).")

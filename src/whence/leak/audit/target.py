@@ -29,7 +29,16 @@ def training_mode_restored(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class AuditTarget:
-    """Adapters make one of these from whatever they know how to call."""
+    """A masked model with the examples to audit it on, and how to call it.
+
+    `whence.leak.audit_target` and `whence.leak.load` return one, and `whence.audit` takes one.
+
+    Example:
+        >>> target = whence.leak.audit_target(torch.nn.Linear(3, 3), torch.randn(32, 16, 3))
+        >>> masked = target.draw_mask(0.5)
+        >>> target.predictions(target.content, masked).shape  # (rows, tokens, outputs)
+        torch.Size([32, 16, 3])
+    """
 
     name: str
     model: nn.Module
