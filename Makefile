@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: browser font demo app screenshots baselines docs docs-test docs-pictures test test-fast test-slow wheel-test test-cpus faults fuzz validate publish lint format pip-audit bench bench-features interop clean
 .DEFAULT_GOAL := test
 FAST := tests/test_imports.py tests/test_api.py tests/test_package.py tests/test_registry.py tests/test_stats.py tests/cli/test_bad_input.py tests/cli/test_comparisons.py \
-	tests/cli/test_reference.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
+	tests/cli/test_reference.py tests/docs/test_links.py tests/docs/test_generated.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
 	tests/experiments/test_saved.py tests/experiments/test_comparison.py
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -71,7 +71,7 @@ docs: $(VENV)/docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open site/index.html"
 
-# Every code block of README and docs as a reader would execute it (make test executes the cheap ones): about an hour.
+# Every code block of README and docs as a reader executes it, training included; make test executes the cheap ones.
 docs-test: $(VENV)/installed browser
 	$(BIN)/python -m pytest -n 0 --slow tests/docs
 

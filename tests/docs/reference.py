@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from pydantic import BaseModel
+
 import whence
 from tests.docs.pages import PROJECT
 from whence.config import Config
@@ -58,21 +60,26 @@ def _variant(path: str, registry: Registry[Any], name: str) -> str:
 
 
 def _entry(path: str, value: Any, level: str) -> list[str]:
-    lines = [
-        f"{level} {path}",
-        "",
-        "```python",
-        *_signature(path, value),
-        "```",
-        "",
-        *docstring(inspect.getdoc(value) or ""),
-    ]
+    lines = [f"{level} {path}", ""]
+    lines += [*_fields_of_result(value)] if _is_result(value) else ["```python", *_signature(path, value), "```", ""]
+    lines += docstring(inspect.getdoc(value) or "")
     if inspect.isclass(value):
-        for name, member in vars(value).items():
-            if name[0] != "_" and (inspect.isfunction(member) or isinstance(member, property | classmethod)):
-                text = (inspect.getdoc(member) or "").split("\n")[0]
-                lines += ["", f"- `{name}`: {_cell(text)}"] if text else []
+        kinds = inspect.isfunction, inspect.isdatadescriptor, lambda member: isinstance(member, classmethod)
+        members = {name: member for name, member in vars(value).items() if any(kind(member) for kind in kinds)}
+        texts = {name: (inspect.getdoc(member) or "").split("\n")[0] for name, member in members.items()}
+        listed = [f"- `{name}`: {_cell(text)}" for name, text in texts.items() if text and name[0] != "_"]
+        lines += ["", *listed] if listed else []
     return lines
+
+
+def _is_result(value: Any) -> bool:
+    """What functions return: its fields matter, and nobody calls its constructor."""
+    return inspect.isclass(value) and issubclass(value, BaseModel)
+
+
+def _fields_of_result(value: type[BaseModel]) -> list[str]:
+    kinds = {name: kind for base in value.__mro__ for name, kind in vars(base).get("__annotations__", {}).items()}
+    return ["Fields: " + ", ".join(f"`{name}: {kinds[name]}`" for name in value.model_fields) + ".", ""]
 
 
 def _signature(path: str, value: Any) -> list[str]:
@@ -80,16 +87,29 @@ def _signature(path: str, value: Any) -> list[str]:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return [path]
-    one = f"{path}{signature}".replace("'", "")
-    if len(one) <= WIDEST:
-        return [one]
-    parts = [str(p).replace("'", "") for p in signature.parameters.values()]
-    kinds = [p.kind for p in signature.parameters.values()]
-    if (only := next((i for i, kind in enumerate(kinds) if kind is inspect.Parameter.KEYWORD_ONLY), None)) is not None:
-        parts.insert(only, "*") if inspect.Parameter.VAR_POSITIONAL not in kinds else None
-    annotated = signature.return_annotation is not inspect.Signature.empty
-    end = f") -> {signature.return_annotation}".replace("'", "") if annotated else ")"
-    return [f"{path}(", *(f"    {part}," for part in parts), end]
+    parts: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(part[0] == "*" for part in parts):
+            parts.append("*")
+        parts.append(_parameter(parameter))
+    returns = signature.return_annotation
+    end = f" -> {_annotation(returns)}" if returns not in (inspect.Signature.empty, None, "None") else ""
+    one = f"{path}({', '.join(parts)}){end}"
+    return [one] if len(one) <= WIDEST else [f"{path}(", *(f"    {part}," for part in parts), f"){end}"]
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    text = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "") + parameter.name
+    if parameter.annotation is not parameter.empty:
+        text += f": {_annotation(parameter.annotation)}"
+    if parameter.default is parameter.empty:
+        return text
+    default = repr(parameter.default)
+    return f"{text} = {'…' if default.startswith('<') else default}"
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def docstring(text: str) -> list[str]:
