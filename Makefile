@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: browser font demo app screenshots baselines docs test test-fast test-slow wheel-test test-cpus faults fuzz validate publish lint format pip-audit bench bench-features interop clean
+.PHONY: browser font demo app screenshots baselines docs docs-test docs-pictures test test-fast test-slow wheel-test test-cpus faults fuzz validate publish lint format pip-audit bench bench-features interop clean
 .DEFAULT_GOAL := test
 FAST := tests/test_imports.py tests/test_api.py tests/test_package.py tests/test_registry.py tests/test_stats.py tests/cli/test_bad_input.py tests/cli/test_comparisons.py \
-	tests/cli/test_reference.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
+	tests/cli/test_reference.py tests/docs/test_links.py tests/docs/test_generated.py tests/app/test_forms.py tests/encodings tests/store tests/training tests/report \
 	tests/experiments/test_saved.py tests/experiments/test_comparison.py
 
 $(VENV)/installed: pyproject.toml constraints.txt data-packages.txt
@@ -60,9 +60,24 @@ screenshots: $(VENV)/installed browser
 baselines: $(VENV)/installed
 	$(BIN)/python -m whence.shortcuts
 
-# docs/cli.md, from the help of every verb.
-docs: $(VENV)/installed
+# The site of the documentation, in site/, and the reference pages that are written from the source.
+$(VENV)/docs-installed: $(VENV)/installed
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(VENV)/docs-installed
 	$(BIN)/python -m whence.cli.reference > docs/cli.md
+	$(BIN)/python -m tests.docs.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
+# Every code block of README and docs as a reader executes it, training included; make test executes the cheap ones.
+docs-test: $(VENV)/installed browser
+	$(BIN)/python -m pytest -n 0 --slow tests/docs
+
+# The pictures of the tutorials, from the commands of the tutorials.
+docs-pictures: $(VENV)/installed browser
+	$(BIN)/python -m tests.docs.pictures
 
 test: lint browser font
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -131,4 +146,4 @@ bench-features: $(PEERS)/installed
 	$(PEERS)/bin/python bench/features.py
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(AUDIT)
+	rm -rf $(VENV) $(PEERS) $(AUDIT) site

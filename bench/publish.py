@@ -1,24 +1,29 @@
-"""Write the tables of README from the results that were measured.
+"""Write published results into the documentation, between the markers of its pages.
 
-    make publish        # README.md between its markers, from results/*.json
+    make publish    # README.md, docs/encodings-table.md from results/*.json, docs/speed.md from bench/results.json
 
 A results file is what `whence report NAME --out results/NAME.json` writes: configuration, scores of every seed,
-verdicts, versions and a hash. The README is never edited between the markers by hand; a test compares it with them.
+verdicts, versions and a hash. Nothing between the markers is edited by hand; a test compares the pages with the files.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from whence.experiments.export import PublishedResults
 
 PROJECT = Path(__file__).parent.parent
-README = PROJECT / "README.md"
+sys.path.insert(0, str(PROJECT / "bench"))
+
+from speed import speed  # noqa: E402  (beside this file)
+
 FIXED, TUNED = (PROJECT / "results" / f"source_encodings{suffix}.json" for suffix in ("", "_tuned"))
 RANGE = re.compile(r"(\S+) over the (\d+) settings tried: (.*) \((.*)\)\.")
-BLOCK = re.compile(r"(<!-- results: encodings -->\n).*?(<!-- end of results -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def encodings() -> str:
@@ -98,12 +103,39 @@ def _word(comparison: dict[str, Any]) -> str:
     return winners.get(comparison["verdict"], comparison["verdict"])
 
 
-def written(readme: str) -> str:
-    return BLOCK.sub(lambda found: found[1] + encodings() + found[2], readme)
+def summary() -> str:
+    """Of the tuned results, one line per task: in distribution → out of distribution."""
+    results = PublishedResults.load(TUNED).model_dump()
+    lengths, seeds = results["config"]["lengths"], results["config"]["seeds"]
+    lines = [
+        f"Mean accuracy over {seeds} seeds with tuned training, ID (length {lengths['train_length']}) → OOD (length "
+        f"{', '.join(map(str, lengths['test_lengths']))}), in %:"
+    ]
+    for table in results["tables"]:
+        rows = table["rows"]
+        scores = [f"{row['name']} {_short(row['cells']['id'])} → {_short(row['cells']['ood'])}" for row in rows]
+        if all(row["cells"]["id"]["verdict"] == "at chance" for row in rows):
+            scores = ["no encoding is above the shortcut baseline"]
+        lines.append(f"- **{table['title'].split(' · ')[0]}**: {', '.join(scores)}")
+    return "\n".join(lines) + "\n"
+
+
+def _short(cell: dict[str, Any]) -> str:
+    scored = cell["text"] and cell["verdict"] != "at chance"
+    return cell["text"].split(" ")[0] if scored else cell["verdict"]
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"encodings": encodings, "summary": summary, "speed": speed}
+PAGES = [PROJECT / "README.md", PROJECT / "docs" / "encodings-table.md", PROJECT / "docs" / "speed.md"]
+
+
+def written(page: str) -> str:
+    return BLOCK.sub(lambda found: found[1] + BLOCKS[found[2]]() + found[3], page)
 
 
 def main() -> None:
-    README.write_text(written(README.read_text()))
+    for page in PAGES:
+        page.write_text(written(page.read_text()))
 
 
 if __name__ == "__main__":

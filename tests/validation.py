@@ -99,8 +99,8 @@ NULLS: dict[str, Draw] = {
     "skewed against steady": skewed,
     "bimodal": bimodal,
     "bimodal against steady": bimodal_and_steady,
-    "at the ceiling": ceiling,
-    "at the floor": floor,
+    "ceiling effect": ceiling,
+    "floor effect": floor,
     "answers that depend on each other": dependent,
 }
 
