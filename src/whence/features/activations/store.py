@@ -236,7 +236,7 @@ def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise UserError(
-            "name: expected at most 64 letters, digits, dots, dashes and underscores that begin with a letter or digit, "
+            "name: expected at most 64 letters, digits, dots, dashes and underscores, the first a letter or digit, "
             f"got {name!r}."
         )
     return store.place("activations") / name
