@@ -114,7 +114,7 @@ def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store
     assert first is not None
     second = train(store, seed=1)
     assert second.state == "waiting"
-    with pytest.raises(UserError, match="running already"):
+    with pytest.raises(UserError, match="already running"):
         second.start()
     assert train(store, seed=1) == second  # the same again is the one that is there
     assert jobs(store)[0] == second
@@ -216,10 +216,10 @@ def audit_of(model: JsonValue) -> ActionRequest:
     ],
 )
 def test_no_job_names_code_or_writes_a_file_of_any_name(store: Store, request_: ActionRequest) -> None:
-    with pytest.raises(UserError, match="in a terminal only"):
+    with pytest.raises(UserError, match="on the command line only"):
         submit(request_, store, title="x", exclusive=False)
     job = request_becomes(over(store), request_.model_dump(mode="json"))
-    with pytest.raises(UserError, match="in a terminal only"):
+    with pytest.raises(UserError, match="on the command line only"):
         job.start()
     run_as_it_is(job)
     assert job.state == "refused"

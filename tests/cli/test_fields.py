@@ -220,7 +220,7 @@ def test_comparisons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(document["command"].split()[1:]) == 0
     assert "exploratory: 2 paired seeds" in capsys.readouterr().out
     page = Path(document["report"]).read_text()
-    assert "Quality by variant" in page
+    assert "PSNR by variant" in page
     assert all(row["name"] in page for row in rows)
 
 

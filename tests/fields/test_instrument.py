@@ -49,7 +49,11 @@ def made() -> Table[FieldsRun]:
 
 def test_quality_is_shown_for_every_scale_with_its_interval() -> None:
     table = made()
-    assert [column.title for column in table.columns][:3] == ["validation ×1", "test ×1", "test ×2"]
+    assert [column.title for column in table.columns][:3] == [
+        "validation PSNR ×1 (dB)",
+        "test PSNR ×1 (dB)",
+        "test PSNR ×2 (dB)",
+    ]
     first, second = table.rows
     assert first.cell("psnr_x1").per_seed == {0: 20.0, 1: 21.0, 2: 22.0}
     assert first.cell("psnr_x2").mean == pytest.approx(19.0)
@@ -71,7 +75,7 @@ def test_costs_are_those_that_the_store_holds(store: Store) -> None:
 
 def test_the_figure_has_every_seed_and_no_colour_by_variant() -> None:
     table = made()
-    seeds, means = traces(FIELDS.figures(table)["Quality by variant"])
+    seeds, means = traces(FIELDS.figures(table)["PSNR by variant"])
     assert list(seeds.x) == [20.0, 21.0, 22.0, 17.0, 19.0]
     assert list(means.x) == [21.0, 18.0]
     assert "swatch" not in table_html(FIELDS, table)

@@ -62,7 +62,7 @@ def run_page(run: FieldsRun, store: Store, command: str) -> bytes:
         heading("Quality by scale", "On held-out signals; ×1 is the resolution of the input."),
         plot(quality_over_scales(scales)),
         quality_table(scales),
-        heading("Evaluation"),
+        heading("How we know"),
         bullets(evaluation_notes(run, store)),
         heading("Learning curve", level=3),
         plot(learning_curve(run, store)),
@@ -93,7 +93,7 @@ def analysis_page(artifact: Analysis, store: Store, command: str) -> bytes:
         plot(_contributions(analysis.pruning.contribution)),
         heading("Quality by scale", "On held-out signals; ×1 is the resolution of the input."),
         plot(quality_over_scales(metrics_of(run, store).test.scales)),
-        heading("Method"),
+        heading("How we know"),
         bullets(ANALYSIS_NOTES),
     ]
     return _page(run, analysis_findings(analysis), parts, command)
@@ -133,10 +133,13 @@ def evaluation_notes(run: FieldsRun, store: Store) -> list[str]:
     baselines = "Baselines: linear and bicubic interpolation"
     if run.data.build().axes == 2:
         baselines += ", and a linear 7×7 kernel fitted to training signals by least squares"
+    outputs = "The field decodes the position tokens alone."
+    if run.model.render_width:
+        outputs += " The render corrects the bicubic enlargement of the input."
     return [
         f"{run.training.crops} test signals, which are not used in training. One run with one seed: "
         "'whence fields compare' tests differences over several seeds.",
-        "The field decodes the position tokens alone. The render corrects the bicubic enlargement of the input.",
+        outputs,
         f"{baselines}.",
         f"{run.parameters():,} parameters{_cost(run, store)}.",
     ]

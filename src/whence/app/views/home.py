@@ -1,4 +1,4 @@
-"""The first page: latest results with their verdicts, a packaged example, recent jobs, and links to all pages."""
+"""The first page: latest results with their verdicts, a packaged example, unfinished jobs, and links to all pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show() -> None:
     st.caption("Measure how sequence models use position: compare encodings, audit leakage, find position features.")
     store = the_store()
     live(None if _loaded() else 1.0)(_results)(store, _loaded())
-    live(3)(_activity)(store, [(job.id, job.state) for job in _recent(store)])
+    live(3)(_activity)(store, [(job.id, job.state) for job in _unfinished(store)])
     st.subheader("Instruments")
     questions = list(QUESTIONS.items())
     for first in range(0, len(questions), 2):
@@ -42,8 +42,9 @@ def _loaded() -> bool:
     return hasattr(sys.modules.get("whence.arena.instrument"), "ARENA")
 
 
-def _recent(store: Store) -> list[Job]:
-    return jobs(store)[:JOBS]
+def _unfinished(store: Store) -> list[Job]:
+    """Jobs that have not finished; the results of others are above."""
+    return [job for job in jobs(store) if job.state != "finished"][:JOBS]
 
 
 # --- results
@@ -111,13 +112,13 @@ def _example() -> None:
 
 
 def _activity(store: Store, before: list[tuple[str, str]]) -> None:
-    """Recent jobs and counts of runs. Reruns the page when a job has started or ended."""
-    runs, recent = store.summaries(), _recent(store)
-    if [(job.id, job.state) for job in recent] != before:
+    """Unfinished jobs and counts of runs. Reruns the page when a job has started or ended."""
+    runs, unfinished = store.summaries(), _unfinished(store)
+    if [(job.id, job.state) for job in unfinished] != before:
         st.rerun()
-    if recent:
-        st.subheader("Recent jobs")
-    for job in recent:
+    if unfinished:
+        st.subheader("Running and stopped jobs")
+    for job in unfinished:
         submission = job.submission
         with st.container(horizontal=True, vertical_alignment="center"):
             markup(badge(job.state))

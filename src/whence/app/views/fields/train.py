@@ -144,7 +144,7 @@ def _quality(listed: ListedRun, store: Store) -> None:
     st.caption("On held-out signals; ×1 is the resolution of the input.")
     draw(page.quality_over_scales(scales), "PSNR by scale, with interpolation and a fitted kernel", f"scales:{run.id}")
     markup(page.quality_table(scales))
-    st.subheader("Evaluation")
+    st.subheader("How we know")
     findings(page.evaluation_notes(run, store))
     draw(page.learning_curve(run, store), "PSNR of the field over training steps", f"learning:{run.id}")
     st.subheader("Analysis")
