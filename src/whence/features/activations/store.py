@@ -227,7 +227,7 @@ def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise UserError(
-            "name: expected at most 64 letters, digits, dots, dashes and underscores, beginning with a letter or a digit, "
+            "name: expected at most 64 letters, digits, dots, dashes and underscores, with a letter or digit first, "
             f"got {name!r}."
         )
     return store.place("activations") / name
