@@ -189,8 +189,8 @@ def _print_run(run: FeaturesRun, store: Store) -> None:
 def print_metrics(metrics: DictionaryMetrics, recovery: dict[str, RecoveryMetrics] | None = None) -> None:
     mask_off, retention = metrics.mask_off, metrics.mask_off.retention
     print_text(
-        f"  FVU {metrics.fvu:.4f} with {metrics.l0:.1f} active features per activation (L0); {100 * metrics.dead:.1f} % "
-        f"dead features; {metrics.activations:,} held-out activations"
+        f"  FVU {metrics.fvu:.4f} with {metrics.l0:.1f} active features per activation (L0); {100 * metrics.dead:.1f} "
+        f"% dead features; {metrics.activations:,} held-out activations"
     )
     masked = f" (mask off: FVU {mask_off.fvu:.4f}, L0 {mask_off.l0:.1f})" if retention else ""
     selectivity = mask_off.position_selectivity
