@@ -112,7 +112,7 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     visitor.sees(re.compile("Feature 4: peak at position"))
     until(lambda: profile(visitor) != before)
     assert len(profile(visitor)) == len(before)  # a value per position
-    visitor.sees("These activations are synthetic, not collected: there is no text that they belong to.")
+    visitor.sees("No activating text, since the activations are synthetic.")
     visitor.choose("Sorted by", "number")
     visitor.sees("A click on a circle selects that feature.")
     until(lambda: clicked(visitor, 9))

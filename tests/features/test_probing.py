@@ -226,7 +226,7 @@ def test_ranges_that_are_too_many() -> None:
 
 
 def test_a_dictionary_of_other_states() -> None:
-    with pytest.raises(UserError, match="'other' is of states of 61 numbers"):
+    with pytest.raises(UserError, match="expected activations with d_in 61 for 'other'"):
         probe({"other": Reader(WIDTH + 1)}, texts())
     with pytest.raises(UserError, match="positions"):
         probe({"other": Reader(WIDTH, context_size=4)}, texts())
