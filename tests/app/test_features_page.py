@@ -112,7 +112,7 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     visitor.sees(re.compile("Feature 4: peak at position"))
     until(lambda: profile(visitor) != before)
     assert len(profile(visitor)) == len(before)  # a value per position
-    visitor.sees("No activating text, since the activations are synthetic.")
+    visitor.sees("There is no text to show, since the activations are synthetic.")
     visitor.choose("Sorted by", "number")
     visitor.sees("A click on a circle selects that feature.")
     until(lambda: clicked(visitor, 9))

@@ -169,7 +169,7 @@ def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, 
     collect(small(book, tokens=1000, name="gap"), store)
     (list_of_parts,) = (store.root / "activations" / "gap").glob("parts.json")
     list_of_parts.unlink()
-    with pytest.raises(UserError, match="not complete"):
+    with pytest.raises(UserError, match="expected a complete collection"):
         Collection.open(store, "gap")
 
 

@@ -196,7 +196,7 @@ def contexts(
 ) -> tuple[dict[int, tuple[ActivatingContext, ...]], str]:
     """Contexts by feature, and the reason if there are none."""
     if not isinstance(data, StoredActivations):
-        return {}, "No activating text, since the activations are synthetic."
+        return {}, "There is no text to show, since the activations are synthetic."
     try:
         site = data.collection.config.site
         decode = _decoder(site.model if site else "")
