@@ -176,7 +176,7 @@ def test_passages_are_the_beginnings_of_held_out_documents(
 
 def test_passages_that_there_are_not(planted: tuple[SplitModel, Corpora, UnlearningSettings]) -> None:
     tokenizer, book = planted[0].tokenizer, planted[2].forget[0]
-    with pytest.raises(UserError, match="expected 10 held-out documents .* got 0"):
+    with pytest.raises(UserError, match=r"expected 10 held-out documents .* got 0"):
         passages(tokenizer, (book,), 10, LENGTH, without=(book,))
     with pytest.raises(UserError, match="expected 10000 held-out documents"):
         passages(tokenizer, (book,), 10_000, LENGTH)
