@@ -107,8 +107,8 @@ def test_words(reference: Row[LeakRun], mitigated: Row[LeakRun], expected: str, 
     [
         (
             (LEAKY, row("a"), row("b", shift=0.2, variance=0.15), row("c", error=1.0)),
-            "Position leaks in the reference, none (shift sensitivity up to 30.0 %): a removed it; b did not remove it; "
-            "c reconstructed nothing.",
+            "Position leaks in the reference, none (shift sensitivity up to 30.0 %): a removed it; b did not remove "
+            "it; c reconstructed nothing.",
         ),
         ((CLEAN, row("a")), "none has no leak to remove: predictions do not depend on absolute position."),
         ((LEAKY,), "none: leaky."),
