@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 COLLECT = """Collect activations of a model with their positions
 
-Autoencoders are trained on stored activations. The forward pass ends at the requested layer. Documents are
-concatenated into sequences of --context-size tokens. One document in ten is held out for evaluation. Special
-tokens, the first position and attention sinks are excluded from training.
+Autoencoders are trained on stored activations. The forward pass ends at the requested layer.
+Documents are concatenated into sequences of --context-size tokens. One document in ten is held out
+for evaluation. Special tokens, the first position and attention sinks are excluded from training.
 
 Examples:
   whence features collect --model minilm --layer 3 --tokens 500000      # packaged BERT, after 3 blocks
@@ -50,31 +50,34 @@ Ctrl-C stops cleanly, and the same command resumes."""
 
 TRAIN = """Train one sparse autoencoder on collected or synthetic activations
 
-An autoencoder is composed of parts: centering, encoder, norm, mask, sparsity, losses, position_schedule and
-init. A preset sets some of them; flags override it. It is evaluated on activations of held-out documents.
-Synthetic activations have known features, so that their recovery can be measured.
+An autoencoder is composed of parts: centering, encoder, norm, mask, sparsity, losses,
+position_schedule and init. A preset sets some of them; flags override it. It is evaluated on
+activations of held-out documents. Synthetic activations have known features, so that their recovery
+can be measured.
 
 Examples:
   whence features train --preset plain_topk --data synthetic:regime=equal           # synthetic activations
   whence features train --preset position_mean_topk --activations minilm-3          # a preset, collected activations
-  whence features train --mask gaussian:sigma=0.25 --sparsity topk:k=32 --activations minilm-3   # parts of your choice
+  whence features train --mask gaussian:sigma=0.25 --sparsity topk:k=32 --activations minilm-3  # your own parts
 
 Ctrl-C stops cleanly, and the same command resumes."""
 
 COMPARE = """Compare presets of autoencoders on the same activations, at the same number of active features
 
-All presets of a seed see the same activations. A sparsity penalty is adjusted to the requested number of active
-features (L0), so that FVU is comparable. A mask makes features position-specific by construction; position-specific
-features are therefore counted with the mask off. Every preset is tested against the baseline position_mean_topk.
+All presets of a seed see the same activations. A sparsity penalty is adjusted to the requested
+number of active features (L0), so that FVU is comparable. A mask makes features position-specific
+by construction; position-specific features are therefore counted with the mask off. Every preset is
+tested against the baseline position_mean_topk.
 
 Examples:
   whence features compare --presets 001_run02_soft_mask plain_topk --seeds 3        # two presets, synthetic activations
   whence features compare --presets all --seeds 3 --activations minilm-3            # all presets, collected activations
   whence features compare --presets all --sparsity topk --controls --activations minilm-3
                                                 # one sparsity for all, and controls without position
+
 Ctrl-C stops cleanly, and the same command resumes."""
 
-EVALUATE = """Evaluate an autoencoder on held-out activations: a stored run, or a directory in the format of SAELens
+EVALUATE = """Evaluate an autoencoder, from a stored run or from SAELens, on held-out activations
 
 Reports FVU, L0, dead features and position selectivity, as at the end of training.
 
@@ -82,14 +85,14 @@ Examples:
   whence features evaluate 3f2a --activations minilm-3-long      # a run, on another collection
   whence features evaluate my-sae --activations smollm2-15       # a directory in the format of SAELens 6
 
-A directory contains cfg.json and sae_weights.safetensors, with a ReLU, top-k or JumpReLU architecture. Positions
-beyond those of the training are treated as the nearest of them."""
+A directory contains cfg.json and sae_weights.safetensors, with a ReLU, top-k or JumpReLU
+architecture. Positions beyond those of the training are treated as the nearest of them."""
 
 PROBE = """Probe features of autoencoders for text labels and for word order (sparse probing)
 
-A logistic regression is fitted on the few features that best separate two classes (the protocol of SAEBench). Word
-order is probed on texts with equal tokens in a different order. Controls: raw activations under the same rule, and
-random directions of the same number and sparsity.
+A logistic regression is fitted on the few features that best separate two classes (the protocol of
+SAEBench). Word order is probed on texts with equal tokens in a different order. Controls: raw
+activations under the same rule, and random directions of the same number and sparsity.
 
 Examples:
   whence features probe 7c1e 90ab                                # two runs on the same activations
@@ -98,12 +101,13 @@ Examples:
 
 Activations of the labelled texts are computed once and stored."""
 
-SPLICE = """Measure how much of a language model survives reconstruction, and whether features can unlearn a topic
+SPLICE = """Measure the cross-entropy recovered by reconstructions, and unlearning by clamped features
 
-Recovered cross-entropy: activations are replaced by their reconstruction. 1 is the model itself; 0 is a model with
-zeros instead of activations or, more strictly, with the mean activation. Unlearning: features that are active on text
-to be forgotten (code), but hardly ever on text to be retained, are clamped. At least 99 % of correct predictions on
-text to be retained must stay correct. Without an eligible feature there is no score.
+Recovered cross-entropy: activations are replaced by their reconstruction. 1 is the model itself; 0
+is a model with zeros instead of activations or, more strictly, with the mean activation.
+Unlearning: features that are active on text to be forgotten (code), but hardly ever on text to be
+retained, are clamped. At least 99 % of correct predictions on text to be retained must stay
+correct. Without an eligible feature there is no score.
 
 Examples:
   whence features splice 7c1e 90ab                 # both evaluations, two runs
@@ -113,9 +117,9 @@ Runs must be trained on activations of a causal language model (smollm2, or a di
 
 SHOW = """Show the features of an autoencoder: mean activation by position, selectivity, activating text
 
-Writes a page with heat maps of all features over positions, and with held-out text in which selected features are
-most active. Values are measured on held-out activations, with the mask off: under a mask, a feature is active at the
-positions that the mask admits, whatever it has learned.
+Writes a page with heat maps of all features over positions, and with held-out text in which
+selected features are most active. Values are measured on held-out activations, with the mask off:
+under a mask, a feature is active at the positions that the mask admits, whatever it has learned.
 
 Examples:
   whence features show 7c1e                        # a page among the reports of the store
@@ -124,8 +128,9 @@ Examples:
 
 EXPORT = """Export an autoencoder in the format of SAELens: cfg.json and sae_weights.safetensors
 
-Centering and scale are folded into the weights, so that the export takes activations as they are. SAELens does not
-support position-dependent parts; an autoencoder with such a part is refused, and the error names the part.
+Centering and scale are folded into the weights, so that the export takes activations as they are.
+SAELens does not support position-dependent parts; an autoencoder with such a part is refused, and
+the error names the part.
 
 Examples:
   whence features export 3f2a --out my-sae                                     # load with SAE.load_from_disk("my-sae")
