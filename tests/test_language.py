@@ -36,7 +36,7 @@ BANNED = {
     r"holds past": "extrapolates",
     r"never trained on": "held-out",
     r"bound features?|features? (?:is|are) bound": "position-specific features",
-    r"planted": "synthetic",
+    r"planted(?!\"$)": "synthetic",  # but for the string that seeds synthetic activations
     r"fidelity": "position selectivity",
     r"masks? lifted|lifted masks?|with the masks? gone": "mask off",
     r"(?:each|may|feature|one|it) speaks?": "is active",

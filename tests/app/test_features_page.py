@@ -197,7 +197,7 @@ def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, coll
     visitor.open("features?collection=")
     expect(visitor.page.get_by_label("text", exact=True)).to_have_count(0)
     visitor.write("Name", "../../elsewhere")
-    visitor.sees(re.compile("is no name. Allowed: letters"))
+    visitor.sees(re.compile("name: expected at most 64 letters"))
     expect(visitor.page.get_by_role("button", name="Collect", exact=True)).to_be_disabled()
 
 

@@ -75,11 +75,11 @@ def test_text_of_documents_is_never_taken_for_the_page(found: FeatureProfiles) -
     assert "<mark>&lt;b&gt;token&lt;/b&gt;</mark>" in page
 
 
-def test_what_is_found_is_said_in_words(found: FeatureProfiles) -> None:
-    first, second, third = profile_findings(found)
-    assert first.startswith("1 of 3 features are position-specific, mask off")
-    assert "3 at 5 (0.97)" in second
-    assert "0.3000; with mask off 0.9000" in third
+def test_findings_are_sentences_with_the_verdict_first(found: FeatureProfiles) -> None:
+    verdict, *_, specific, fvu = profile_findings(found)
+    assert verdict.startswith("1 of 3 features are position-specific with the mask off")
+    assert "3 at 5 (0.97)" in specific
+    assert "0.3000; 0.9000 with the mask off" in fvu
 
 
 def test_a_browser_draws_the_maps_and_the_first_feature(found: FeatureProfiles, browse: Callable[[bytes], str]) -> None:

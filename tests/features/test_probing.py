@@ -226,7 +226,7 @@ def test_ranges_that_are_too_many() -> None:
 
 
 def test_a_dictionary_of_other_states() -> None:
-    with pytest.raises(UserError, match="'other' is of states of 61 numbers"):
+    with pytest.raises(UserError, match="expected activations with d_in 61 for 'other'"):
         probe({"other": Reader(WIDTH + 1)}, texts())
     with pytest.raises(UserError, match="positions"):
         probe({"other": Reader(WIDTH, context_size=4)}, texts())
@@ -345,9 +345,9 @@ def test_small_and_wrong_sets(store: Store) -> None:
     known = {kind: [((number, index), index < 5) for index in range(25)] for number, kind in enumerate("ab")}
     halves = split(known, "mine", 4000, 1000)
     assert (halves.notes.train, halves.notes.test, halves.notes.unseen) == (40, 10, 10)
-    with pytest.raises(UserError, match="has 1 labels"):
+    with pytest.raises(UserError, match="expected 2 to 20 labels, got 1"):
         split({"a": known["a"]}, "mine", 40, 10)
-    with pytest.raises(UserError, match="has 3 texts"):
+    with pytest.raises(UserError, match="got 3 in"):
         split({**known, "c": known["a"][:3]}, "mine", 40, 10)
     with pytest.raises(UserError, match="set"):
         labelled_activations("no_such_set", PLACE, store, **SMALL)

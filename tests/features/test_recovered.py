@@ -102,5 +102,5 @@ def test_text_that_a_collection_held_out(tmp_path: Path, store: Store) -> None:
     kept = activations.activations(torch.cartesian_prod(rows, torch.arange(16))).view(3, 16, -1)
     torch.testing.assert_close(kept, text.activations, atol=0.02, rtol=0.01)  # bfloat16
     assert recovered(split_model, text, {"perfect": Basis(torch.eye(WIDTH))})["perfect"].tokens == 45
-    with pytest.raises(UserError, match="8 numbers"):
+    with pytest.raises(UserError, match="d_in 8"):
         recovered(split_model, text, {"other": Basis(torch.eye(8))})

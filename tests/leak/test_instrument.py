@@ -102,6 +102,23 @@ def test_words(reference: Row[LeakRun], mitigated: Row[LeakRun], expected: str, 
     assert words in table(reference, mitigated).findings[1]
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (
+            (LEAKY, row("a"), row("b", shift=0.2, variance=0.15), row("c", error=1.0)),
+            "Position leaks in the reference, none (shift sensitivity up to 30.0 %): a removed it; b did not remove "
+            "it; c reconstructed nothing.",
+        ),
+        ((CLEAN, row("a")), "none has no leak to remove: predictions do not depend on absolute position."),
+        ((LEAKY,), "none: leaky."),
+        ((row("none", error=1.0), row("a")), "none: clean, reconstructs nothing; a: clean."),
+    ],
+)
+def test_the_page_begins_with_the_verdict(rows: tuple[Row[LeakRun], ...], expected: str) -> None:
+    assert LEAK.conclusion(table(*rows)) == expected
+
+
 def test_a_mitigation_is_not_blamed_for_a_model_that_reconstructed_nothing_before() -> None:
     findings = table(row("none", error=1.0, shift=0.3, variance=0.2), row("a", error=1.0)).findings
     assert "reconstructs nothing" in findings[0]

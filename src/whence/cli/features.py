@@ -34,87 +34,118 @@ if TYPE_CHECKING:
     from whence.features.run import FeaturesRun
     from whence.store.artifacts import Artifact
 
-COLLECT = """Collect activations with their positions. Ctrl-C stops cleanly, and the same command resumes.
+COLLECT = """Collect activations of a model with their positions
 
-  whence features collect --model minilm --layer 3 --tokens 500000
-  whence features collect --model smollm2 --layer 15 --precision bf16 --name smollm2-middle
-  whence features collect --text book.txt --context-size 256 --name book
-  whence features collect --model run:7c1e --layer 2 --tokens 50000        a run of the arena, on its own task
+Autoencoders are trained on stored activations. The forward pass ends at the requested layer.
+Documents are concatenated into sequences of --context-size tokens. One document in ten is held out
+for evaluation. Special tokens, the first position and attention sinks are excluded from training.
 
-The forward pass ends at the layer. Documents follow each other in sequences of --context-size tokens; one document in
-ten is held out, and makes sequences of its own. Special tokens and the first position are flagged, and left out of
-training."""
+Examples:
+  whence features collect --model minilm --layer 3 --tokens 500000      # packaged BERT, after 3 blocks
+  whence features collect --model smollm2 --layer 15 --precision bf16   # packaged Llama, faster in bf16
+  whence features collect --text book.txt --context-size 256 --name book   # your text, stored as 'book'
+  whence features collect --model run:7c1e --layer 2 --tokens 50000     # a run of the arena, on its own task
 
-TRAIN = """Train one sparse autoencoder on collected activations, or on synthetic ones, whose features are known.
+Ctrl-C stops cleanly, and the same command resumes."""
 
-  whence features train --preset position_mean_topk --activations minilm-3
-  whence features train --mask gaussian:sigma=0.25 --sparsity topk:k=32 --activations minilm-3
-  whence features train --preset plain_topk --data synthetic:regime=equal
+TRAIN = """Train one sparse autoencoder on collected or synthetic activations
 
-An autoencoder is a composition: centering, encoder, norm, mask, sparsity, losses, position_schedule, init. It is
-evaluated on activations of held-out documents. Ctrl-C stops cleanly, and the same command resumes."""
+An autoencoder is composed of parts: centering, encoder, norm, mask, sparsity, losses,
+position_schedule and init. A preset sets some of them; flags override it. It is evaluated on
+activations of held-out documents. Synthetic activations have known features, so that their recovery
+can be measured.
 
-COMPARE = """Compare presets on the same activations, at the same number of active features, over paired seeds.
+Examples:
+  whence features train --preset plain_topk --data synthetic:regime=equal           # synthetic activations
+  whence features train --preset position_mean_topk --activations minilm-3          # a preset, collected activations
+  whence features train --mask gaussian:sigma=0.25 --sparsity topk:k=32 --activations minilm-3  # your own parts
 
-  whence features compare --presets 001_run02_soft_mask plain_topk --seeds 3
-  whence features compare --presets all --seeds 3 --activations minilm-3
+Ctrl-C stops cleanly, and the same command resumes."""
+
+COMPARE = """Compare presets of autoencoders on the same activations, at the same number of active features
+
+All presets of a seed see the same activations. A sparsity penalty is adjusted to the requested
+number of active features (L0), so that FVU is comparable. A mask makes features position-specific
+by construction; position-specific features are therefore counted with the mask off. Every preset is
+tested against the baseline position_mean_topk.
+
+Examples:
+  whence features compare --presets 001_run02_soft_mask plain_topk --seeds 3        # two presets, synthetic activations
+  whence features compare --presets all --seeds 3 --activations minilm-3            # all presets, collected activations
   whence features compare --presets all --sparsity topk --controls --activations minilm-3
+                                                # one sparsity for all, and controls without position
 
-A penalty is steered to the requested number of active features; a top-k has it anyway. A mask makes features
-position-specific by construction, so that they are counted with the mask off. Every preset is compared with
-position_mean_topk, the baseline. Ctrl-C stops cleanly, and the same command resumes."""
+Ctrl-C stops cleanly, and the same command resumes."""
 
-EVALUATE = """Evaluate an autoencoder on held-out activations: one trained here, or a directory of SAELens.
+EVALUATE = """Evaluate an autoencoder, from a stored run or from SAELens, on held-out activations
 
-  whence features evaluate 3f2a --activations minilm-3-long
-  whence features evaluate my-sae --activations smollm2-15
+Reports FVU, L0, dead features and position selectivity, as at the end of training.
 
-A directory holds cfg.json and sae_weights.safetensors, as SAELens 6 and 'whence features export' write them; ReLU,
-top-k and JumpReLU are read. Positions beyond those that a run was trained on count as the nearest of them."""
+Examples:
+  whence features evaluate 3f2a --activations minilm-3-long      # a run, on another collection
+  whence features evaluate my-sae --activations smollm2-15       # a directory in the format of SAELens 6
 
-PROBE = """Probe few features of trained dictionaries for labels, and for the order of words.
+A directory contains cfg.json and sae_weights.safetensors, with a ReLU, top-k or JumpReLU
+architecture. Positions beyond those of the training are treated as the nearest of them."""
 
-  whence features probe 7c1e 90ab                          two runs on the same activations, side by side
-  whence features probe 7c1e --sets 97_news_class --by-position
-  whence features probe 7c1e --train 1000 --test 500       quicker than 4000 and 1000, which is SAEBench's protocol
+PROBE = """Probe features of autoencoders for text labels and for word order (sparse probing)
 
-Beside each: the raw activations under the same rule, and random directions of the same number and sparsity. The
-activations of labelled texts are computed once, and kept in the store."""
+A logistic regression is fitted on the few features that best separate two classes (the protocol of
+SAEBench). Word order is probed on texts with equal tokens in a different order. Controls: raw
+activations under the same rule, and random directions of the same number and sparsity.
 
-SPLICE = """Replace activations of a language model by reconstructions, and clamp features to make it forget.
+Examples:
+  whence features probe 7c1e 90ab                                # two runs on the same activations
+  whence features probe 7c1e --sets 97_news_class --by-position  # one labelled set, by range of positions
+  whence features probe 7c1e --train 1000 --test 500             # smaller and faster than SAEBench's 4000 and 1000
 
-  whence features splice 7c1e 90ab                         cross-entropy recovered, and unlearning
-  whence features splice 7c1e --what recovered
+Activations of the labelled texts are computed once and stored."""
 
-The runs must be on activations of a causal model (smollm2, or a directory). Recovered: 1 is the model itself, 0 a model
-whose activations are zeros (and, stricter, the mean activation). Unlearning: of the features that hardly ever fire on
-text to be retained, those that fire most on text to be forgotten (code) are clamped; at least 99 % of what the model
-gets right on the other text must stay right. Where no feature is eligible, there is no score."""
+SPLICE = """Measure the cross-entropy recovered by reconstructions, and unlearning by clamped features
 
-SHOW = """Show the features of a trained autoencoder: mean activation by position, selectivity, activating text.
+Recovered cross-entropy: activations are replaced by their reconstruction. 1 is the model itself; 0
+is a model with zeros instead of activations or, more strictly, with the mean activation.
+Unlearning: features that are active on text to be forgotten (code), but hardly ever on text to be
+retained, are clamped. At least 99 % of correct predictions on text to be retained must stay
+correct. Without an eligible feature there is no score.
 
-  whence features show 7c1e                           a page among the reports of the store
-  whence features show 7c1e --out features.html       the same page elsewhere
-  whence features show 7c1e --json                    numbers: position-specific features, their peaks, contexts
+Examples:
+  whence features splice 7c1e 90ab                 # both evaluations, two runs
+  whence features splice 7c1e --what recovered     # recovered cross-entropy only
 
-Everything is measured on activations of held-out documents, with the mask and with the mask off: under a mask, a
-feature is active at its positions whatever it has learned."""
+Runs must be trained on activations of a causal language model (smollm2, or a directory)."""
 
-EXPORT = """Write a trained autoencoder in the format of SAELens: cfg.json and sae_weights.safetensors.
+SHOW = """Show the features of an autoencoder: mean activation by position, selectivity, activating text
 
-  whence features export 3f2a --out my-sae
-  whence features export 3f2a --out my-sae --hook blocks.14.hook_resid_post
+Writes a page with heat maps of all features over positions, and with held-out text in which
+selected features are most active. Values are measured on held-out activations, with the mask off:
+under a mask, a feature is active at the positions that the mask admits, whatever it has learned.
 
-SAELens then loads it with SAE.load_from_disk("my-sae"). It takes activations as they are: centering and scale are
-folded into the weights. SAELens knows no positions, so that an autoencoder which does is refused, with the part that
-depends on them; 'whence features evaluate my-sae' reads it back."""
+Examples:
+  whence features show 7c1e                        # a page among the reports of the store
+  whence features show 7c1e --out features.html    # a page in this directory
+  whence features show 7c1e --json                 # position-specific features, peaks and contexts as JSON"""
+
+EXPORT = """Export an autoencoder in the format of SAELens: cfg.json and sae_weights.safetensors
+
+Centering and scale are folded into the weights, so that the export takes activations as they are.
+SAELens does not support position-dependent parts; an autoencoder with such a part is refused, and
+the error names the part.
+
+Examples:
+  whence features export 3f2a --out my-sae                                     # load with SAE.load_from_disk("my-sae")
+  whence features export 3f2a --out my-sae --hook blocks.14.hook_resid_post    # with the hook name of SAELens
+
+'whence features evaluate my-sae' evaluates the export."""
 
 
 class ActivationOptions(EngineOptions):
-    """Where and how to run: none of this changes what a run is."""
+    """Where and how to run. These options do not change the id of a run."""
 
     activations: str = Field(
-        default="", description="name of a collection; none: what --data says", json_schema_extra=metavar("NAME")
+        default="",
+        description="name of a collection ('whence features collect'); none: --data",
+        json_schema_extra=metavar("NAME"),
     )
 
 
@@ -123,23 +154,25 @@ class CompareOptions(ActivationOptions, instrument.ComparisonOptions):
 
 
 class ExportOptions(StoreOptions):
-    """Which run, and where it goes."""
+    """The run to export, and the directory."""
 
     run: str = Field(
         description="first digits of the run's id ('whence runs list')", json_schema_extra=positional("RUN")
     )
     out: str = Field(
-        default="", description="directory to write; an earlier export is replaced", json_schema_extra=metavar("DIR")
+        default="",
+        description="directory to write (required); an earlier export in it is replaced",
+        json_schema_extra=metavar("DIR"),
     )
     hook: str = Field(
         default="",
-        description="SAELens' name of the place in the model; none: left open",
+        description="hook name of SAELens for the activations, e.g. blocks.14.hook_resid_post; none: not set",
         json_schema_extra=metavar("NAME"),
     )
 
 
 def _on_activations(config: Any, options: ActivationOptions) -> Any:
-    """With what --activations stands for."""
+    """The configuration with the collection that --activations names."""
     if not options.activations:
         return config
     from whence.features.activations.store import Collection
@@ -147,7 +180,7 @@ def _on_activations(config: Any, options: ActivationOptions) -> Any:
     from whence.recordings import with_checksum
 
     if config.data != DATA.choose("synthetic"):
-        raise UserError("activations: --data was given, too. Allowed: one of them.")
+        raise UserError("activations: expected --activations or --data, got both. Pass one of them.")
     path = Collection.open(Store(options.store), options.activations).path
     return config.model_copy(update={"data": with_checksum(DATA.choose({"name": "stored", "path": str(path)}))})
 
@@ -161,10 +194,10 @@ def _print_run(run: FeaturesRun, store: Store) -> None:
 def print_metrics(metrics: DictionaryMetrics, recovery: dict[str, RecoveryMetrics] | None = None) -> None:
     mask_off, retention = metrics.mask_off, metrics.mask_off.retention
     print_text(
-        f"  FVU {metrics.fvu:.4f} with {metrics.l0:.1f} active features; {100 * metrics.dead:.1f} % never active on "
-        f"{metrics.activations:,} activations of held-out documents"
+        f"  FVU {metrics.fvu:.4f} with {metrics.l0:.1f} active features per activation (L0); {100 * metrics.dead:.1f} "
+        f"% dead features; {metrics.activations:,} held-out activations"
     )
-    masked = f" (mask off: FVU {mask_off.fvu:.4f}, {mask_off.l0:.1f} active)" if retention else ""
+    masked = f" (mask off: FVU {mask_off.fvu:.4f}, L0 {mask_off.l0:.1f})" if retention else ""
     selectivity = mask_off.position_selectivity
     print_text(
         f"  position-specific: {selectivity.position_specific} of {selectivity.features} features; median position "
@@ -172,25 +205,26 @@ def print_metrics(metrics: DictionaryMetrics, recovery: dict[str, RecoveryMetric
     )
     if retention and retention.features:
         print_text(
-            f"  retention (correlation of mask and mean activation, mask off): median {retention.median:.2f}; "
-            f"with masks of other features {retention.chance:.2f}"
+            f"  retention (correlation of mask value and mean activation, mask off): median {retention.median:.2f}, by "
+            f"chance {retention.chance:.2f}"
         )
     for kind, known in (recovery or {}).items():
         name = kind.replace("_", "-")
-        print_text(f"  {name} features recovered: cosine {known.matched:.3f}, {100 * known.recovered:.0f} % above .9")
+        above = f"{100 * known.recovered:.0f} % at 0.9 or more"
+        print_text(f"  recovery of {name} features: mean cosine {known.matched:.3f}, {above}")
 
 
 def _print_collection(artifact: Artifact[CollectRequest, CollectionRecord]) -> None:
     record = artifact.result
     print_text(
-        f"{record.name}  {record.activations:,} activations of {record.d_in} numbers, {record.held_out:,} more held "
-        f"out, {record.special:,} of special and first tokens beside"
+        f"{record.name}  {record.activations:,} training activations (d_in {record.d_in}), {record.held_out:,} held "
+        f"out, {record.special:,} of special and first tokens"
     )
 
 
 def _print_evaluation(artifact: Artifact[EvaluateRequest, EvaluateResult]) -> None:
     result = artifact.result
-    print_text(f"{result.d_sae} features of {result.d_in} numbers")
+    print_text(f"d_sae {result.d_sae}, d_in {result.d_in}")
     print_metrics(result.metrics)
 
 
@@ -201,29 +235,30 @@ def _print_probes(artifact: Artifact[ProbeRequest, ProbeReport]) -> None:
         for part in report.by_position[name].ranges if name in report.by_position else ():
             _print_probe(f"{name}, by position, {part.first}–{part.last}", part)
     for name, result in report.order.items():
-        _print_probe(f"order: {name}", result, f", a bag of tokens {100 * result.bag:.1f}")
+        _print_probe(f"word order: {name}", result, f", bag of tokens {100 * result.bag:.1f}")
 
 
 def _print_probe(name: str, result: ProbeResult, more: str = "") -> None:
     ks = list(result.raw.k)
     sides = {"raw activations": result.raw.k}
     for each, known in result.dictionaries.items():
-        sides |= {each: known.k, f"{each}, control": known.control.k}
+        sides |= {each: known.k, f"{each}, random directions": known.control.k}
     rows = [[side, *(f"{100 * accuracies[k]:.1f}" for k in ks)] for side, accuracies in sides.items()]
-    print_table(f"Accuracy (%) of {name}", ["from", *(f"{k} features" for k in ks)], rows)
-    print_text(f"  majority {100 * result.majority:.1f}, all raw numbers {100 * result.raw.all:.1f}{more}\n")
+    print_table(f"Probe accuracy (%): {name}", ["features of", *(f"k = {k}" for k in ks)], rows)
+    print_text(f"  majority class {100 * result.majority:.1f}, all raw dimensions {100 * result.raw.all:.1f}{more}\n")
 
 
 def _print_splices(artifact: Artifact[SpliceRequest, SpliceReport]) -> None:
     runs = artifact.result.runs
     entropies = [[name, *_recovered_cells(run.recovered)] for name, run in runs.items() if run.recovered]
     if entropies:
-        columns = ["run", "clean", "spliced", "mean activation", "zeros", "recovered", "against the mean"]
+        columns = ["run", "original", "reconstruction", "mean activation", "zeros", "recovered", "recovered from mean"]
         print_table("Cross-entropy (nats per token) on held-out text", columns, entropies)
     forgotten = [[name, *_unlearning_cells(run.unlearning)] for name, run in runs.items() if run.unlearning]
     if forgotten:
-        columns = ["run", "forgotten", "retained", "on validation", "as many random features", "clamped"]
-        print_table("Unlearning: share of right next tokens that become wrong", columns, forgotten)
+        columns = ["run", "forgotten", "retained", "forgotten (validation)", "random features", "clamped"]
+        title = "Unlearning: share of correct predictions that become wrong (forgotten) or stay correct (retained)"
+        print_table(title, columns, forgotten)
 
 
 def _recovered_cells(r: Recovered) -> list[str]:
@@ -235,7 +270,7 @@ def _unlearning_cells(u: UnlearningResult) -> list[str]:
     score = u.score
     if score is None:
         return [u.outcome, "–", "–", "–", u.reason]
-    retained = f"{score.test.retained:.3f}" + ("" if score.retains_enough else " (too little)")
+    retained = f"{score.test.retained:.3f}" + ("" if score.retains_enough else " (below 0.99)")
     random = f"{score.random.forgotten:.3f} · {score.random.retained:.3f}"
     clamped = f"{len(score.features)} features × {score.setting.multiplier:g}"
     return [f"{score.test.forgotten:.3f}", retained, f"{score.setting.forgotten:.3f}", random, clamped]
@@ -253,7 +288,7 @@ def _show(invocation: Invocation) -> int:
     def page(run: FeaturesRun, store: Store, command: str, on_progress: Any) -> bytes:
         return run_page(run, profiles, store.folder(run.id).metrics(), command)
 
-    with progress_line("loading") as on_progress:
+    with progress_line("Loading") as on_progress:
         _, run = load_autoencoder(store, options.run)
         profiles = run_show(ShowConfig(run=run.id), store, on_progress).result
         report = instrument.write_page(run, store, invocation, page, on_progress, options.out)
@@ -272,13 +307,13 @@ def _export(invocation: Invocation) -> int:
 
     options = invocation.options(ExportOptions)
     if not options.out:
-        raise UserError("out: no directory is named. Allowed: --out DIR.")
+        raise UserError("out: expected a directory, got none. Pass --out DIR.")
     model, run = load_autoencoder(options.open_store(), options.run)
     config = export(model, run, Path(options.out), options.hook)
     if options.json_:
         print_json({"run": run.id, "path": options.out, **config.document()})
     else:
-        print_text(f"{run.id}  {config.architecture}, {config.d_sae} features of {config.d_in} numbers  {options.out}")
+        print_text(f"{run.id}  {config.architecture}, d_sae {config.d_sae}, d_in {config.d_in}  {options.out}")
     return 0
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 AUDIT = """Measure position leakage of a masked model and the pathways through which position enters
 
 A masked model can predict a token from its context or merely from its position. The second case,
-position leakage, gives a low training loss without useful representations. The audit reports how much
-of the prediction variance depends on absolute position, in which layer the dependence begins, and
-through which pathways position enters.
+position leakage, gives a low training loss without useful representations. The audit reports how
+much of the prediction variance depends on absolute position, in which layer the dependence begins,
+and through which pathways position enters.
 
 Examples:
   whence leak audit --model minilm                      # packaged: a BERT with learned absolute positions
@@ -34,25 +34,25 @@ Examples:
   whence leak audit --model mine.py:build               # your own module: build() returns (model, examples)
   whence leak audit --run 7c1e --ratios 0.5 1           # a stored run of leak or arena, at two mask ratios
 
-Method: the shift test translates visible content and mask together. Shift sensitivity is the share of
-the prediction variance that this causes; it is 0 for a model that uses relative context only. All
-measures are taken at several mask ratios and compared with an untrained twin. Verdicts: leaky, traces,
-undecided, clean, reconstructs nothing, no different from untrained (docs/leak.md).
+Method: the shift test translates visible content and mask together. Shift sensitivity is the share
+of the prediction variance that this causes; it is 0 for a model that uses relative context only.
+All measures are taken at several mask ratios and compared with an untrained twin. Verdicts: leaky,
+traces, undecided, clean, reconstructs nothing, no different from untrained (docs/leak.md).
 
-Masked tokens: the mask token of the tokenizer is used. Causal language models have none, so that the
-embeddings of masked tokens are replaced by the mean of all token embeddings. The target is the last
-hidden state of the same model with nothing masked. The output states the replacement.
+Masked tokens: the mask token of the tokenizer is used. Causal language models have none, so that
+the embeddings of masked tokens are replaced by the mean of all token embeddings. The target is the
+last hidden state of the same model with nothing masked. The output states the replacement.
 
 Audits are stored. The same command prints the stored audit, unless --force is given or the model is
 FILE.py:FUNCTION. Nothing is downloaded.
 
-Exit code 2: the audit is not possible, e.g. there is no tokenizer, nearly all tokens have the same id,
-outputs are constant or not finite, or --length exceeds the positions of the model."""
+Exit code 2: the audit is not possible, e.g. there is no tokenizer, nearly all tokens have the same
+id, outputs are constant or not finite, or --length exceeds the positions of the model."""
 
 COMPARE = """Compare mitigations of position leakage: train masked models with and without them
 
-All variants are trained on the same data with the same seeds. The table shows the leakage that remains
-and the reconstruction error, with tests against the first variant, the reference.
+All variants are trained on the same data with the same seeds. The table shows the leakage that
+remains and the reconstruction error, with tests against the first variant, the reference.
 
 Examples:
   whence leak compare                                          # four variants, three seeds: exploratory
@@ -66,7 +66,8 @@ Examples:
 
 TRAIN = """Train one masked model with one mitigation and one seed
 
-The run is stored with its leakage measures, and can be audited layer by layer with 'whence leak audit --run ID'.
+The run is stored with its leakage measures, and can be audited layer by layer with 'whence leak
+audit --run ID'.
 
 Examples:
   whence leak train --mitigations content_gated --steps 400   # one mitigation, 400 optimizer steps
@@ -83,7 +84,8 @@ Examples:
   whence leak mitigations             # a table
   whence leak mitigations --json      # the same as JSON
 
-Write one as NAME:OPTION=VALUE, and join several with a plus sign:  content_gated:reach=16+position_prior"""
+Write one as NAME:OPTION=VALUE, and join several with a plus sign:
+content_gated:reach=16+position_prior"""
 
 
 class ShowAuditOptions(StoreOptions):

@@ -25,23 +25,25 @@ def conclusion(table: Table[LeakRun]) -> str:
     """The result in one sentence: which mitigations remove the leak of the reference."""
     reference, *others = table.rows
     done = [row for row in others if row.finished]
-    if not reference.finished or reconstructs_nothing(reference) or not done:
+    clean = bool(reference.finished) and worst_leak(reference) == "clean"
+    leaky = bool(reference.finished) and worst_leak(reference) == "leaky"
+    if not done or not (clean or leaky) or reconstructs_nothing(reference):
         verdicts = [f"{row.name}: {', '.join(verdict_words(row))}" for row in table.rows]
         return f"{'; '.join(verdicts)}."
-    if worst_leak(reference) == "clean":
+    if clean:
         return f"{reference.name} has no leak to remove: predictions do not depend on absolute position."
     groups: dict[str, list[str]] = {}
     for row in done:
         groups.setdefault(_outcome(row), []).append(row.name)
     clauses = [f"{stats.listed(groups[verb])} {verb}" for verb in OUTCOMES if verb in groups]
     size = f"shift sensitivity up to {share(largest_shift(reference))}"
-    return f"Without a mitigation ({reference.name}), position leaks ({size}): {'; '.join(clauses)}."
+    return f"Position leaks in the reference, {reference.name} ({size}): {'; '.join(clauses)}."
 
 
 REMOVED, KEPT, UNDECIDED, DESTROYED = (
     "removed it",
     "did not remove it",
-    "undecided because of noise",
+    "could not be decided because of noise",
     "reconstructed nothing",
 )
 OUTCOMES = (REMOVED, KEPT, UNDECIDED, DESTROYED)

@@ -1,4 +1,4 @@
-"""Collecting activations of a model on running text, part by part; a part that is there is never computed again."""
+"""Collecting activations of a model, in parts. Parts that are stored are not computed again."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from whence.store.runs import Store
 from whence.store.tensors import tensor_bytes
 
 ShardProgress = Callable[[int, int], None]
-"""Parts that are done, and how many there are"""
+"""Called with the number of completed parts and of all parts"""
 Part = Mapping[str, Tensor]
 
 
 def collect(config: CollectConfig, store: Store, on_progress: ShardProgress = lambda done, of: None) -> Collection:
-    """What a kill or Ctrl-C left is resumed; other activations under the same name are refused."""
+    """Collect activations, or resume an interrupted collection. Raises UserError if the name is used by another one."""
     source = of_run(config, store) if config.model.startswith(RUN) else of_text(config)
     name = config.name or f"{source.name}-{config.layer}"
     return collect_from(source, store, name, batch_size=config.batch_size, on_progress=on_progress)
@@ -53,7 +53,7 @@ def collect_from(
     batch_size: int = 16,
     on_progress: ShardProgress = lambda done, of: None,
 ) -> Collection:
-    """The same from anything, as `of_module`. about: what tells these activations from others, as JSON."""
+    """Collect from any source, such as `of_module`. about: further identity of the activations, as JSON."""
     path = folder(store, name)
     identity = {**source.about, **(about or {})}
     with writing(path, store):
@@ -102,7 +102,7 @@ def _check_same(path: Path, begun: CollectionConfig, source: ActivationSource, a
     other = [key for key in requested if before.get(key) != requested[key]]
     if other:
         was = ", ".join(f"{key} {before.get(key)!r}" for key in other)
-        raise UserError(f"name: {path.name!r} holds other activations ({was}). Choose another --name.")
+        raise UserError(f"name: the collection {path.name!r} holds other activations ({was}). Pass another --name.")
 
 
 def _identity(site: ActivationSite | None, text: str, about: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -118,9 +118,12 @@ def content(tensors: Part) -> str:
 
 
 def checked(tensors: Part, checksum: str, path: Path) -> Part:
-    """The same, unless it is other than before: the activations that are there would not belong to it."""
+    """The same tensors. Raises UserError if they differ from those that stored activations belong to."""
     if content(tensors) != checksum:
-        raise UserError(f"activations: what {path.name!r} began with cannot be made again. Remove {str(path)!r}.")
+        raise UserError(
+            f"activations: the tokens of {path.name!r} differ from those that it was begun with, so that it cannot be "
+            f"resumed. Remove {str(path)!r} and collect again."
+        )
     return tensors
 
 
@@ -129,13 +132,14 @@ def writing(path: Path, store: Store) -> Generator[None]:
     """The folder, to be written by this process alone."""
     try:
         if disk.kind_of(path) not in ("", "a directory"):
-            _report(path, f"not a folder (kept in {store.set_aside(path)})")
+            _report(path, f"not a directory (moved to {store.set_aside(path)})")
         disk.make_directory(path)
         with lock_folder(path):
             yield
     except LockedError:
         raise UserError(
-            f"activations: {path.name!r} is being computed by another process. Wait until it has ended."
+            f"activations: another process is computing {path.name!r}. Wait until it has finished, and repeat the "
+            "command."
         ) from None
     except (OSError, CorruptFileError) as damage:
         raise UserError(f"activations: {path.name!r} cannot be computed: {disk.explain(damage)}.") from None
@@ -149,7 +153,7 @@ def begun(path: Path, store: Store) -> DataFolder | None:
     except FileNotFoundError:
         return None
     except CorruptFileError as damage:
-        _report(path, f"{damage.reason} (kept in {store.set_aside(path / CONFIG)})")
+        _report(path, f"{damage.reason} (moved to {store.set_aside(path / CONFIG)})")
         return None
     return data
 
@@ -162,9 +166,9 @@ def fill(
     threads: int,
     on_progress: ShardProgress,
 ) -> None:
-    """Compute the parts that are missing or damaged. What is damaged is set aside, and reported.
+    """Compute missing and damaged parts. Damaged files are moved away and reported.
 
-    size: of all parts, in bytes. threads: another number would change the last bits.
+    size: bytes of all parts. threads: number of threads; another one would change rounding.
     """
     for line in data.clear(store):
         _report(data.path, line)

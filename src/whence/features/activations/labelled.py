@@ -1,8 +1,7 @@
-"""States of labelled texts, each text in one half only: train or test.
+"""Activations of labelled texts, each text either for training or for testing.
 
-A dictionary may have been trained on these very texts, though never on their labels. Documents that are held out from
-every collection are tested on first; where they are too few, others fill up, and `unseen` says how many of the tested
-texts no dictionary can have seen.
+A dictionary may have been trained on these texts, though without their labels. Test texts are preferably documents that
+are held out from every collection. If there are too few, others are added; `unseen` counts the held-out ones.
 """
 
 from __future__ import annotations
@@ -84,10 +83,14 @@ def split(known: Known, name: str, train: int, test: int) -> Sequences:
     """As many texts of every class, in both halves."""
     classes = sorted(known)
     if not 2 <= len(classes) <= MOST_CLASSES:
-        raise UserError(f"set: {name!r} has {len(classes)} labels. Allowed: 2 to {MOST_CLASSES}.")
+        raise UserError(
+            f"set: expected 2 to {MOST_CLASSES} labels, got {len(classes)} in {name!r}. Choose another set."
+        )
     fewest = min(map(len, known.values()))
     if fewest < FEWEST:
-        raise UserError(f"set: a class of {name!r} has {fewest} texts. Allowed: {FEWEST} or more.")
+        raise UserError(
+            f"set: expected {FEWEST} or more texts per label, got {fewest} in {name!r}. Choose another set."
+        )
     tested = max(1, min(test // len(classes), fewest * test // (train + test)))
     trained = max(1, min(train // len(classes), fewest - tested))
     ids, labels, tests, unseen = [], [], [], 0

@@ -1,4 +1,4 @@
-"""Hidden states of given sequences of any length, each computed once.
+"""Activations of given sequences of any length, each computed once.
 
 <store>/labelled/<address> is a folder of data (`whence.store.data`) with the parts
   rows       ids, flags, lengths, and what is known about every sequence
@@ -189,7 +189,7 @@ def _rows(site: ActivationSite, wanted: Sequences, tokenizer: Any) -> dict[str, 
     rows = [[*left, *wanted.ids[row], *right] for row in order.tolist()]
     longest = max(map(len, rows))
     if longest > site.context_size:
-        raise UserError(f"context_size: {longest} tokens are requested, {site.context_size} fit.")
+        raise UserError(f"context_size: expected sequences of at most {site.context_size} tokens, got {longest}.")
     return {
         "ids": torch.tensor([token for row in rows for token in row], dtype=torch.int32),
         "flags": torch.cat([flags_of(len(row), (left, right)) for row in rows]),

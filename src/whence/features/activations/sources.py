@@ -1,4 +1,4 @@
-"""What activations can be collected from: a model of transformers on text, or a run of the arena on its own task."""
+"""Sources of activations: a transformers model on text, or a run of the arena on its own task."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from whence.training.checkpoint import weights_of
 
 RUN = "run:"
 AT_ONCE = 2**20
-"""Characters that are made tokens of together, as far as documents are shorter"""
+"""Characters that are tokenized at a time, unless a document is longer"""
 
 
 @dataclass(frozen=True)
 class ActivationSource:
-    """Sequences, and the states of a model on them."""
+    """Sequences, and the activations of a model on them."""
 
     name: str
     d_in: int
@@ -43,7 +43,7 @@ class ActivationSource:
     site: ActivationSite | None = None
     text: str = ""
     about: dict[str, JsonValue] = field(default_factory=dict)
-    """What else tells these activations from others"""
+    """Further identity of the activations, such as checksums"""
 
 
 def of_text(config: CollectConfig) -> ActivationSource:
@@ -66,10 +66,10 @@ def of_text(config: CollectConfig) -> ActivationSource:
 def of_module(
     model: nn.Module, layer: str, ids: Tensor, d_in: int, call: Callable[[Tensor], Any] | None = None
 ) -> ActivationSource:
-    """Any module of any model.
+    """Activations of any module of any model.
 
-    ids: (sequences, context_size), of which the last tenth is held out.
-    call: how the model is given some of them, if not as its one argument.
+    ids: (sequences, context_size); the last tenth is held out.
+    call: calls the model with some of the ids; by default, `model(ids)`.
     """
     if layer not in dict(model.named_modules()):
         raise not_allowed("layer", layer, [name for name, _ in model.named_modules() if name])
@@ -85,18 +85,18 @@ def of_module(
 
 
 def of_run(config: CollectConfig, store: Store) -> ActivationSource:
-    """On sequences of the run's own task, as long as it was trained on."""
+    """Activations of a run of the arena, on sequences of its task at the training length."""
     with open_finished_run(store, config.model.removeprefix(RUN)) as (folder, run):
         if not isinstance(run, SequenceRun):
-            raise UserError(f"model: {run.id} is no run on a task. Allowed: runs of the arena.")
+            raise UserError(f"model: expected a run of the arena, got {run.id}, a run of {run.kind}.")
         task = run.task.build()
         model = run.build_model("cpu").eval()
         model.load_state_dict(weights_of(folder))
     layers = blocks(model)[-len(model.blocks) :]
     if not 1 <= config.layer <= len(layers):
-        raise UserError(f"layer: {config.layer}. Allowed: 1 to {len(layers)}.")
+        raise UserError(f"layer: expected 1 to {len(layers)}, got {config.layer}.")
     positions = task.sample(generator("collect", run.id), 1, run.train_length).positions
-    length = positions.shape[1]  # of tasks that prompt for an answer, more than they were trained at
+    length = positions.shape[1]  # longer than train_length for tasks with a prompt
     train = -(-config.tokens // (length - 1))  # the first position is not counted
 
     def sequences() -> tuple[Tensor, Tensor, Tensor]:
@@ -114,23 +114,23 @@ def of_run(config: CollectConfig, store: Store) -> ActivationSource:
 
 def check_context(model: nn.Module, name: str, context_size: int) -> None:
     if context_size > (longest(model) or context_size):
-        raise UserError(f"context_size: {name} takes up to {longest(model)} tokens.")
+        raise UserError(f"context_size: {name} takes up to {longest(model)} tokens, got {context_size}. Reduce it.")
 
 
 def module_of(model: nn.Module, layer: int) -> str | None:
-    """The module whose output is wanted; None: what the first block is given."""
+    """Name of the module whose output is the activations; None for the input of the first block."""
     count = getattr(model.config, "num_hidden_layers", None)
     names = blocks(model)[:count]
     if layer > len(names):
-        raise UserError(f"layer: {layer} is too deep. Allowed: 0 to {len(names)}.")
+        raise UserError(f"layer: {layer} is too deep: expected 0 to {len(names)}, the number of blocks.")
     return names[layer - 1] if layer else None
 
 
 def _sequences(tokenizer: Any, config: CollectConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """ids (sequences, context_size), which of them are held out, and flags of positions.
+    """Token ids (sequences, context_size), which sequences are held out, and flags of positions.
 
-    Documents follow each other, separated by an empty line; those held out make sequences of their own, a tenth as
-    many as the others.
+    Documents are concatenated, separated by an empty line. Held-out documents have their own sequences, a tenth of
+    the number of the others.
     """
     ends = ends_of(tokenizer)
     inner = config.context_size - len(ends[0]) - len(ends[1])
@@ -142,8 +142,8 @@ def _sequences(tokenizer: Any, config: CollectConfig) -> tuple[Tensor, Tensor, T
         ids = list(itertools.islice(stream, count * inner))
         if len(ids) < count * inner:
             raise UserError(
-                f"text: {config.text!r} holds {len(ids)} {'held-out ' * held}tokens, and {count * inner} are needed. "
-                "Allowed: fewer --tokens, or more text."
+                f"text: expected {count * inner} {'held-out ' * held}tokens in {config.text!r}, got {len(ids)}. Pass "
+                "fewer --tokens, or more text."
             )
         parts.append(torch.tensor(ids).view(count, inner))
     held = torch.tensor([False] * len(parts[0]) + [True] * len(parts[1]))
@@ -161,21 +161,23 @@ def _stream(tokenizer: Any, texts: Sequence[str]) -> Iterator[int]:
 
 
 class _Enough(Exception):
-    """Raised where the wanted layer has been computed: the rest of the model is not run."""
+    """Raised after the requested layer, to skip the rest of the model."""
 
 
 def activations_of(
     model: nn.Module, layer: str | None, ids: Tensor, precision: Precision, real: Tensor | None = None
 ) -> Tensor:
-    """(sequences, context_size, d_in) bfloat16, of a transformers model; real: which ids are no padding."""
+    """(sequences, context_size, d_in) bfloat16 of a transformers model. real: which ids are not padding."""
     check_ids(model, ids)
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         return activations_after(model, layer, lambda: model(input_ids=ids, attention_mask=real)).to(torch.bfloat16)
 
 
 def activations_after(model: nn.Module, layer: str | None, call: Callable[[], Any]) -> Tensor:
-    """(sequences, tokens, d_in) after a module, as the model computes them when it is called; what comes after is not
-    run. layer: a module's name; None: what the first block is given."""
+    """Activations (sequences, tokens, d_in) after a module. The rest of the model is not run.
+
+    layer: name of the module; None for the input of the first block.
+    """
     captured: list[Tensor] = []
 
     def after(module: nn.Module, inputs: Any, output: Any) -> None:

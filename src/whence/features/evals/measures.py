@@ -1,4 +1,4 @@
-"""How good a dictionary is, and what its features have to do with position. Definitions: docs/features.md."""
+"""Metrics of a dictionary and of the position selectivity of its features. Definitions: docs/features.md."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from whence.features.sae.dictionary import Dictionary
 from whence.random import generator
 
 POSITION_SPECIFIC = 0.5
-"""A feature is position-specific where position explains at least so much of its variance."""
+"""Position selectivity from which a feature is position-specific."""
 RECOVERED = 0.9
-"""A true direction counts as recovered where a learned one has at least this cosine with it."""
+"""Cosine with a learned direction from which a true direction counts as recovered."""
 DRAWS = 5
-"""Random assignments of masks to features, which chance is the mean over."""
+"""Random assignments of masks to features, over which chance is averaged."""
 FEW = 20
-"""A feature that was active less often than this says nothing about where it is active."""
+"""Smallest number of activations of a feature for which its selectivity is measured."""
 
 
 @dataclass(frozen=True)
 class FeatureStatistics:
-    """Sums over states, by position, of everything that the measures are made of."""
+    """Sums over activations, from which all measures are computed."""
 
     counts: Tensor
     """(context_size,)"""
@@ -41,11 +41,11 @@ class FeatureStatistics:
     squares: Tensor
     """(d_sae,) of squared activations"""
     active: Tensor
-    """(d_sae,): states at which each feature is active"""
+    """(d_sae,): number of activations for which each feature is active"""
     error: float
     """Sum of squared errors of reconstruction"""
     variance: float
-    """Sum of squared distances of the states to their mean"""
+    """Sum of squared distances of the activations from their mean"""
 
     @property
     def fvu(self) -> float:
@@ -96,7 +96,7 @@ def _longer(table: Tensor, shape: tuple[int, ...]) -> Tensor:
 def dictionary_metrics(
     dictionary: Dictionary, activations: Iterable[ActivationBatch], mask_values: Tensor | None = None
 ) -> DictionaryMetrics:
-    """With masks as trained, and without them. mask_values: (context_size, d_sae), if there is a mask."""
+    """Metrics with the mask as trained and with the mask off. mask_values: (context_size, d_sae); None: no mask."""
     parts = list(activations)
     used = feature_statistics(dictionary, parts)
     mask_off = used if mask_values is None else feature_statistics(dictionary, parts, mask_off=True)
@@ -116,14 +116,15 @@ def dictionary_metrics(
 
 
 def frequent(statistics: FeatureStatistics) -> Tensor:
-    """(features,): the numbers of those active often enough to say something about where they are active."""
+    """(features,): indices of the features that are active often enough to measure their selectivity."""
     return (statistics.active >= FEW).nonzero().flatten()
 
 
 def position_selectivity(statistics: FeatureStatistics) -> Tensor:
-    """(features,): the share of a feature's variance that its position explains, of the frequent ones, in their order.
+    """(features,): share of the variance of each frequent feature that position explains.
 
-    Corrected for chance (ε²): what position explains of noise, about (positions − 1) / states, is taken off.
+    Corrected for chance (ε²): the share that position explains of noise, about (positions − 1) / activations, is
+    subtracted.
     """
     often = frequent(statistics)
     sums, squares = statistics.sums[:, often], statistics.squares[often]

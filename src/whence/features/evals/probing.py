@@ -129,7 +129,9 @@ class ProbeTask:
 
     def __post_init__(self) -> None:
         if not len(self.test) or len(self.positive[self.train].unique()) < 2:
-            raise UserError(f"task: too few examples are left of {self.name!r}.")
+            raise UserError(
+                f"task: expected examples of both classes in {self.name!r}, got too few. Raise --train and --test."
+            )
 
 
 def compare_dictionaries(
@@ -263,7 +265,9 @@ def probe_by_position(
     ends = ends.scatter_reduce(0, rows[content], positions[content] + 1, "amax")
     first, reach = int(positions[content].min()), int(ends.sort(descending=True).values[(len(ends) - 1) // 2])
     if reach - first < ranges:
-        raise UserError(f"ranges: half of the texts end before position {reach}. Allowed: fewer ranges.")
+        raise UserError(
+            f"ranges: half of the texts end before position {reach}, too early for {ranges} ranges. Pass fewer."
+        )
     long = ends >= reach
     tasks = _tasks(sequences, long)
     content = content[long[rows[content]]]

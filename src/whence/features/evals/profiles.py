@@ -1,4 +1,4 @@
-"""Where the features of a trained autoencoder are active: mean activation by position, and activating text."""
+"""Profiles of the features of an autoencoder: mean activation by position, and activating text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from whence.features.sae.autoencoder import Autoencoder
 from whence.models.pretrained import tokenizer_of
 
 SHOWN = 30
-"""Features whose contexts are looked up: half of them the most position-specific, half of all degrees of frequency."""
+"""Features with contexts: half of them the most position-specific, half sampled over all frequencies."""
 TOP = 6
 """Contexts per feature."""
 AROUND = 10
 """Tokens on each side."""
 RARE = -9.0
-"""Below every degree: of features that are too rarely active to have one."""
+"""Sort key below all selectivities, for features that are active too rarely."""
 Order = Literal["peak", "position_selectivity", "frequency", "number", "mask_values"]
 """By what features are sorted."""
 
@@ -94,7 +94,7 @@ class FeatureProfiles(Config):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     positions: tuple[int, ...]
-    """Those that occur"""
+    """Positions that occur"""
     used: ProfileTable | None
     """(positions, d_sae): mean activation, as trained; None: the same as with the mask off"""
     mask_off: ProfileTable
@@ -167,7 +167,7 @@ class FeatureProfiles(Config):
 
 
 def feature_profiles(
-    model: Autoencoder, data: ActivationData, on_progress: Callable[[str], None] = lambda told: None
+    model: Autoencoder, data: ActivationData, on_progress: Callable[[str], None] = lambda message: None
 ) -> FeatureProfiles:
     on_progress("Computing mean activations by position")
     table = model.mask_values()
@@ -208,14 +208,14 @@ def chosen(degree: Mapping[int, float], active: Tensor, count: int = SHOWN) -> l
 def contexts(
     model: Autoencoder, data: ActivationData, features: list[int]
 ) -> tuple[dict[int, tuple[ActivatingContext, ...]], str]:
-    """Of any features, and why there are none, where that is so."""
+    """Contexts by feature, and the reason if there are none."""
     if not isinstance(data, StoredActivations):
-        return {}, "These activations are synthetic, not collected: there is no text that they belong to."
+        return {}, "There is no text to show, since the activations are synthetic."
     try:
         site = data.collection.config.site
         decode = _decoder(site.model if site else "")
     except UserError as problem:
-        return {}, f"The text cannot be shown: {problem}"
+        return {}, f"Activating text is not available: {problem}"
     values, places = top_places(model, data, features)
     return {
         feature: tuple(

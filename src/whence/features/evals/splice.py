@@ -101,8 +101,8 @@ class SplitModel:
         split_model = cls(model, tokenizer, layer)
         if not split_model._same():
             raise UserError(
-                f"model: {name!r} cannot be cut: its halves do not say what the whole says. "
-                "Allowed: causal models made of blocks that pass states on, and a head that is one matrix."
+                f"model: {name!r} cannot be cut at layer {layer}: its two halves do not reproduce its predictions. "
+                "Expected a causal model of consecutive blocks with a linear head."
             )
         return split_model
 
@@ -116,7 +116,7 @@ class SplitModel:
         """The lower half. ids: (sequences, length); special: bool (length,), none by default."""
         most = longest(self.model)
         if ids.shape[1] > (most or ids.shape[1]):
-            raise UserError(f"length: the model takes up to {most} tokens.")
+            raise UserError(f"length: the model takes up to {most} tokens, got {ids.shape[1]}. Pass shorter sequences.")
         base, ids = self.model.base_model, ids.long()
         name = module_of(base, self.layer)
         parts = [activations_after(base, name, lambda some=some: base(input_ids=some)) for some in ids.split(BATCH)]

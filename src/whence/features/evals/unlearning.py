@@ -119,7 +119,9 @@ class Scored:
     def of(cls, split_model: SplitModel, text: SplitText) -> Scored:
         right, loss = split_model.predict(text)
         if not right.any():
-            raise UserError("model: it predicts no token of a text, so that there is nothing to forget.")
+            raise UserError(
+                "model: expected correct predictions of some tokens, got none, so that nothing can be forgotten."
+            )
         places = text.targets.clone()
         places[text.targets] = right
         return cls(text, places, float(loss.mean()))
@@ -172,15 +174,15 @@ def unlearning(
         clamped = {"threshold": threshold, "count": len(features), "multiplier": multiplier}
         tried.append((ClampSetting(**clamped, retained=retained, forgotten=forgotten), features))
     if not tried:
-        limit = f"{max(config.thresholds):g} of the tokens to be retained, or more"
-        reason = f"every feature that fires on text to be forgotten fires on {limit}"
+        limit = f"{100 * max(config.thresholds):g} % or more of the tokens to be retained"
+        reason = f"every feature that is active on text to be forgotten is active on {limit}"
         return UnlearningResult(outcome="no eligible feature", reason=reason, eligible=counts)
     settings = tuple(setting for setting, _ in tried)
     allowed = [(setting.forgotten, setting, features) for setting, features in tried if setting.forgotten is not None]
     if not allowed:
         most = max(setting.retained for setting in settings)
-        retention = f"leaves {most:.3f} of retained tokens right, and {config.keep:g} must stay"
-        reason = f"the gentlest of {len(tried)} settings {retention}"
+        retained = f"keeps {most:.3f} of the correct predictions to be retained, less than {config.keep:g}"
+        reason = f"the best of {len(tried)} settings {retained}"
         return UnlearningResult(outcome="no setting retains", reason=reason, eligible=counts, settings=settings)
     _, best, features = max(allowed, key=lambda one: one[0])
     random = _others((often[0] + often[1] > 0).nonzero().flatten(), features, config.seed)

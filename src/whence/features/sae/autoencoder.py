@@ -62,7 +62,9 @@ class Autoencoder(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("done", torch.zeros((), dtype=torch.long))
         if any(loss.needs_parts for loss in self.loss_terms) and self.encoder.parts() is None:
-            raise ValueError("losses: scale_targets needs an encoder whose dictionary has parts, as multi_scale has")
+            raise ValueError(
+                "losses: scale_targets requires an encoder whose dictionary has parts, such as multi_scale"
+            )
 
     def reset_parameters(self) -> None:
         directions = self.config.init.build().directions(self.d_sae, self.d_in)
@@ -73,7 +75,7 @@ class Autoencoder(nn.Module):
 
     @torch.no_grad()
     def fit(self, everything: Iterable[ActivationBatch]) -> None:
-        """The centre, and the scale, which is the same for all centres: what is left over is then comparable."""
+        """Fit centering and scale. The scale does not depend on the centering, so that errors are comparable."""
         sums = torch.zeros(self.context_size, self.d_in, dtype=torch.double)
         counts = torch.zeros(self.context_size, dtype=torch.double)
         squares = 0.0
@@ -85,12 +87,12 @@ class Autoencoder(nn.Module):
         mean = sums.sum(0) / counts.sum()
         variance = squares / float(counts.sum()) - float(mean.square().sum())
         if not variance > 0:
-            raise UserError("data: all states are alike. Allowed: states that vary.")
+            raise UserError("data: expected activations that vary, got constant ones. Check the layer and the text.")
         self.centering.fit(sums, counts)
         self.scale.fill_((variance / self.d_in) ** 0.5)
 
     def positional_parameters(self) -> list[Tensor]:
-        """Those that are about position: their learning rate is their own."""
+        """Position-dependent parameters, which have their own learning rate."""
         parts = (self.encoder, *self.loss_terms)
         named = [getattr(part, name) for part in parts for name in part.positional]
         return [*self.mask.parameters(), *(parameter for parameter in named if parameter is not None)]
@@ -100,7 +102,7 @@ class Autoencoder(nn.Module):
         return min(1.0, float(self.done) / self.steps)
 
     def loss(self, activations: Tensor, positions: Tensor) -> Tensor:
-        """Of one training step. Without penalties: the share of variance that is not explained."""
+        """Training loss; without penalties, the fraction of variance unexplained."""
         positions = self._clamped(positions)
         x = self._standardized(activations, positions)
         code = self._code(x, positions)
@@ -133,7 +135,7 @@ class Autoencoder(nn.Module):
         return self.W_dec * self.scale
 
     def mask_values(self) -> Tensor | None:
-        """(context_size, d_sae): what its mask multiplies each feature with at each position; None: no mask."""
+        """Mask values (context_size, d_sae), multipliers of each feature at each position; None: no mask."""
         if self.config.position_ablated:
             return None
         strength = self.schedule.strength(self.progress)
@@ -142,7 +144,7 @@ class Autoencoder(nn.Module):
         return torch.stack(whole).prod(0) if whole else None
 
     def _clamped(self, positions: Tensor) -> Tensor:
-        """Positions as the parts know them: what lies beyond those trained on counts as the nearest of them."""
+        """Positions clamped to those of the training data."""
         if self.config.position_ablated:
             return torch.full_like(positions, self.context_size // 2)
         return positions.clamp(*self.ends)

@@ -13,7 +13,7 @@ from whence.registry import Registry, Variant
 
 
 class Centering(Variant, nn.Module):
-    """Taken off before encoding, put back after decoding."""
+    """Subtracted before encoding, and added after decoding."""
 
     table: Tensor
     """(context_size, d_in)"""
@@ -23,7 +23,7 @@ class Centering(Variant, nn.Module):
         self.register_buffer("table", torch.zeros(shape.context_size, shape.d_in))
 
     def fit(self, sums: Tensor, counts: Tensor) -> None:
-        """From the sum of the states at each position (context_size, d_in), and their number (context_size,)."""
+        """Fit to the sums of activations at each position (context_size, d_in), and their counts (context_size,)."""
         raise NotImplementedError
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -34,30 +34,30 @@ CENTERINGS: Registry[Centering] = Registry(__name__, Centering)
 
 
 class Mean(Centering):
-    """The mean of all states, wherever they stand."""
+    """The mean of all activations, independent of position."""
 
     def fit(self, sums: Tensor, counts: Tensor) -> None:
         self.table.copy_((sums.sum(0) / counts.sum()).expand_as(self.table))
 
 
 class PositionMean(Centering):
-    """The mean of the states at each position, or the best table of a lower rank."""
+    """The mean of the activations at each position, or its best low-rank approximation."""
 
     def __init__(
         self,
         shape: Shape,
         *,
-        rank: Annotated[int, Field(ge=0, le=2**16, description="of what differs between positions; 0: all of it")] = 0,
+        rank: Annotated[int, Field(ge=0, le=2**16, description="rank of the position-dependent part; 0: full")] = 0,
     ) -> None:
         super().__init__(shape)
         self.rank = rank
 
     def fit(self, sums: Tensor, counts: Tensor) -> None:
-        """Positions without states get the mean of all."""
+        """Positions without activations get the mean of all."""
         mean = sums.sum(0) / counts.sum()
         differs = torch.where(counts[:, None] > 0, sums / counts[:, None].clamp(min=1) - mean, 0.0)
         if self.rank:
-            weights = counts.sqrt()[:, None]  # the best table is the one that is least wrong where there are states
+            weights = counts.sqrt()[:, None]  # the approximation is weighted by the number of activations
             u, s, v = torch.linalg.svd(weights * differs, full_matrices=False)
             least = (u[:, : self.rank] * s[: self.rank]) @ v[: self.rank]
             differs = torch.where(weights > 0, least / weights.clamp(min=1), 0.0)

@@ -1,4 +1,4 @@
-"""What every evaluation needs of a trained autoencoder, whoever trained it."""
+"""The interface that evaluations require of a trained autoencoder, from whence or from SAELens."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from whence.errors import UserError
 
 
 class Shape(NamedTuple):
-    """Of a dictionary."""
+    """Sizes of a dictionary."""
 
     d_in: int
-    """Numbers per state"""
+    """Dimensions of an activation"""
     d_sae: int
-    """Features"""
+    """Number of features"""
     context_size: int
-    """Positions that are trained on"""
+    """Positions in training"""
 
 
 class Dictionary(Protocol):
-    """Positions are where a state stands in its sequence, counted from 0, special tokens included."""
+    """Positions count tokens of the sequence from 0, with special tokens."""
 
     d_in: int
     d_sae: int
     context_size: int
 
     def encode(self, activations: Tensor, positions: Tensor, mask_off: bool = False) -> Tensor:
-        """(n, d_sae), not negative, of (n, d_in) states at (n,) positions; mask_off: without masks over positions."""
+        """Codes (n, d_sae), not negative, of activations (n, d_in) at positions (n,)."""
         ...
 
     def decode(self, codes: Tensor, positions: Tensor) -> Tensor:
@@ -37,18 +37,19 @@ class Dictionary(Protocol):
 
     @property
     def directions(self) -> Tensor:
-        """(d_sae, d_in): what one unit of each feature adds to a state."""
+        """(d_sae, d_in): the contribution of one unit of each feature to an activation."""
         ...
 
 
 def check_fits(dictionary: Dictionary, d_in: int, positions: int = 0, name: str = "it") -> None:
-    """Whether it is of such activations. positions: of the texts, where they must be among those trained on."""
+    """Raise UserError unless the dictionary fits the activations and, if given, the positions of the text."""
     if dictionary.d_in != d_in:
         raise UserError(
-            f"dictionary: {name} is of states of {dictionary.d_in} numbers, and these have {d_in}. Allowed: "
+            f"dictionary: expected activations with d_in {dictionary.d_in} for {name}, got d_in {d_in}. Pass "
             "activations of the model and the layer that it was trained on."
         )
     if dictionary.context_size < positions:
         raise UserError(
-            f"dictionary: {name} was trained on {dictionary.context_size} positions, and the text has {positions}."
+            f"dictionary: expected at most {dictionary.context_size} positions, as in the training of {name}, got "
+            f"{positions}. Pass shorter sequences."
         )

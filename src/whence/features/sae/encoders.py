@@ -15,10 +15,10 @@ from whence.registry import Registry, Variant
 
 
 class Encoder(Variant, nn.Module):
-    """One set of weights; subclasses add what depends on position."""
+    """One set of weights; subclasses add parts that depend on position."""
 
     positional: tuple[str, ...] = ()
-    """Parameters that are about position, which have a learning rate of their own."""
+    """Names of position-dependent parameters, which have their own learning rate."""
 
     def __init__(self, shape: Shape, copies: tuple[int, ...] = ()) -> None:
         """copies: of the weights."""
@@ -28,22 +28,22 @@ class Encoder(Variant, nn.Module):
         self.bias = nn.Parameter(torch.empty(*copies, shape.d_sae))
 
     def init_weights(self, directions: Tensor, bias: float) -> None:
-        """All weights from the decoder's first directions (d_sae, d_in), all biases from one number."""
+        """Initialize weights with the initial directions of the decoder (d_sae, d_in), and biases with one value."""
         self.weight.data.copy_(directions.expand_as(self.weight))
         nn.init.constant_(self.bias, bias)
 
     def prepare(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        """States as the weights see them. strength: how far position counts by now."""
+        """Inputs of the weights. strength: strength of position-dependent parts, 0 to 1."""
         return x
 
     def linear(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(n, d_sae); without gradients in memory that the next call uses again."""
+        """Pre-activations (n, d_sae). Without gradients, the next call reuses their memory."""
         if torch.is_grad_enabled():
             return nn.functional.linear(x, self.weight, self.bias)
         return scores(x, self.weight, self.bias)
 
     def linear_at(self, x: Tensor, positions: Tensor, named: ByFeature, known: Tensor) -> Tensor:
-        """(n, k): the same at some features only. known: all of them, computed without gradients."""
+        """Pre-activations (n, k) of some features. known: those of all, computed without gradients."""
         return gathered(x, self.weight, self.bias, named.indices, dense=known, by_feature=named)
 
     def scale(self, strength: float) -> Tensor | None:
@@ -55,26 +55,26 @@ class Encoder(Variant, nn.Module):
         return None
 
     def restore(self, x: Tensor, positions: Tensor, strength: float) -> Tensor:
-        """The counterpart of `prepare`, of what was decoded."""
+        """The counterpart of `prepare` for decoded activations."""
         return x
 
     def parts(self) -> Tensor | None:
-        """(d_sae,) numbers of the parts that the dictionary consists of; None: it has none."""
+        """(d_sae,): index of the part of the dictionary that each feature belongs to; None: there are no parts."""
         return None
 
 
 def toward(table: Tensor, strength: float) -> Tensor:
-    """A multiplier that counts only so far: at strength 0 it is 1."""
+    """A multiplier interpolated between 1 (strength 0) and the table (strength 1)."""
     return table if strength == 1 else 1 + strength * (table - 1)
 
 
 def zeros(*size: int) -> nn.Parameter:
-    """What has no effect at first."""
+    """A parameter that has no effect at initialization."""
     return nn.Parameter(torch.zeros(size))
 
 
 def drawn(*size: int) -> nn.Parameter:
-    """What `reset_parameters` draws."""
+    """A parameter that `reset_parameters` initializes."""
     return nn.Parameter(torch.empty(size))
 
 
@@ -86,7 +86,7 @@ class Shared(Encoder):
 
 
 class PerRange(Encoder):
-    """The context in ranges; each has encoder weights of its own, the decoder is shared."""
+    """Separate encoder weights for each range of positions, and a shared decoder."""
 
     positional = ("embedding",)
 
@@ -95,7 +95,7 @@ class PerRange(Encoder):
         shape: Shape,
         *,
         ranges: Annotated[int, Field(ge=1, le=2**12, description="ranges of positions")] = 4,
-        embedded: Annotated[bool, Field(description="a learned vector per range is added to its states")] = False,
+        embedded: Annotated[bool, Field(description="add a learned vector per range to activations")] = False,
     ) -> None:
         super().__init__(shape, (ranges,))
         self.ranges = ranges
@@ -125,12 +125,12 @@ class PerRange(Encoder):
         return positions * self.ranges // self.shape.context_size
 
     def _rows(self, positions: Tensor) -> list[Tensor]:
-        """For every range, which rows stand in it."""
+        """The rows of every range."""
         return [(self._range(positions) == r).nonzero().flatten() for r in range(self.ranges)]
 
 
 class _Embedded(Encoder):
-    """A learned vector for every position is added to its states."""
+    """Add a learned vector per position to activations."""
 
     positional = ("embedding",)
 
@@ -146,7 +146,7 @@ class _Embedded(Encoder):
 
 
 class Grouped(_Embedded):
-    """Features in groups, each with its own positions and active there alone; states carry a position embedding."""
+    """Groups of features that are active in one range of positions each, and position embeddings."""
 
     members: Tensor
 
@@ -154,12 +154,12 @@ class Grouped(_Embedded):
         self,
         shape: Shape,
         *,
-        groups: Annotated[int, Field(ge=0, le=2**20, description="of features; 0: one for every position")] = 0,
+        groups: Annotated[int, Field(ge=0, le=2**20, description="groups of features; 0: one per position")] = 0,
     ) -> None:
         super().__init__(shape)
         groups = groups or shape.context_size
         if groups > shape.d_sae:
-            raise ValueError(f"d_sae: {shape.d_sae} features make no {groups} groups")
+            raise ValueError(f"d_sae: expected at least {groups} features, one per group, got {shape.d_sae}")
         self.register_buffer("members", membership(shape, groups), persistent=False)
 
     def scale(self, strength: float) -> Tensor:
@@ -167,7 +167,7 @@ class Grouped(_Embedded):
 
 
 class _Routed(_Embedded):
-    """Positions ask, features answer."""
+    """Attention with positions as queries and features as keys."""
 
     positional: tuple[str, ...] = ("embedding", "query", "key")
 
@@ -187,10 +187,13 @@ class _Routed(_Embedded):
 
 
 class AttentionRouted(_Routed):
-    """Positions ask, features answer: softmax over features, so that a position's weights are 1 on average."""
+    """Scale features by attention from positions (softmax over features, 1 on average), with position embeddings."""
 
     def __init__(
-        self, shape: Shape, *, rank: Annotated[int, Field(ge=1, le=2**16, description="numbers per query and key")] = 32
+        self,
+        shape: Shape,
+        *,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="dimensions of queries and keys")] = 32,
     ) -> None:
         super().__init__(shape, rank, shape.d_sae)
 
@@ -199,10 +202,7 @@ class AttentionRouted(_Routed):
 
 
 class Hierarchical(_Routed):
-    """A share of the features is global; the others are routed by attention with a bell around their place as prior.
-
-    A learned gate per position mixes the two kinds.
-    """
+    """Global features, and features routed by attention with a Gaussian prior on position, mixed by learned gates."""
 
     bells: Tensor
     positional = ("embedding", "query", "key", "gates")
@@ -211,8 +211,8 @@ class Hierarchical(_Routed):
         self,
         shape: Shape,
         *,
-        share: Annotated[float, Field(gt=0, lt=1, description="of features that are global")] = 0.5,
-        rank: Annotated[int, Field(ge=1, le=2**16, description="numbers per query and key")] = 32,
+        share: Annotated[float, Field(gt=0, lt=1, description="share of global features")] = 0.5,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="dimensions of queries and keys")] = 32,
     ) -> None:
         self.everywhere = max(1, min(shape.d_sae - 1, round(share * shape.d_sae)))
         position_specific = shape.d_sae - self.everywhere
@@ -234,13 +234,13 @@ class Hierarchical(_Routed):
 COARSE = 8
 """Positions that share a row of the coarse embedding."""
 LOCAL, MEDIUM = 1 / 16, 1 / 4
-"""Widths of bells, as shares of the context."""
+"""Widths of the Gaussians, as shares of the context."""
 
 
 class MultiScale(Encoder):
-    """A third of the features in narrow bells, a third in wide ones, a third everywhere.
+    """Local, medium and global features (a third each), with learned weights of the three at every position.
 
-    The three have learned weights at every position; embeddings of positions and of blocks of them are added to states.
+    Embeddings of positions and of blocks of positions are added to activations.
     """
 
     bells: Tensor
@@ -274,9 +274,9 @@ class MultiScale(Encoder):
 
 
 class ResidualPosition(Encoder):
-    """Features are scaled by position (1 + tanh), and get a gated shortcut from it.
+    """Scale features by position (1 + tanh), and add a gated function of position to them.
 
-    The two have embeddings of their own, so that neither's gradient moves the other.
+    Both have their own embeddings, so that their gradients are separate.
     """
 
     positional = ("scaling", "scaled", "embedding", "mapping", "gates")
@@ -285,8 +285,8 @@ class ResidualPosition(Encoder):
         self,
         shape: Shape,
         *,
-        rank: Annotated[int, Field(ge=1, le=2**16, description="numbers per position embedding")] = 32,
-        scaled: Annotated[bool, Field(description="position scales features")] = True,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="dimensions of position embeddings")] = 32,
+        scaled: Annotated[bool, Field(description="scale features by position; false: only add")] = True,
     ) -> None:
         super().__init__(shape)
         self.scaling = drawn(shape.context_size, rank) if scaled else None
@@ -309,7 +309,7 @@ class ResidualPosition(Encoder):
 
 
 class Adapted(Encoder):
-    """x + gate · MLP(layer norm(x)), with an MLP and a gate for every range; then one set of weights."""
+    """Adapt activations per range of positions, x + gate · MLP(layer_norm(x)), then encode with shared weights."""
 
     positional = ("inward", "outward", "gates")
 
@@ -318,7 +318,7 @@ class Adapted(Encoder):
         shape: Shape,
         *,
         ranges: Annotated[int, Field(ge=1, le=2**12, description="ranges of positions")] = 4,
-        hidden: Annotated[int, Field(ge=1, le=2**16, description="units of each MLP")] = 64,
+        hidden: Annotated[int, Field(ge=1, le=2**16, description="hidden units per MLP")] = 64,
     ) -> None:
         super().__init__(shape)
         self.inward, self.outward = drawn(ranges, shape.d_in, hidden), zeros(ranges, hidden, shape.d_in)
@@ -336,10 +336,10 @@ class Adapted(Encoder):
 
 
 class Corrected(Encoder):
-    """x + B · (c(p) ∘ A x): all positions share a few directions, each weighs them in its own way.
+    """Low-rank correction of activations, x + B · (c(p) ∘ A x), with shared directions and weights per position.
 
-    The same form, with weights of its own, is applied to what was decoded: features can then mean different directions
-    in different places.
+    A second correction of this form is applied to decoded activations, so that the direction of a feature can depend on
+    position.
     """
 
     positional = ("inward", "outward", "weights", "inward_after", "outward_after", "weights_after")
@@ -348,7 +348,7 @@ class Corrected(Encoder):
         self,
         shape: Shape,
         *,
-        rank: Annotated[int, Field(ge=1, le=2**16, description="directions that are corrected")] = 32,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="number of directions")] = 32,
         everywhere: Annotated[bool, Field(description="control: one set of weights for all positions")] = False,
     ) -> None:
         super().__init__(shape)

@@ -17,10 +17,10 @@ from whence.registry import Registry, Variant
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """States that were encoded, and what they are decoded with."""
+    """Activations with their codes, and a function that decodes them."""
 
     x: Tensor
-    """(n, d_in), what is to be reconstructed"""
+    """(n, d_in): the activations to reconstruct"""
     positions: Tensor
     """(n,)"""
     code: Code
@@ -30,21 +30,21 @@ class EncodedBatch:
     """(d_sae,): parts of the dictionary, where the encoder has them"""
 
     def error(self, values: Tensor | None = None) -> Tensor:
-        """(n,): mean squares of what the code, or other values in its place, leave unexplained."""
+        """(n,): mean squared error of the reconstruction from the code, or from other values in its place."""
         reconstruction = self.decoded(self.code.values if values is None else values)
         return (self.x - reconstruction).square().mean(1)
 
 
 class Loss(Variant, nn.Module):
-    """Overrides one of the two."""
+    """Overrides `weights` or `term`."""
 
     needs_parts = False
-    """It is about parts of the dictionary, and needs an encoder that has them."""
+    """Requires an encoder whose dictionary has parts"""
     positional: tuple[str, ...] = ()
-    """Parameters that are about position, which have a learning rate of their own"""
+    """Names of position-dependent parameters, which have their own learning rate"""
 
     def weights(self, positions: Tensor) -> Tensor | float:
-        """(n,), what squared errors are multiplied with."""
+        """Multipliers of squared errors, (n,)."""
         return 1.0
 
     def term(self, batch: EncodedBatch) -> Tensor | float:
@@ -55,7 +55,7 @@ LOSSES: Registry[Loss] = Registry(__name__, Loss)
 
 
 class PositionWeighted(Loss):
-    """Squared errors times a weight that rises evenly along the context; on average 1, so that nothing else changes."""
+    """Weight squared errors by a factor that rises linearly along the context, with mean 1."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class PositionWeighted(Loss):
 
 
 class ScaleTargets(Loss):
-    """The first part of a dictionary alone, then the first two, and so on, are held against the state as well."""
+    """Add the reconstruction errors of the first part of the dictionary, of the first two, and so on."""
 
     needs_parts = True
 
     def __init__(
-        self, *, weight: Annotated[float, Field(gt=0, le=1e9, description="of each partial error")] = 0.1
+        self, *, weight: Annotated[float, Field(gt=0, le=1e9, description="weight of each partial error")] = 0.1
     ) -> None:
         super().__init__()
         self.weight = weight
@@ -92,7 +92,7 @@ class ScaleTargets(Loss):
 
 
 class InfoNCE(Loss):
-    """Contrastive: a code, projected, must be more like the embedding of its own position than like all others'."""
+    """Contrastive term (InfoNCE) between projected codes and position embeddings."""
 
     positional = ("projection", "embedding")
 
@@ -100,9 +100,9 @@ class InfoNCE(Loss):
         self,
         shape: Shape,
         *,
-        weight: Annotated[float, Field(gt=0, le=1e9, description="of the term")] = 0.1,
-        temperature: Annotated[float, Field(gt=0, le=1e6, description="of the similarities")] = 0.1,
-        rank: Annotated[int, Field(ge=1, le=2**16, description="numbers that codes are projected to")] = 32,
+        weight: Annotated[float, Field(gt=0, le=1e9, description="weight of the term")] = 0.1,
+        temperature: Annotated[float, Field(gt=0, le=1e6, description="temperature of the similarities")] = 0.1,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="dimensions of the projection")] = 32,
     ) -> None:
         super().__init__()
         self.weight, self.temperature = weight, temperature

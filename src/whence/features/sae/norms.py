@@ -13,13 +13,13 @@ from whence.registry import Registry, Variant
 
 
 class Norm(Variant, nn.Module):
-    """Needs all features at once: what comes out of one depends on all others."""
+    """Normalizes over all features, so that each output depends on all of them."""
 
     is_identity: ClassVar[bool] = False
-    """It need not be computed."""
+    """Need not be computed"""
 
     def init_bias(self, bias: float) -> None:
-        """bias: what pre-activations of variance 1 should start with, so that few are above 0."""
+        """bias: initial bias of pre-activations of variance 1, so that few are above 0."""
 
     def forward(self, scores: Tensor) -> Tensor:
         raise NotImplementedError
@@ -29,7 +29,7 @@ NORMS: Registry[Norm] = Registry(__name__, Norm)
 
 
 class NoNorm(Norm):
-    """Pre-activations as they are."""
+    """No normalization."""
 
     name = "none"
     is_identity = True
@@ -39,19 +39,18 @@ class NoNorm(Norm):
 
 
 INITIAL_GAIN = 0.1
-"""Gains begin small: normalised pre-activations have variance 1 each, and there are many more of them than of numbers
-in a state."""
+"""Small, since normalized pre-activations have variance 1 each, and there are many more features than dimensions."""
 
 
 class LayerNorm(Norm):
-    """All pre-activations of a state to mean 0 and variance 1, then a gain and a bias for each feature."""
+    """Layer norm over the pre-activations of an activation, with a gain and a bias per feature."""
 
     def __init__(
         self,
         shape: Shape,
         *,
         place: Annotated[
-            Literal["before_relu", "after_relu"], Field(description="of the pre-activations, or of what is above 0")
+            Literal["before_relu", "after_relu"], Field(description="before or after the ReLU")
         ] = "before_relu",
     ) -> None:
         super().__init__()
@@ -60,7 +59,7 @@ class LayerNorm(Norm):
         self.bias = nn.Parameter(torch.zeros(shape.d_sae))
 
     def init_bias(self, bias: float) -> None:
-        if self.place == "before_relu":  # which takes off whatever the encoder's biases have in common
+        if self.place == "before_relu":  # layer norm removes the common part of the encoder's biases
             nn.init.constant_(self.bias, INITIAL_GAIN * bias)
 
     def forward(self, scores: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""Autoencoders as SAELens keeps them: a folder with cfg.json and sae_weights.safetensors.
+"""The format of SAELens 6: a directory with cfg.json and sae_weights.safetensors.
 
-    export(model, run, folder)      one of whence's, where SAELens has a kind for it
-    imported(folder)                one of SAELens', to be evaluated here
+    export(model, run, folder)      write an autoencoder of whence, if SAELens has a matching architecture
+    imported(folder)                read an autoencoder for evaluation
 
-SAELens knows no positions: what depends on them is refused, never dropped. The format is that of version 6.
+SAELens does not support position-dependent parts: autoencoders with such parts are refused.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FORMAT = "6.54.12"
 """The version that exports are written for."""
 ANY = 2**31
-"""The context of an autoencoder that does not say on how many positions it was trained."""
+"""Context size of an autoencoder whose metadata have none."""
 LARGEST = 2**24
-"""Numbers per state, and features: what is larger is no autoencoder."""
+"""Largest d_in and d_sae that are accepted."""
 
 
 class Metadata(Config):

@@ -1,4 +1,4 @@
-"""How far position counts as training goes on."""
+"""Strength of position-dependent parts during training."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from whence.registry import Registry, Variant
 
 
 class Schedule(Variant):
-    """progress: the share of training that is done, 0 to 1."""
+    """progress: the share of training completed, 0 to 1."""
 
     def strength(self, progress: float) -> float:
-        """How far masks and whatever else depends on position count, 0 to 1."""
+        """Strength of masks and other position-dependent parts, 0 to 1."""
         return 1.0
 
     def penalty(self, progress: float) -> float:
-        """What the price of being active is multiplied with."""
+        """Multiplier of the sparsity penalty."""
         return 1.0
 
 
@@ -25,20 +25,18 @@ SCHEDULES: Registry[Schedule] = Registry(__name__, Schedule)
 
 
 class Constant(Schedule):
-    """Position counts fully from the first step on."""
+    """Full strength from the first step."""
 
 
 class ProgressiveSchedule(Schedule):
-    """Position counts more and more, evenly, until a share of training is done."""
+    """Strength rises linearly to 1 during a share of training."""
 
     name = "progressive"
 
     def __init__(
         self,
         *,
-        full: Annotated[float, Field(gt=0, le=1, description="share of training after which position counts fully")] = (
-            0.5
-        ),
+        full: Annotated[float, Field(gt=0, le=1, description="share of training at which strength is 1")] = (0.5),
     ) -> None:
         self.full = full
 
@@ -47,21 +45,19 @@ class ProgressiveSchedule(Schedule):
 
 
 class Curriculum(Schedule):
-    """The position-free part alone first; then what depends on position comes in, and the sparsity penalty with it."""
+    """Train without position-dependent parts first; then they and the full sparsity penalty are introduced linearly."""
 
     def __init__(
         self,
         *,
-        begin: Annotated[float, Field(ge=0, lt=1, description="share of training without position")] = 0.3,
-        full: Annotated[float, Field(gt=0, le=1, description="share of training after which position counts fully")] = (
-            0.7
-        ),
+        begin: Annotated[float, Field(ge=0, lt=1, description="share of training at strength 0")] = 0.3,
+        full: Annotated[float, Field(gt=0, le=1, description="share of training at which strength is 1")] = (0.7),
         penalty: Annotated[
-            float, Field(ge=0, le=1e6, description="of being active at first, as a share of the last")
+            float, Field(ge=0, le=1e6, description="initial sparsity penalty, as a share of the final one")
         ] = 0.5,
     ) -> None:
         if full <= begin:
-            raise ValueError("full: position must begin before it counts fully")
+            raise ValueError(f"full: expected more than begin ({begin:g}), got {full:g}")
         self.begin, self.full, self.first_penalty = begin, full, penalty
 
     def strength(self, progress: float) -> float:

@@ -1,4 +1,4 @@
-"""How pre-activations become a few active features, and what being active costs."""
+"""Sparsity mechanisms: which features are active, and the penalty on activations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whence.registry import Registry, Variant
 
 @dataclass(frozen=True)
 class Code:
-    """All features of every state, or k of them."""
+    """Codes of activations: values of all features, or of k of them."""
 
     values: Tensor
     """(n, d_sae) or (n, k)"""
@@ -47,13 +47,13 @@ class Code:
 
 
 class Sparsity(Variant, nn.Module):
-    """Which features of a state count is known before anything is computed for the others."""
+    """A sparsity mechanism. It chooses features first, so that gradients are computed for those only."""
 
     selects = False
-    """Some active features are dropped, those that are not chosen."""
+    """Active features that are not chosen are set to 0"""
 
     def initial_bias(self, d_sae: int) -> float:
-        """Of all pre-activations, where training starts."""
+        """Initial bias of all pre-activations."""
         return 0.0
 
     def chosen(self, pre: Tensor, masked: Tensor) -> Tensor | None:
@@ -94,13 +94,13 @@ SPARSITY: Registry[Sparsity] = Registry(__name__, Sparsity)
 
 
 class TopK(Sparsity):
-    """Of every state, the k features that are most active."""
+    """Keep the k most active features of each activation."""
 
     name = "topk"
     selects = True
 
     def __init__(
-        self, *, k: Annotated[int, Field(ge=1, le=2**20, description="active features per state")] = 16
+        self, *, k: Annotated[int, Field(ge=1, le=2**20, description="active features per activation")] = 16
     ) -> None:
         super().__init__()
         self.k = k
@@ -114,19 +114,21 @@ class TopK(Sparsity):
 
 
 MEMORY = 0.9
-"""How much of the threshold is kept from step to step."""
+"""Decay of the moving average of the threshold, per step."""
 
 
 class BatchTopK(Sparsity):
-    """Of all states of a batch together, k times as many features as there are states. Used, one threshold stands for
-    that: then what a state is encoded as does not depend on its neighbours."""
+    """Keep the most active features of a batch, k per activation on average; a fixed threshold after training.
+
+    With the threshold, the code of an activation does not depend on the batch.
+    """
 
     name = "batch_topk"
     threshold: Tensor
     selects = True
 
     def __init__(
-        self, *, k: Annotated[int, Field(ge=1, le=2**20, description="active features per state, on average")] = 16
+        self, *, k: Annotated[int, Field(ge=1, le=2**20, description="mean active features per activation")] = 16
     ) -> None:
         super().__init__()
         self.k = k
@@ -151,16 +153,15 @@ class BatchTopK(Sparsity):
 
 
 RATE = 0.02
-"""How fast the coefficient follows, per step and unit of log(L0 / wanted)."""
+"""Step size of the coefficient, per unit of log(L0 / target)."""
 STEERED = 2.0
-"""Where a coefficient starts that is steered."""
+"""Initial value of a steered coefficient."""
 SPARSE = 8
-"""Features are named where no state has more than one in so many of them active: then that is faster."""
+"""Sparse computation is used where no activation has more than one in this number of features active."""
 
 
 class L1(Sparsity):
-    """A penalty on the sum of activations, each times the length of its direction. The coefficient is given, or steered
-    to a wanted number of active features."""
+    """L1 penalty on activations times the norm of their directions. The coefficient is fixed or steered to an L0."""
 
     log_coefficient: Tensor
 
@@ -169,13 +170,14 @@ class L1(Sparsity):
         shape: Shape,
         *,
         coefficient: Annotated[
-            float, Field(gt=0, le=1e9, description="of the penalty; where it starts, if l0 is given")
+            float, Field(gt=0, le=1e9, description="coefficient of the penalty; its initial value if l0 is set")
         ] = 0.04,
         on: Annotated[
-            Literal["masked", "raw"], Field(description="activations after the mask, or before it")
+            Literal["masked", "raw"], Field(description="penalized activations: after the mask, or before it (raw)")
         ] = "masked",
         l0: Annotated[
-            float, Field(ge=0, le=2**20, description="active features that the coefficient is steered to; 0: none")
+            float,
+            Field(ge=0, le=2**20, description="active features to steer the coefficient to; 0: fixed coefficient"),
         ] = 0,
     ) -> None:
         super().__init__()
@@ -213,13 +215,13 @@ class L1(Sparsity):
 
 
 BANDWIDTH = 0.5
-"""How near to its threshold a pre-activation must be to move it."""
+"""Width of the window around the threshold in which pre-activations contribute to its gradient."""
 
 
 class JumpReLU(Sparsity):
-    """Nothing below a feature's threshold, the pre-activation above it.
+    """Learned threshold per feature: activations are 0 below it, and the pre-activation above it.
 
-    Thresholds learn by how many features are active beside how many are wanted.
+    Thresholds are trained by a penalty on the deviation of L0 from its target.
     """
 
     name = "jumprelu"
@@ -228,8 +230,10 @@ class JumpReLU(Sparsity):
         self,
         shape: Shape,
         *,
-        l0: Annotated[float, Field(gt=0, le=2**20, description="active features that are wanted")] = 16,
-        coefficient: Annotated[float, Field(gt=0, le=1e9, description="of the penalty on missing them")] = 1.0,
+        l0: Annotated[float, Field(gt=0, le=2**20, description="target number of active features")] = 16,
+        coefficient: Annotated[
+            float, Field(gt=0, le=1e9, description="coefficient of the penalty on the deviation from l0")
+        ] = 1.0,
     ) -> None:
         super().__init__()
         self.l0, self.coefficient = l0, coefficient
