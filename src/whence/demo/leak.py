@@ -23,7 +23,7 @@ BEFORE, AFTER = "none", "content_gated"
 CONFIGS: dict[Size, LeakConfig] = {
     "full": LeakConfig.read(
         {
-            "data": "synthetic:position=0.3,steps=48",
+            "data": "synthetic:position=0.3,steps=96",
             "mitigations": [BEFORE, AFTER],
             "seeds": 3,
             "training": {"steps": 400},
@@ -31,7 +31,7 @@ CONFIGS: dict[Size, LeakConfig] = {
     ),
     "quick": LeakConfig.read(
         {
-            "data": "synthetic:position=0.3,steps=32",
+            "data": "synthetic:position=0.3,steps=64",
             "mitigations": [BEFORE, AFTER],
             "seeds": 1,
             "masking": {"test_rows": 64},
