@@ -87,12 +87,10 @@ def build(context: Context) -> Content:
 
 def _headline(table: Table[LeakRun]) -> str:
     """How much of a prediction position determines, where every token is masked."""
-    variances = {name: table.row(name).cell("position_variance@1").mean or 0.0 for name in (BEFORE, AFTER)}
-    shown = ", ".join(
-        f"{share(value)} {words}"
-        for value, words in zip(variances.values(), ("without mitigation", f"with {AFTER}"), strict=True)
+    before, after = (share(table.row(name).cell("position_variance@1").mean or 0.0) for name in (BEFORE, AFTER))
+    return (
+        f"With every token masked, predictions still vary by {before} of the target variance; with {AFTER}, by {after}."
     )
-    return f"Variance of predictions that position alone causes, over the target variance: {shown}."
 
 
 def _panel(title: str, audit: Audit, figure: go.Figure) -> Markup:
