@@ -126,6 +126,7 @@ def test_the_page_fits(done: Done, width: int) -> None:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
         page = chromium.new_page(viewport={"width": width, "height": 900})
+        page.set_default_timeout(120_000)  # the machine may be busy with other tests
         page.goto(done.page.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         chromium.close()

@@ -16,7 +16,7 @@ ARENA = {
     "training": {"steps": 4, "batch_size": 4, "evaluations": 1},
 }
 LEAK = {
-    "data": "synthetic:position=0.3,steps=24,channels=2",
+    "data": "synthetic:position=0.3,steps=48,channels=2",
     "mitigations": ["none", "content_gated"],
     "seeds": 1,
     "model": {"d_model": 8},

@@ -90,7 +90,7 @@ def build(context: Context) -> Content:
     return Content(
         headline=f"{len(profiles.position_specific)} of {len(profiles.position_selectivity)} features of MiniLM are "
         "position-specific.",
-        picture=small(heat),
+        picture=small(heat, yaxis_showticklabels=False),
         verdict=" ".join(findings[:2]),
         body=body,
         command=" && ".join(

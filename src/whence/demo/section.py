@@ -205,4 +205,5 @@ def small(figure: go.Figure, height: int = 190, **layout: Any) -> Markup:
     copy.update_xaxes(title=None)
     copy.update_yaxes(title=None, nticks=4)
     copy.update_traces(showscale=False, selector={"type": "heatmap"})
+    copy.update_traces(marker_size=4, selector={"type": "scatter"})
     return plot(copy.update_layout(**layout))
