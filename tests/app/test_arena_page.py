@@ -31,9 +31,11 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
     for tab in ("Accuracy by length", "Accuracy by position"):
         visitor.page.get_by_role("tab", name=tab, exact=True).click()
         expect(visitor.page.get_by_role("figure", name=re.compile(f"^{tab}"))).to_be_visible()
-    before = visitor.sees(re.compile(r"^looks .* places away on average$")).inner_text()
+    before = visitor.sees(re.compile(r"^Layer ., head .*mean attention distance .* positions\.$")).inner_text()
     visitor.page.get_by_label("head", exact=True).select_option("2")
-    expect(visitor.page.get_by_text(re.compile(r"^looks .* places away on average$"))).not_to_have_text(before)
+    expect(
+        visitor.page.get_by_text(re.compile(r"^Layer ., head .*mean attention distance .* positions\.$"))
+    ).not_to_have_text(before)
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     visitor.sees(re.compile("Feature 4: peak at position"))
     until(lambda: profile(visitor) != before)
     assert len(profile(visitor)) == len(before)  # a value per position
-    visitor.sees("These activations are synthetic, not collected: there is no text that they belong to.")
+    visitor.sees("There is no text to show, since the activations are synthetic.")
     visitor.choose("Sort by", "number")
     visitor.sees("Click a circle to select its feature.")
     until(lambda: clicked(visitor, 9))

@@ -66,7 +66,7 @@ def test_zero_means_nothing_beyond_training(tiny: Tiny, nothing: Any) -> None:
         ({"lengths": {"min_length": 9}}, ["min_length: 9", "at most train_length=8"]),
         ({"task": "copy", "model": {"attention": "bidirectional"}}, ["earlier answers", "answers=blank"]),
         ({"task": "sort", "model": {"mixer": "bimamba", "encoding": "none"}}, ["earlier answers", "answers=blank"]),
-        ({"model": {"attention": "prefix"}}, ["'prefix'", "no question to look ahead in"]),
+        ({"model": {"attention": "prefix"}}, ["'prefix'", "has no prompt"]),
         ({"model": {"mixer": "mamba", "attention": "bidirectional", "encoding": "none"}}, ["'bidirectional'", "mamba"]),
         (
             {"model": {"mixer": "mamba"}},

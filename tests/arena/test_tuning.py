@@ -33,12 +33,12 @@ def test_text_is_read_in_its_order_and_spaces_do_not_matter() -> None:
         ("letters=4,8", ["'letters' is not known"]),
         ("encoding=rope,alibi", ["'encoding' is not known"]),
         ("seed=1,2", ["'seed' is not known"]),
-        ("lr=0.1;lr=0.2", ["'lr' is named twice"]),
+        ("lr=0.1;lr=0.2", ["'lr' is listed twice"]),
         ("lr=", ["'lr=' is not valid", "FIELD=VALUE"]),
         ("lr=0.1,", ["'lr=0.1,' is not valid"]),
         ("lr", ["'lr' is not valid"]),
         ("=3", ["'' is not known"]),
-        ("lr=0.1,0.1", ["'lr=0.1,0.1' names a value twice"]),
+        ("lr=0.1,0.1", ["'lr=0.1,0.1' lists a value twice"]),
     ],
 )
 def test_mistakes_are_named(text: str, parts: list[str]) -> None:
@@ -92,7 +92,7 @@ def test_swept_lengths_are_lengths() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sweep": "lr=0.1,0.2", "tune": "lr=0.3"}, "tune: 'lr' is swept already"),
+        ({"sweep": "lr=0.1,0.2", "tune": "lr=0.3"}, "tune: 'lr' is also in --sweep"),
         ({"sweep": "lr=0.1,1e-1"}, "listed twice"),
         ({"tune": "lr=0.1,1e-1"}, "listed twice"),
         ({"sweep": "layers=1,two"}, "model.layers: 'two'"),

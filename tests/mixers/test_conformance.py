@@ -105,7 +105,10 @@ def test_blocks_without_an_mlp(choice: str) -> None:
     [
         ({"encoding": "rope"}, "rope enters through rotate, which bimamba does not have"),
         ({"encoding": "alibi"}, "Allowed: learned, none, position_tokens, sinusoidal"),
-        ({"encoding": "none", "attention": "bidirectional"}, "bimamba has none of: leave it out. Allowed: causal"),
+        (
+            {"encoding": "none", "attention": "bidirectional"},
+            "bimamba, which has no attention: leave it out. Allowed: causal",
+        ),
     ],
 )
 def test_what_has_no_place_in_a_mixer_is_refused(fields: dict[str, str], message: str) -> None:

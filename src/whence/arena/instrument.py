@@ -34,6 +34,7 @@ from whence.experiments.results import final_metrics, read_results
 from whence.experiments.saved import Presets
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
 from whence.report.figures import line_style
+from whence.report.html import bullets
 from whence.store.files import canonical
 from whence.store.runs import Store
 
@@ -232,8 +233,10 @@ def _every_baseline(table: Table[ArenaRun]) -> list[str]:
     if score is None:
         return []
     ordered = sorted(score.baselines.items(), key=lambda item: -item[1])
-    listed = "; ".join(f"{name} {100 * value:.1f} %" for name, value in ordered)
-    return [Markup("<p class=note>ID accuracy of every shortcut: {}.</p>").format(listed)]
+    lines = bullets(f"{name} {100 * value:.1f} %" for name, value in ordered)
+    return [
+        Markup("<details><summary>ID accuracy of every shortcut ({})</summary>{}</details>").format(len(ordered), lines)
+    ]
 
 
 def overall(tables: Sequence[Table[ArenaRun]]) -> dict[str, tuple[float, int]]:

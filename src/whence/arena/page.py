@@ -177,7 +177,7 @@ const drawMaps = root => root.querySelectorAll('.maps:not([data-drawn])').forEac
       context.fillRect(i % size * cell, Math.floor(i / size) * cell, cell, cell);
     });
     context.strokeStyle = '#E69F00';
-    context.lineWidth = Math.max(1.5, cell / 10);
+    context.lineWidth = Math.max(2, cell / 6);
     (m.answer_keys[example] ?? []).forEach((key, query) => {
       if (key >= 0) context.strokeRect((key + .1) * cell, (query + .1) * cell, .8 * cell, .8 * cell);
     });
@@ -209,8 +209,8 @@ A map opens on the head with the largest attention weight on the answer, where t
 
 
 ATTENTION_NOTE = (
-    "Attention weights of one seed on test sequences of the training length. Rows are queries and columns are keys; "
-    "darker cells have larger weights (square-root scale)."
+    "Attention weights of one seed on test sequences of the training length. Rows are queries and columns are keys; a "
+    "stronger colour is a larger weight (square-root scale)."
 )
 ANSWER_NOTE = " An orange square marks the token that holds the answer to the query of its row."
 MAPS = """\

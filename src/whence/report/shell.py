@@ -27,7 +27,7 @@ SHARED_STYLE = """
 @media (max-width: 45rem) {
   .stack thead { display: none } .stack tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line) }
   .stack th[scope=row] { display: block; border: 0; padding: 0 } .stack td { border: 0; padding: .15rem 0 }
-  .stack td { display: grid; grid-template-columns: 9.5rem 1fr; justify-items: start; white-space: normal }
+  .stack td { display: grid; grid-template-columns: 10.5rem 1fr; justify-items: start; white-space: normal }
   .stack td::before { content: attr(data-column); color: var(--soft) } .stack td > * { grid-column: 2 }
   .stack td:empty { display: none }
 }
@@ -39,14 +39,14 @@ STYLE = (
 :root { color-scheme: light dark; --text: light-dark(#1c1c1c, #e6e6e6); --page: light-dark(#fff, #161616);
   --line: light-dark(#ddd, #3a3a3a); --soft: light-dark(#555, #a8a8a8); --code: light-dark(#f5f5f5, #232323) }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); overflow-wrap: break-word }
-body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
+body { max-width: 77rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; line-height: 1.25 } h2 { font-size: 1.3rem; margin-top: 3.5rem; line-height: 1.3 }
 h3 { font-size: 1.05rem; margin: 2.2rem 0 .3rem } h4 { font-size: 1rem; margin: 1.2rem 0 .3rem }
 .lead { font-size: 1.2rem; line-height: 1.45; max-width: 60rem } ul.lead { font-size: 1.05rem; padding-left: 1.2rem }
 a { color: light-dark(#0060a0, #6cbcf0) } .note { color: var(--soft) } summary { cursor: pointer }
 table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
-th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-th[scope=row] { font-weight: 600; overflow-wrap: anywhere; min-width: 6rem }
+th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+th[scope=row] { font-weight: 600; overflow-wrap: anywhere; min-width: 7.5rem }
 td.n { font-variant-numeric: tabular-nums; white-space: nowrap } td.cost { min-width: 6rem }
 .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
 .badge { border: 1px solid #999; border-radius: 1em; padding: .05em .6em; font-size: .85em; white-space: nowrap }
