@@ -129,7 +129,7 @@ def writing(path: Path, store: Store) -> Generator[None]:
     """The folder, to be written by this process alone."""
     try:
         if disk.kind_of(path) not in ("", "a directory"):
-            _report(path, f"not a folder (kept in {store.set_aside(path)})")
+            _report(path, f"expected a directory (moved to {store.set_aside(path)})")
         disk.make_directory(path)
         with lock_folder(path):
             yield
@@ -149,7 +149,7 @@ def begun(path: Path, store: Store) -> DataFolder | None:
     except FileNotFoundError:
         return None
     except CorruptFileError as damage:
-        _report(path, f"{damage.reason} (kept in {store.set_aside(path / CONFIG)})")
+        _report(path, f"{damage.reason} (moved to {store.set_aside(path / CONFIG)})")
         return None
     return data
 
