@@ -163,7 +163,7 @@ def test_mistakes_are_named(arguments: list[str], parts: list[str], capsys: pyte
         ("a.yaml", "a: [", ["'a.yaml'", "not valid YAML"]),
         ("a.yaml", "!!python/object/apply:os.system ['touch pwned']", ["'a.yaml'", "not valid YAML"]),
         ("a.yaml", "- 1\n", ["'a.yaml'", "not a list"]),
-        ("a.toml", "", ["'a.toml'", "Allowed: FILE.yaml, FILE.json"]),
+        ("a.toml", "", ["'a.toml'", "Allowed: FILE.yaml, FILE.yml, FILE.json"]),
         (None, "", ["'a.yaml'", "No such file"]),
     ],
 )

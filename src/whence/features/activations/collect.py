@@ -132,7 +132,7 @@ def writing(path: Path, store: Store) -> Generator[None]:
     """The folder, to be written by this process alone."""
     try:
         if disk.kind_of(path) not in ("", "a directory"):
-            _report(path, f"not a directory (moved to {store.set_aside(path)})")
+            _report(path, f"expected a directory (moved to {store.set_aside(path)})")
         disk.make_directory(path)
         with lock_folder(path):
             yield
