@@ -45,8 +45,9 @@ ifeq ($(EMOJI),)
 		> /dev/null 2>&1 || echo "no font of emoji: the tests that need it are skipped"
 endif
 
+# The tour of all instruments, about 5 minutes: whence-demo/index.html.
 demo: $(VENV)/installed
-	$(BIN)/whence arena compare --tasks k_back_recall --encodings rope learned none --seeds 2 --steps 150
+	$(BIN)/whence demo
 
 app: $(VENV)/installed
 	$(BIN)/whence app

@@ -91,7 +91,7 @@ def interactions(visitor: Visitor, count: int) -> dict[str, list[float]]:
 
 
 def _dismiss(visitor: Visitor) -> None:
-    visitor.page.get_by_role("button", name="Keep them").click()
+    visitor.page.get_by_role("button", name="Cancel").click()
     expect(visitor.page.get_by_text("This cannot be undone.")).to_have_count(0)
 
 

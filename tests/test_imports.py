@@ -23,6 +23,7 @@ LEVELS = [
     {"arena", "leak", "features", "fields"},
     {"instruments"},
     {"api"},
+    {"demo"},
     {"cli", "app", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
@@ -121,6 +122,7 @@ def test_the_test_itself_can_fail() -> None:
         ["arena", "show", "--help"],
         ["arena", "lst"],
         ["reproduce", "--help"],
+        ["demo", "--help"],
         ["nonsense"],
     ],
 )

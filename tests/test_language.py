@@ -1,15 +1,22 @@
 """No phrase or identifier of the private vocabulary that whence once had: the field's words stand in their place.
 
 The list holds phrases and identifiers, not common words. It is applied to the source code with its strings and
-docstrings, the documentation, the presets, the help of every command and rendered pages.
+docstrings, the documentation, the presets, the help of every command and the rendered pages of every instrument.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import train_in_process
+from tests.experiments.test_equivalence import CONFIGS
+from whence.cli.main import run
+from whence.cli.reference import help_texts
 
 ROOT = Path(__file__).parents[1]
 
@@ -117,3 +124,68 @@ def test_source_speaks_the_fields_language(folder: str):
 def test_documentation_speaks_the_fields_language(page: Path):
     problems = of_files([page])
     assert not problems, "\n".join(problems)
+
+
+def test_help_speaks_the_fields_language():
+    problems = [each for words, text in help_texts() for each in banned(one_line(text), " ".join(("whence", *words)))]
+    assert not problems, "\n".join(problems)
+
+
+def test_the_help_of_every_verb_has_a_summary_and_an_example():
+    verbs = [(" ".join(("whence", *words)), text) for words, text in help_texts() if text.startswith("usage: whence ")]
+    assert len(verbs) > 30
+    assert not [command for command, text in verbs if not text.split("\n")[2].endswith(".")]
+    assert not [command for command, text in verbs if "\n  whence " not in text]
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_pages_speak_the_fields_language(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    train_in_process(monkeypatch)
+    config, store = tmp_path / "config.json", tmp_path / "store"
+    config.write_text(json.dumps(CONFIGS[name]))
+    assert run([name, "compare", "--config", str(config), "--store", str(store)]) == 0
+    first, *_ = sorted(path.name for path in (store / "runs").iterdir())
+    assert run(["report", first, "--store", str(store)]) == 0
+    if name != "leak":  # which shows audits
+        assert run([name, "show", first, "--store", str(store)]) == 0
+    pages = list((store / "reports").glob("*.html"))
+    assert len(pages) >= 2
+    problems = [each for page in pages for each in banned(visible_text(page.read_text()), page.name)]
+    assert not problems, "\n".join(problems)
+
+
+def test_visible_text_is_what_a_reader_sees():
+    page = '<style>a { color: red }</style><p title="a cure">it <b>speaks</b><script>"heard"</script> &amp; more</p>'
+    assert visible_text(page) == "a cure it speaks & more"
+
+
+def one_line(text: str) -> str:
+    """Without line breaks, which may divide a phrase."""
+    return " ".join(text.split())
+
+
+def visible_text(page: str) -> str:
+    """Of a page in HTML, with the attributes that a browser shows or reads out."""
+    text = _Text()
+    text.feed(page)
+    return one_line(" ".join(text.parts))
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self.within = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.within = tag
+        self.parts += [
+            value for name, value in attrs if value and name in ("title", "alt", "aria-label", "placeholder")
+        ]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.within not in ("script", "style"):
+            self.parts.append(data)

@@ -142,8 +142,8 @@ def test_a_field_keeps_the_type_of_what_is_chosen() -> None:
             "one: 'explicid' is not known. Allowed: a_li_bi_like, explicit. Did you mean 'explicit'?",
         ),
         ({"one": "explicit:sise=3"}, "no such field (value '3'). Allowed: fast, name, size. Did you mean 'size'?"),
-        ({"many": ["explicit:size=0"]}, "many.0.explicit.size: '0' is not valid. Allowed: greater than or equal to 1."),
-        ({"none": "explicit:size"}, "write options as name:option=value"),
+        ({"many": ["explicit:size=0"]}, "many.0.explicit.size: expected a value greater than or equal to 1, got '0'."),
+        ({"none": "explicit:size"}, "expected name:option=value,option=value, got 'explicit:size'"),
     ],
 )
 def test_errors_name_the_field(document: dict[str, object], message: str) -> None:

@@ -118,7 +118,7 @@ def test_effective_answers_at_the_ends() -> None:
     assert stats.effective(correct=7, total=16, sequences=1, squares=49) == 1
     assert stats.effective(correct=0, total=3, sequences=1, squares=0) == 1
     for wrong in ({"squares": 2}, {"squares": 99}, {"sequences": 0}, {"sequences": 21}, {"correct": 21}):
-        with pytest.raises(ValueError, match="no such evaluation"):
+        with pytest.raises(ValueError, match="expected consistent counts"):
             stats.design_effect(**{"correct": 9, "total": 20, "sequences": 4, "squares": 30} | wrong)
 
 
@@ -170,7 +170,7 @@ def test_scores_across_tasks() -> None:
     assert stats.normalised(0.1, 0.25) == pytest.approx(-0.2)
     with pytest.raises(ValueError, match="baseline"):
         stats.normalised(1.0, 1.0)
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="at least one value"):
         stats.iqm([])
     assert stats.solve_rate([0.99, 0.5, 1.0, 0.989]) == 0.5
 
@@ -348,7 +348,7 @@ def test_failures_count_against_the_method_that_failed() -> None:
         )
         (c,) = stats.compare([rival], design=design)
         assert c.winner == "b"
-        assert "6 through failures" in stats.sentence(c)
+        assert "with 6 failed runs counted as losses" in stats.sentence(c)
         both = stats.pair(stats.ACCURACY, "a", "b", scores, failed={"a": range(6, 20), "b": range(6, 20)})
         assert len(both.advantages) == 6, "both failed: no evidence"
 
@@ -439,6 +439,46 @@ def test_words() -> None:
     )
     assert "no winner is possible below 9 seeds" in stats.heading(7, 12, [stats.ACCURACY])
     assert "±2 points and ±0.2 dB" in stats.heading(9, 12, [stats.ACCURACY, stats.PSNR])
+
+
+def conclusion(**advantages: float) -> str:
+    """Of pairs written as `a_b`, each with the same advantage on all of nine seeds."""
+    pairs = [
+        stats.Pair(*name.split("_")[:2], stats.ACCURACY, (value,) * 9, part=name.split("_")[2])
+        for name, value in advantages.items()
+    ]
+    return stats.conclusion(stats.compare(pairs))
+
+
+def test_a_conclusion_names_winners_ties_and_open_comparisons() -> None:
+    assert conclusion(a_b_id=0.3, a_c_id=0.3, b_c_id=0.0) == "In distribution, a beats b and c, b and c are tied"
+    both = conclusion(a_b_id=0.001, b_a_ood=0.3)
+    assert both == "In distribution, a and b are tied; out of distribution, b beats a"
+    shared = conclusion(a_b_id=0.3, c_b_id=0.3, a_c_id=0.0)
+    assert shared == "In distribution, a and c beat b, a and c are tied"
+    many = {f"a_{other}_id": 0.3 for other in "bcdefg"}
+    assert conclusion(**many) == "In distribution, a beats 6 others"
+    uneven = stats.Pair("a", "b", stats.FVU, (0.3, -0.3) * 4, on="these held-out texts")
+    text = stats.conclusion(stats.compare([uneven]))
+    assert text == "By FVU on these held-out texts, the comparison of a and b is undecided"
+    assert stats.conclusion([]) == ""
+
+
+def test_a_conclusion_below_six_seeds_is_exploratory_and_has_no_winner() -> None:
+    few = [
+        stats.Pair(a, b, stats.ACCURACY, (value,) * 2, part="id")
+        for a, b, value in (("a", "b", 0.3), ("a", "c", 0.1), ("b", "c", -0.2))
+    ]
+    needed = stats.seeds_needed(3)
+    text = stats.conclusion(stats.compare(few))
+    assert text == (
+        f"Exploratory, 2 paired seeds (a verdict needs at least {needed}): in distribution, a has the best observed "
+        "mean, 10.0 points ahead of c"
+    )
+    control = [few[0], stats.Pair("d", "a", stats.ACCURACY, (0.4, 0.4), part="id")]
+    assert "the largest observed difference is 40.0 points (d ahead of a)" in stats.conclusion(stats.compare(control))
+    equal = [stats.Pair("a", "b", stats.ACCURACY, (0.0, 0.0), part="id")]
+    assert "a and b have the best observed mean" in stats.conclusion(stats.compare(equal))
 
 
 def _written(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The base of every description: frozen, and strict about names."""
+"""The base class of all configurations: frozen, and strict about the names of fields."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from whence.registry import registries_in
 
 
 class Config(BaseModel):
-    """A mistyped field is an error, not an extra."""
+    """A frozen pydantic model. An unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def read(cls, document: Any) -> Self:
-        """Validate a mapping; errors name the field, the value, what is allowed and the nearest match."""
+        """Validate a mapping; `UserError` names the field, the value, what was expected and the nearest match."""
         try:
             return cls.model_validate(document)
         except pydantic.ValidationError as error:
@@ -28,7 +28,7 @@ class Config(BaseModel):
 
 
 def fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """The names allowed at a place inside a model, where the path may run through lists and tagged unions."""
+    """The names of the fields at a path inside a model, which may pass through lists and tagged unions."""
     here = [model]
     for part in path:
         inside = [

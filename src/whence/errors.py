@@ -1,4 +1,4 @@
-"""What a user did wrong, said once: the field, the value, what is allowed, and the nearest match."""
+"""Errors of the user: what was expected, what was given, and the nearest match."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from whence.formatting import counted
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-class UserError(Exception):
-    """Bad input. The command line prints the message without a traceback and exits with code 2.
+SHORTEST_PART = 3
+"""Characters of a value that suffice to suggest a name which contains it"""
 
-    field: what is wrong; by default what the message begins with, up to the colon.
+
+class UserError(Exception):
+    """Invalid input. The command line prints the message without a traceback and exits with code 2.
+
+    field: the invalid field; by default the beginning of the message, up to the colon.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
@@ -23,25 +29,28 @@ class UserError(Exception):
 
 
 def hint(value: object, allowed: Iterable[str]) -> str:
-    """` Did you mean …?` with the allowed name that looks most like `value`; empty if none does."""
-    matches = difflib.get_close_matches(str(value).lower(), list(allowed), n=1, cutoff=0.6)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
+    """` Did you mean …?` with the allowed name that is most similar to `value`, or contains it; empty if none is."""
+    text, names = str(value).lower(), {name.lower(): name for name in allowed}
+    matches = difflib.get_close_matches(text, names, n=1, cutoff=0.6)
+    if len(text) >= SHORTEST_PART:
+        matches += [name for name in names if text in name]
+    return f" Did you mean {names[matches[0]]!r}?" if matches else ""
 
 
 def not_allowed(field: str, value: object, allowed: Sequence[str]) -> UserError:
-    """The error for a value, or a name, that is not one of a closed list."""
+    """The error for a value that is not in a closed list."""
     return UserError(f"{field}: {value!r} is not known. Allowed: {', '.join(allowed)}.{hint(value, allowed)}")
 
 
 def from_validation(
     error: ValidationError, known_fields: Callable[[list[str]], list[str]], whole: str = "value"
 ) -> UserError:
-    """One readable message from pydantic's list; `known_fields(path)` names the fields beside a mistyped one.
+    """One message from pydantic's list. `known_fields(path)` returns the fields at the place of a misspelt one.
 
-    `whole`: what to call the value itself, where it has no field.
+    `whole`: the name of the value itself, where it has no field.
     """
     items = error.errors()
-    # a list whose only item is wrong is also reported as too short: say it once
+    # a list whose only item is invalid is also reported as too short, which adds nothing
     places = [item["loc"] for item in items if item["type"] != "too_short"]
     reported = [i for i in items if i["type"] != "too_short" or not any(p[: len(i["loc"])] == i["loc"] for p in places)]
     problems = [_describe(item, known_fields, whole) for item in reported]
@@ -52,9 +61,9 @@ def _describe(item: Any, known_fields: Callable[[list[str]], list[str]], whole: 
     path = [str(part) for part in item["loc"]]
     field, kind, context = ".".join(path) or whole, item["type"], item.get("ctx", {})
     if kind == "too_short":
-        return field, f"{field}: {len(item['input'])} are named. Allowed: {context['min_length']} or more."
+        return field, f"{field}: expected at least {counted(context['min_length'], 'value')}, got {len(item['input'])}."
     if kind == "missing":
-        return field, f"{field}: must be given."
+        return field, f"{field}: must be given; it has no default."
     if kind == "extra_forbidden":
         allowed = known_fields(path[:-1])
         text = f"{field}: no such field (value {item['input']!r}). Allowed: {', '.join(allowed)}."
@@ -68,4 +77,5 @@ def _describe(item: Any, known_fields: Callable[[list[str]], list[str]], whole: 
     if kind in ("value_error", "assertion_error"):
         return field, f"{field}: {context['error']}" if field else str(context["error"])
     reason = item["msg"].removeprefix("Input should be ").split(", unable")[0]
-    return field, f"{field}: {item['input']!r} is not valid. Allowed: {reason}."
+    expected = f"a value {reason}" if reason.startswith(("greater", "less")) else reason
+    return field, f"{field}: expected {expected}, got {item['input']!r}."

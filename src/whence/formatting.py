@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""Characters that control a terminal, reorder the text around them, or are no characters"""
+"""Characters that control a terminal or reorder the text around them, and lone surrogates"""
 FORMULA = ("=", "+", "-", "@")
 """Spreadsheets compute a cell that begins with one of these"""
 
 
 def visible(text: str) -> str:
-    """With escapes in place of what is not seen as it is written: `\\x1b` for the character that begins a command."""
+    """The text with unprintable characters escaped: `\\x1b` for the character that begins a terminal command."""
     return UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -25,17 +25,17 @@ def is_share(name: str) -> bool:
 
 
 def scored(name: str, value: float) -> str:
-    """As a table shows it; shares in percent."""
+    """A value as tables show it: fractions in percent."""
     return f"{100 * value:.1f}" if is_share(name) else f"{value:.3g}"
 
 
 def scores(headline: Mapping[str, float], between: str = "  ") -> str:
-    """Each with its name."""
+    """Every value with its name."""
     return between.join(f"{name} {scored(name, value)}" for name, value in headline.items())
 
 
 def labelled(name: str) -> str:
-    """With its unit."""
+    """The name with its unit."""
     return f"{name} (%)" if is_share(name) else name
 
 
@@ -50,8 +50,18 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def rough_duration(seconds: float) -> str:
+    """For an estimate: in seconds below one minute, else in minutes."""
+    return duration(seconds) if seconds < 59.5 else duration(60 * round(seconds / 60)).removesuffix(" 00 s")
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def as_size(count: int) -> str:
-    """Bytes, for people."""
+    """A number of bytes in a unit that keeps it short."""
     return (
         f"{count} bytes"
         if count < 2**10
@@ -70,14 +80,14 @@ def number(value: float | None, undefined: str = "undefined") -> str:
 
 
 def share(value: float) -> str:
-    """Of a variance."""
+    """A share of a variance, in percent."""
     if value >= 0.001:
         return f"{100 * value:.1f} %"
     return f"{100 * value:.2g} %" if value >= 1e-6 else f"{value:.0e}" if value > 0 else "0 %"
 
 
 def as_csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """With a column for whatever any row has. Text is escaped, and never a formula."""
+    """CSV with a column for every key of any row. Text is escaped, so that no cell is read as a formula."""
     rows = [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(column for row in rows for column in row)))

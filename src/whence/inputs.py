@@ -1,7 +1,7 @@
-"""Files that a user hands in: pictures, arrays, texts, models. They may come from a stranger.
+"""Input files of the user: images, arrays, texts, models. They may come from a stranger.
 
-What is opened is a regular file of bounded size, or a link to one: nothing waits for a pipe, nothing reads a device.
-Stored files, which may not be links, are opened by `whence.store.disk`.
+Only regular files of bounded size, or links to them, are opened, never pipes or devices. Stored files, which may not be
+links, are opened by `whence.store.disk`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.errors import UserError
+from whence.formatting import as_size
 from whence.parsing import ParseError, check_depth, parse_json
 
 if TYPE_CHECKING:
@@ -25,15 +26,15 @@ LARGEST_FILE, LARGEST_TEXT, LARGEST_DOCUMENT = 2**42, 2**28, 2**23
 
 
 def open_input(path: Path | str, field: str, largest: int) -> BufferedReader:
-    """For reading. field: of the configuration, for the error. Raises `UserError`."""
+    """Open a file for reading; `UserError` if that is impossible. field: of the configuration, for the error."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened: that alone can rewind a tape
-            raise UserError(f"{field}: {str(path)!r} is not a file.")
+        if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened, which can have effects on a device
+            raise UserError(f"{field}: {str(path)!r} is not a regular file.")
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise UserError(f"{field}: {str(path)!r} cannot be read ({error.strerror}).") from None
     except ValueError:  # a name that no file can have
-        raise UserError(f"{field}: {str(path)!r} is not a file.") from None
+        raise UserError(f"{field}: {str(path)!r} is not the name of a file.") from None
     file = os.fdopen(handle, "rb")
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
@@ -58,11 +59,11 @@ def file_digest(path: Path | str, field: str) -> str:
 
 
 def read_text(path: Path | str, field: str = "text") -> str:
-    """In UTF-8, with newlines as on this machine."""
+    """A text in UTF-8, with newlines in the form of this machine."""
     try:
         text = read_input(path, field, LARGEST_TEXT).decode()
     except UnicodeDecodeError:
-        raise UserError(f"{field}: {str(path)!r} cannot be read as text in UTF-8.") from None
+        raise UserError(f"{field}: {str(path)!r} is not text in UTF-8.") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -75,14 +76,14 @@ def read_document(path: Path, field: str) -> dict[str, JsonValue]:
     except ParseError as error:
         raise UserError(f"{field}: {str(path)!r} cannot be read ({error}).") from None
     except ValueError:
-        raise UserError(f"{field}: {str(path)!r} is not JSON.") from None
+        raise UserError(f"{field}: {str(path)!r} is not valid JSON.") from None
     if not isinstance(document, dict):
-        raise UserError(f"{field}: {str(path)!r} holds a {type(document).__name__}, not a JSON object.")
+        raise UserError(f"{field}: expected a JSON object in {str(path)!r}, got a {type(document).__name__}.")
     return document
 
 
 def walk(document: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    """Every value of a document, and the name of the field that it is in."""
+    """Every value of a document, with the name of its field."""
     left = [("", document)]
     while left:
         name, value = left.pop()
@@ -94,4 +95,4 @@ def walk(document: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 
 
 def _too_large(path: Path | str, field: str, largest: int) -> UserError:
-    return UserError(f"{field}: {str(path)!r} has more than {largest} bytes, which is the largest that is read.")
+    return UserError(f"{field}: {str(path)!r} is too large. Expected at most {as_size(largest)}.")

@@ -19,7 +19,7 @@ PLACES = {
 
 
 def instrument(name: str) -> Instrument[Any, Any]:
-    """By name. Imported when asked for: some of them take seconds."""
+    """The instrument of this name. It is imported here, since some imports take seconds."""
     if name not in PLACES:
         raise not_allowed("instrument", name, list(PLACES))
     module, constant = PLACES[name]

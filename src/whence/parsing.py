@@ -1,7 +1,7 @@
-"""The one parser of what somebody else wrote: configurations in YAML or JSON, and stored documents in JSON.
+"""Parsers for untrusted input: configurations in YAML or JSON, and stored documents in JSON.
 
-What is refused is refused before it costs time or memory: nesting, repetition by aliases, long numbers. What is
-returned holds mappings with distinct names, lists, text, finite numbers, booleans and None, and nothing else.
+Deep nesting, repetition by aliases and long numbers are refused before they take time or memory. Results hold only
+mappings with distinct names, lists, text, finite numbers, booleans and None.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     import yaml
 
 DEEPEST = 64
-"""Nested groups of a document"""
+"""Levels of nesting of a document"""
 LARGEST_CONFIG = 2**20
 """Bytes"""
 MOST_VALUES = 30_000
-"""In a configuration, every repetition by an alias counted; long text counts as several"""
+"""Values of a configuration, repetitions by aliases included; long text counts as several"""
 LONGEST_NUMBER = 40
-"""Characters of a number as it is written; Python writes none with more than 24"""
+"""Characters of a written number; Python writes at most 24"""
+TOO_LONG = f"expected numbers of at most {LONGEST_NUMBER} characters, got one of {{}}"
 LARGEST_WHOLE = 2**64
 # possessive, and an open string ends with the document: the time is linear whatever is written
 STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
@@ -31,11 +32,11 @@ NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 class ParseError(ValueError):
-    """Not what may be written; the message continues a sentence about the document."""
+    """A document is not valid; the message continues a sentence about it."""
 
 
 def _refuse_constant(name: str) -> float:
-    raise ParseError(f"{name} is not a number. Allowed: finite ones")
+    raise ParseError(f"expected a finite number, got {name}")
 
 
 def parse_json(
@@ -43,21 +44,21 @@ def parse_json(
     pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
     constant: Callable[[str], float] = _refuse_constant,
 ) -> Any:
-    """In UTF-8. Check `check_depth` first. Stored documents carry a checksum: `pairs` is for those that people write.
+    """Parse JSON in UTF-8. Call `check_depth` first.
 
-    constant: what reads `NaN` and `Infinity`.
+    pairs: makes a mapping of its items; for documents written by people. constant: reads `NaN` and `Infinity`.
     """
-    # decoded here: `json` would also take other encodings, and halves of characters
+    # decoded here, because `json` also accepts other encodings and lone surrogates
     document = json.loads(
         raw.decode(), parse_constant=constant, parse_float=_float, parse_int=_int, object_pairs_hook=pairs
     )
-    if HALF_CHARACTERS.search(raw):  # pairs of them are fine, and usual
+    if HALF_CHARACTERS.search(raw):  # pairs of them are valid
         json.dumps(document, ensure_ascii=False).encode()
     return document
 
 
 def check_depth(raw: bytes) -> None:
-    """Before anything is parsed: whatever walks through a document later may do so by recursion."""
+    """Raise `ParseError` for deep nesting, so that documents can be processed by recursion."""
     brackets = STRINGS.sub(b"", raw).translate(None, NO_BRACKETS)
     for _ in range(DEEPEST):
         if not brackets:
@@ -68,7 +69,7 @@ def check_depth(raw: bytes) -> None:
 
 
 def parse_config(raw: bytes, *, json_only: bool) -> dict[str, Any]:
-    """Fields and values, from JSON or from YAML, which is all JSON and more; `ParseError` for anything else."""
+    """The fields and values of a JSON or YAML document; `ParseError` if it holds anything else."""
     try:
         text = raw.decode("utf-8-sig")
         document = _from_json(text.encode()) if json_only else _from_yaml(text)
@@ -105,22 +106,28 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _from_yaml(text: str) -> Any:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, where it is there: ten times faster
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where it is available, is ten times faster
     try:
         _check_events(text, loader)
         return yaml.load(text, loader)
     except yaml.YAMLError as error:
         raise ValueError(error) from None
-    except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:  # of PyYAML itself: `!!int ""`
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+    ) as error:  # of PyYAML itself: `!!int ""`
         raise ValueError(f"{type(error).__name__} {error}") from None
 
 
 def _check_events(text: str, loader: type[yaml.SafeLoader]) -> None:
-    """The structure alone, before anything is made of it."""
+    """Check the structure before values are constructed."""
     import yaml
 
     resolver = yaml.resolver.Resolver()
-    sizes: dict[str, int] = {}  # by anchor: values, with all that aliases in it stand for
+    sizes: dict[str, int] = {}  # by anchor: number of values, aliases expanded
     groups: list[_Group] = [_Group(None, mapping=False)]
     for event in yaml.parse(text, loader):
         size = 1
@@ -136,7 +143,7 @@ def _check_events(text: str, loader: type[yaml.SafeLoader]) -> None:
                 sizes[closed.anchor] = size
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise ParseError(f"*{event.anchor} stands for nothing that comes before it")
+                raise ParseError(f"alias *{event.anchor} has no anchor before it")
             size = sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             size += len(event.value) // LONGEST_NUMBER
@@ -145,7 +152,7 @@ def _check_events(text: str, loader: type[yaml.SafeLoader]) -> None:
             plain = event.tag is None and event.implicit[0]
             tag = event.tag or resolver.resolve(yaml.ScalarNode, event.value, (plain, not plain))
             if tag.endswith((":int", ":float")) and len(event.value) > LONGEST_NUMBER:
-                raise ParseError(f"a number of {len(event.value)} characters. Allowed: up to {LONGEST_NUMBER}")
+                raise ParseError(TOO_LONG.format(len(event.value)))
             groups[-1].check_name(event.value)
         else:
             continue
@@ -153,7 +160,7 @@ def _check_events(text: str, loader: type[yaml.SafeLoader]) -> None:
 
 
 class _Group:
-    """A list or a mapping that is being read."""
+    """A list or a mapping during parsing."""
 
     def __init__(self, anchor: str | None, *, mapping: bool) -> None:
         self.anchor, self.mapping, self.size = anchor, mapping, 1
@@ -164,7 +171,7 @@ class _Group:
         self.parts += 1
         self.size += size
         if self.size > MOST_VALUES:
-            raise ParseError(f"more than {MOST_VALUES:,} values, those counted that aliases repeat")
+            raise ParseError(f"more than {MOST_VALUES:,} values, repetitions by aliases included")
 
     def check_name(self, text: str) -> None:
         if self.mapping and self.parts % 2 == 0:
@@ -174,7 +181,7 @@ class _Group:
 
 
 def _check_values(document: dict[Any, Any]) -> None:
-    """Of what kind they are, and how many."""
+    """Check the types of all values, and their number."""
     left: list[Any] = [document]
     count = 0
     while left:
@@ -185,19 +192,19 @@ def _check_values(document: dict[Any, Any]) -> None:
         if isinstance(value, dict):
             left += [*value, *value.values()]
             if wrong := next((name for name in value if not isinstance(name, str)), None):
-                raise ParseError(f"expected names of fields, got {str(wrong)[:80]!r}: write it in quotes")
+                raise ParseError(f"expected names of fields, got {str(wrong)[:80]!r}. Write it in quotes")
         elif isinstance(value, list):
             left += value
         elif isinstance(value, str):
             value.encode()
         elif isinstance(value, float):
             if not math.isfinite(value):
-                raise ParseError(f"{value} is not a number. Allowed: finite ones")
+                raise ParseError(f"expected a finite number, got {value}")
         elif isinstance(value, int):
             if abs(value) > LARGEST_WHOLE:
-                raise ParseError(f"a whole number beyond {LARGEST_WHOLE:.0e}")
+                raise ParseError(f"expected integers up to {LARGEST_WHOLE:.0e} in size, got a larger one")
         elif value is not None:
-            raise ParseError(f"expected text or a number, got a {type(value).__name__}: write it in quotes")
+            raise ParseError(f"expected text or a number, got a {type(value).__name__}. Write it in quotes")
 
 
 def _float(text: str) -> float:
@@ -209,5 +216,5 @@ def _float(text: str) -> float:
 
 def _int(text: str) -> int:
     if len(text) > LONGEST_NUMBER:
-        raise ParseError(f"a number of {len(text)} characters. Allowed: up to {LONGEST_NUMBER}")
+        raise ParseError(TOO_LONG.format(len(text)))
     return int(text)

@@ -1,7 +1,7 @@
-"""Random streams: seeds derived from a path of names, addressed by name and step instead of carried as state.
+"""Random streams: generators that are functions of a seed, the name of a stream and a step, without state.
 
-Because the generator of step 700 is a function of (seed, stream, 700), a run that resumes there draws exactly
-what it would have drawn, and evaluating more often changes nothing in training.
+The generator of step 700 is a function of (seed, stream, 700). A run that resumes there therefore draws the same
+numbers, and evaluating more often does not change training.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def derive(*path: int | str) -> int:
 class Streams:
     """The four streams of a run, all derived from its seed.
 
-    Evaluation data are drawn per seed, and are the same for every variant of that seed. A set that all seeds shared
-    would put its own luck into every comparison, and no number of seeds could average it away.
+    Evaluation data are drawn per seed, and are the same for every variant of that seed. The sampling error of a set
+    that all seeds share would affect every comparison, and more seeds would not reduce it.
     """
 
     data: int
@@ -39,18 +39,18 @@ class Streams:
 
 
 def seed_torch(*path: int | str) -> None:
-    """Seed torch's global generators for one place in a stream."""
+    """Seed the global generators of torch for one position in a stream."""
     torch.manual_seed(derive(*path))
 
 
 def generator(*path: int | str) -> torch.Generator:
-    """A CPU generator for one place in a stream; data are made on the CPU so that devices agree on them."""
+    """A CPU generator for one position in a stream. Data drawn on the CPU do not depend on the device."""
     return torch.Generator().manual_seed(derive(*path))
 
 
 @contextmanager
 def preserve_rng_state() -> Iterator[None]:
-    """Leave the caller's global random state as it was."""
+    """Restore the caller's global random state afterwards."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=devices):
         yield

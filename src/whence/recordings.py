@@ -1,4 +1,4 @@
-"""Data in files of a user: arrays of numbers, recordings, and the checksum that makes them part of a run's identity."""
+"""Data in files of the user: arrays, recordings, and the checksum that is part of a run's identity."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from whence.registry import Choice, T
 
 MOST_NUMBERS = 2**27
 LARGEST_FILE = 8 * MOST_NUMBERS + 2**16
-"""Bytes: so many numbers of float64, and a header"""
+"""Bytes of as many numbers in float64, and a header"""
 LARGEST_VALUE = 1e18
-"""Squares of values must fit into float32."""
+"""Squares of values must be finite in float32"""
 
 
 def read_ts(path: Path) -> list[Tensor]:
-    """Recordings (channels, steps), one per line: channels separated by colons, steps by commas, the label last."""
+    """Recordings (channels, steps), one per line: colons separate channels, commas steps; the label is last."""
     lines = path.read_text().partition("@data\n")[2].splitlines()
     return [
         torch.tensor([[float(value) for value in channel.split(",")] for channel in line.split(":")[:-1]])
@@ -34,52 +34,52 @@ def read_ts(path: Path) -> list[Tensor]:
 
 
 def read_array(path: Path, field: str) -> np.ndarray:
-    """The real numbers of a .npy file. Its header is compared with its size before they are read."""
+    """The real numbers of a .npy file. The header is checked against the size of the file before they are read."""
     with open_input(path, field, LARGEST_FILE) as file:
         try:
             if npy.read_magic(file) != (1, 0):
-                raise ValueError("it is not in version 1.0 of the format")
+                raise ValueError("expected version 1.0 of the format")
             shape, by_columns, dtype = npy.read_array_header_1_0(file)
             if dtype.kind not in "fiu":
-                raise ValueError(f"it holds {dtype}. Allowed: numbers")
+                raise ValueError(f"expected numbers, got {dtype}")
             count, size = math.prod(shape), os.fstat(file.fileno()).st_size - file.tell()
             if min(shape, default=0) < 0 or count * dtype.itemsize != size:
-                raise ValueError(f"shape {shape} of {dtype} does not make {size} bytes")
+                raise ValueError(f"expected {count * dtype.itemsize} bytes of {dtype} for shape {shape}, got {size}")
             return np.fromfile(file, dtype, count).reshape(shape, order="F" if by_columns else "C")
-        except Exception as error:  # the header is a literal of Python, and on broken ones numpy raises almost anything
+        except Exception as error:  # numpy raises many kinds of errors for a damaged header
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise UserError(f"{field}: {str(path)!r} cannot be read as an array ({reason}).") from None
 
 
 def read_npy(path: Path, shapes: dict[int, str]) -> Tensor:
-    """An array of finite numbers as float32. `shapes`: by how many axes it may have, what they are."""
+    """An array of finite numbers as float32. `shapes`: descriptions of the allowed shapes, by number of axes."""
     if path.suffix != ".npy" or not os.path.isfile(path):
-        raise UserError(f"data: {str(path)!r} is not a file. Allowed: path=NAME.npy")
+        raise UserError(f"data: {str(path)!r} is not an existing .npy file. Pass path=FILE.npy.")
     values = read_array(path, "data")
     if values.ndim not in shapes or values.size > MOST_NUMBERS:
         raise UserError(
-            f"data: {str(path)!r} holds {values.dtype} of shape {values.shape}. Allowed: numbers of shape "
-            f"{' or '.join(shapes.values())}, up to {MOST_NUMBERS:,} of them."
+            f"data: expected up to {MOST_NUMBERS:,} numbers of shape {' or '.join(shapes.values())}, got "
+            f"{values.dtype} of shape {values.shape} in {str(path)!r}."
         )
-    ends = [float(values.min()), float(values.max())] if values.size else []  # also finds what is no number
+    ends = [float(values.min()), float(values.max())] if values.size else []  # NaN if any value is
     if not all(abs(end) <= LARGEST_VALUE for end in ends):
         raise UserError(
-            f"data: {str(path)!r} holds values that are no numbers, or beyond {LARGEST_VALUE:g}. Allowed: finite ones."
+            f"data: expected finite values up to {LARGEST_VALUE:g} in size; {str(path)!r} has NaN or larger ones."
         )
     return torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
 
 
 @runtime_checkable
 class FileData(Protocol):
-    """A variant with the options `path` and `checksum`."""
+    """A variant with options `path` and `checksum`."""
 
     def checksum_now(self) -> str: ...
 
 
 def with_checksum(choice: Choice[T]) -> Choice[T]:
-    """With the checksum of its files and one spelling of their path, where a variant has these options.
+    """The choice with the checksum of its files and their normalized path, for variants with these options.
 
-    A run over a user's files means the bytes that were there.
+    The checksum makes the content of a user's files part of a run's identity.
     """
     if choice.options().get("checksum") != "":
         return choice

@@ -1,4 +1,4 @@
-"""A registry is a folder or a module: what lies in it is found, so that a variant is added without any other edit.
+"""Registries of variants. A registry is a folder or a module, in which variants are found without being listed.
 
 A folder holds one variant per file, and the file's name is its key. A module holds several; a variant's key is the
 `name` that its class states, or else the class's name in snake_case (`PositionMean` → `position_mean`).
@@ -34,7 +34,7 @@ T_co = TypeVar("T_co", bound="Variant", covariant=True)
 
 
 class Variant:
-    """Base of everything that is added to whence by adding a file. Constructor arguments are validated."""
+    """The base of everything that a file can add to whence. Constructor arguments are validated."""
 
     name: ClassVar[str] = ""
 
@@ -42,7 +42,7 @@ class Variant:
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
             hints = get_type_hints(cls.__init__, include_extras=True)
-            cls.__init__.__annotations__ = hints  # strings no more: pydantic could not resolve them from here
+            cls.__init__.__annotations__ = hints  # resolved here: pydantic cannot resolve the strings
             setattr(cls, "__init__", pydantic.validate_call(cls.__init__))  # noqa: B010  (a method is not assignable)
 
     @classmethod
@@ -62,7 +62,7 @@ class Variant:
 
 
 class Choice(BaseModel, Generic[T_co]):
-    """A variant and its options, not built yet. Reads and prints as `name:option=value,option=value`.
+    """A variant with its options, before it is built. Its text form is `name:option=value,option=value`.
 
     A field of a config that holds one is declared `Annotated[Choice[Task], TASKS]`.
     """
@@ -79,7 +79,7 @@ class Choice(BaseModel, Generic[T_co]):
         return {field: getattr(self, field) for field in type(self).model_fields if field != "name"}
 
     def build(self, **structure: Any) -> T_co:
-        """Construct the variant from the parts of `structure` that its signature asks for."""
+        """Construct the variant with the parameters of `structure` that its signature has."""
         wanted = structural_parameters(self.variant)
         return self.variant(**{key: structure[key] for key in wanted if key in structure}, **self.options())
 
@@ -93,7 +93,7 @@ class Choice(BaseModel, Generic[T_co]):
 
 
 def _print_value(value: Any) -> str:
-    """Text that reads back as the same value: every digit of a float, because two specs must not print alike."""
+    """Text that parses to the same value, with every digit of a float, so that distinct values print differently."""
     return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 
@@ -173,7 +173,7 @@ def parse_choice(value: Any) -> Any:
     for part in filter(None, rest.split(",")):
         option, equals, text = part.partition("=")
         if not equals:
-            raise ValueError(f"{value!r}: write options as name:option=value,option=value")
+            raise ValueError(f"expected name:option=value,option=value, got {value!r}")
         if option.strip() in fields:
             raise ValueError(f"{value!r}: {option.strip()!r} is given twice")
         fields[option.strip()] = text.strip()
@@ -181,7 +181,7 @@ def parse_choice(value: Any) -> Any:
 
 
 class Registry(Generic[T]):
-    """The variants found in one package folder, or in one module. As an annotation: a choice of one of them.
+    """The variants in a package or a module. As an annotation of a field: a choice of one of them.
 
     Args:
         place: name of the package or module.
@@ -203,7 +203,7 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def _variants(self) -> dict[str, type[T]]:
-        """Found when they are first needed: a module may define its registry above its variants."""
+        """Found on first use, because a module may define its registry above its variants."""
         if self._is_folder:
             variants: dict[str, type[T]] = {}
             for name in self.names():
@@ -227,14 +227,14 @@ class Registry(Generic[T]):
         return variants
 
     def names(self) -> list[str]:
-        """The keys; those of a folder from file names alone, so that nothing is imported."""
+        """The names of the variants. Those of a folder are the names of its files, so that nothing is imported."""
         if not self._is_folder:
             return list(self._variants)
         files = pkgutil.iter_modules(self._place.__path__)
         return sorted(f.name for f in files if not f.ispkg and f.name != "base" and not f.name.startswith("_"))
 
     def _in(self, module: ModuleType) -> list[type[T]]:
-        """The variants that a module defines: its base, private and abstract classes are none."""
+        """The variants that a module defines, without private and abstract classes."""
         return [
             item
             for item in vars(module).values()
@@ -268,11 +268,11 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def choices(self) -> dict[str, type[Choice[T]]]:
-        """For every variant, the frozen pydantic model of its options."""
+        """By variant, the frozen pydantic model of its options."""
         return {name: _choice_model(name, variant) for name, variant in self._variants.items()}
 
     def choose(self, value: Any) -> Choice[T]:
-        """A validated choice from text, a mapping or a choice."""
+        """Validate text, a mapping or a choice; return a choice."""
         return self._adapter.validate_python(value)
 
     @functools.cached_property
@@ -290,7 +290,7 @@ class Registry(Generic[T]):
 
 
 def registries_in(annotation: Any) -> list[Registry[Any]]:
-    """Those that a field's annotation chooses from: `tuple[Annotated[Choice[Task], TASKS], ...]` → `[TASKS]`."""
+    """The registries in the annotation of a field: `tuple[Annotated[Choice[Task], TASKS], ...]` → `[TASKS]`."""
     own = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, Registry)]
     return own or [registry for part in get_args(annotation) for registry in registries_in(part)]
 

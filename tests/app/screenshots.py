@@ -71,17 +71,17 @@ def pages(store: Store) -> dict[str, tuple[str, Callable[[Visitor], object]]]:
 
     return {
         "home": ("", sees("Instruments")),
-        "arena-form": ("arena", sees("runs. What the store has")),
+        "arena-form": ("arena", sees("cached)")),
         "arena": (f"arena?comparison={latest('arena')}", open_tab("By length")),
         "arena-attention": (f"arena?comparison={latest('arena')}", open_tab("Attention")),
         "leak": ("leak?audit=", sees("Layer by layer")),
         "leak-mitigations": (f"leak?comparison={latest('leak')}", sees("Reconstruction")),
         "features-compared": (
             f"features?comparison={latest('features')}",
-            sees("Hard against"),
+            sees("Hard and soft masks"),
         ),
         "features": (f"features?run={run_of('features', 'soft')}", sees("position-specific")),
-        "fields": ("fields", sees("points, render")),
+        "fields": ("fields", sees("pixels, render")),
         "fields-train": ("fields?view=Train&part=Results", sees("Step 400")),
         "runs": ("runs", tick_some),
     }
@@ -91,13 +91,13 @@ def take(browser: Browser, app: App, look: str) -> None:
     width, scheme = LOOKS[look]
     visitor = Visitor(browser, app, width=width, scheme=scheme)
     for name, (address, act) in pages(app.store).items():
-        visitor.page.set_viewport_size({"d_in": width, "height": 900})
+        visitor.page.set_viewport_size({"width": width, "height": 900})
         visitor.open(address)
         act(visitor)
         visitor.settled()
         time.sleep(2)  # figures come in slowly
         tall = visitor.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
-        visitor.page.set_viewport_size({"d_in": width, "height": min(max(tall, 900), TALLEST)})
+        visitor.page.set_viewport_size({"width": width, "height": min(max(tall, 900), TALLEST)})
         time.sleep(1)
         path = TARGET / f"{name}-{look}.png"
         visitor.page.screenshot(path=path)

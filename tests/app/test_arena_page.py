@@ -17,11 +17,11 @@ from whence.experiments.saved import save_config
 
 def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app: App) -> None:
     visitor.open("arena")
-    visitor.pick("tasks", "k_back_recall:k=1,symbols=4")
-    visitor.pick("encodings", "rope", "none")
-    visitor.write("seeds", "1")
-    visitor.write("steps", "60")
-    visitor.sees("2 runs. What the store has already is not run again.")
+    visitor.pick("Tasks", "k_back_recall:k=1,symbols=4")
+    visitor.pick("Encodings", "rope", "none")
+    visitor.write("Number of seeds", "1")
+    visitor.write("Training steps", "60")
+    visitor.sees("2 runs (0 cached).")
     visitor.press("Start")
     visitor.sees(re.compile("^ID: "))
     expect(visitor.page.get_by_text("exploratory").first).to_be_visible()
@@ -40,7 +40,7 @@ def test_a_comparison_from_the_form_to_the_attention_maps(visitor: Visitor, app:
 def test_what_is_missing_of_a_comparison_can_be_run(visitor: Visitor, app: App) -> None:
     small = {"tasks": ["k_back_recall:k=1,symbols=4"], "encodings": ["rope"], "seeds": 1, "training": {"steps": 7}}
     visitor.open(f"arena?comparison={save_config('arena', ArenaConfig.read(small), app.store).stem}")
-    visitor.press("Run what is missing")
+    visitor.press("Start missing runs")
     visitor.sees(re.compile("^ID: "))
     assert ("finished", 7) in {(run.state, run.step) for run in app.store.summaries()}
 
@@ -59,10 +59,10 @@ def test_comparisons_with_the_same_title_are_told_apart(visitor: Visitor, app: A
 
 def start_a_long_one(visitor: Visitor) -> None:
     visitor.open("arena")
-    visitor.pick("tasks", "k_back_recall:k=1,symbols=4")
-    visitor.pick("encodings", "rope")
-    visitor.write("seeds", "1")
-    visitor.write("steps", "200000")
+    visitor.pick("Tasks", "k_back_recall:k=1,symbols=4")
+    visitor.pick("Encodings", "rope")
+    visitor.write("Number of seeds", "1")
+    visitor.write("Training steps", "200000")
     visitor.press("Start")
 
 
@@ -86,12 +86,12 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
     before = steps(app)
     until(lambda: steps(app) > before)
     visitor.press("Stop")
-    visitor.sees("Stopped. Nothing is lost.")
+    visitor.sees("Stopped. All progress is saved.")
     at_rest = steps(app)
     visitor.press("Resume")
     until(lambda: steps(app) > at_rest)
     visitor.press("Stop")
-    visitor.sees("Stopped. Nothing is lost.")
+    visitor.sees("Stopped. All progress is saved.")
     [long] = [run for run in app.store.summaries() if run.steps == 200_000]
     assert (long.state, long.step > at_rest) == ("interrupted", True)
 
@@ -100,32 +100,32 @@ def test_the_app_is_killed_and_the_run_goes_on(visitor: Visitor, app: App) -> No
 def test_two_tabs_with_the_same_form_do_not_disturb_each_other(visitor: Visitor, browser: Browser, app: App) -> None:
     other = Visitor(browser, app)
     other.open("arena")
-    other.write("steps", "77")
+    other.write("Training steps", "77")
     start_a_long_one(visitor)
     visitor.sees("Stop")
-    expect(other.page.get_by_label("steps", exact=True)).to_have_value("77")
+    expect(other.page.get_by_label("Training steps", exact=True)).to_have_value("77")
     start_a_long_one(other)  # the very same: it is shown, not started twice
     other.sees(re.compile("1 running"))
     assert [job.state in ALIVE for job in jobs(app.store)].count(True) == 1
     other.leave()
     visitor.press("Stop")
-    visitor.sees("Stopped. Nothing is lost.")
+    visitor.sees("Stopped. All progress is saved.")
 
 
 def test_what_cannot_be_is_said_at_its_field_and_cannot_be_started(visitor: Visitor) -> None:
     visitor.open("arena")
-    visitor.page.get_by_text("How a model is trained").click()
-    visitor.write("lr", "quick")
-    visitor.sees(re.compile("'quick' is not valid. Allowed: a valid number"))
+    visitor.page.get_by_text("Training", exact=True).click()
+    visitor.write("Learning rate", "quick")
+    visitor.sees(re.compile("expected a valid number.*, got 'quick'"))
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
-    visitor.write("lr", "0.001")
-    visitor.write("seeds", "0")
-    visitor.sees(re.compile("seeds: 0 is not valid. Allowed: greater than or equal to 1"))
+    visitor.write("Learning rate", "0.001")
+    visitor.write("Number of seeds", "0")
+    visitor.sees(re.compile("seeds: expected a value greater than or equal to 1, got 0"))
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
-    visitor.write("seeds", "2")
-    visitor.pick("encodings", "rope", "rope:bas=500")
+    visitor.write("Number of seeds", "2")
+    visitor.pick("Encodings", "rope", "rope:bas=500")
     visitor.sees(re.compile("no such field.*Did you mean 'base'"))
-    visitor.pick("encodings", "rope")
+    visitor.pick("Encodings", "rope")
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
     visitor.page.get_by_text("Copy as a command or as YAML").click()
     visitor.sees("whence arena compare --seeds 2 --encodings rope --lr 0.001")
@@ -147,7 +147,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
     for value in TAMPERED:
         visitor.open(f"arena?comparison={quote(value)}")
         expect(visitor.page.get_by_role("heading", name="Arena")).to_be_visible()
-        expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+        expect(visitor.page.get_by_text("could not be displayed")).to_have_count(0)
         assert visitor.page.title() != "taken"
     assert [sorted(place.iterdir()) for place in places] == before
 
@@ -157,9 +157,9 @@ def test_by_keyboard_and_on_a_telephone(browser: Browser, app: App) -> None:
     small = Visitor(browser, app, width=390, scheme="dark")
     small.open("arena")
     assert small.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    small.page.get_by_label("steps", exact=True).focus()
+    small.page.get_by_label("Training steps", exact=True).focus()
     small.page.keyboard.press("ArrowUp")
     small.page.keyboard.press("Tab")
     small.settled()
-    expect(small.page.get_by_label("steps", exact=True)).to_have_value("301")
+    expect(small.page.get_by_label("Training steps", exact=True)).to_have_value("301")
     small.leave()

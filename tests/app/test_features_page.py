@@ -46,13 +46,13 @@ def collected(app: App) -> str:
 
 def start(visitor: Visitor, data: str, *presets: str, lr: str = "") -> None:
     visitor.open("features")
-    visitor.fill("data", data)
-    visitor.pick("presets", *presets)
-    visitor.write("seeds", "1")
-    visitor.write("steps", "30")
+    visitor.fill("Data", data)
+    visitor.pick("Presets", *presets)
+    visitor.write("Number of seeds", "1")
+    visitor.write("Training steps", "30")
     if lr:
-        visitor.page.get_by_text("How an autoencoder is trained").click()
-        visitor.write("lr", lr)
+        visitor.page.get_by_text("Training", exact=True).click()
+        visitor.write("Learning rate", lr)
     visitor.sees(re.compile(rf"^{len(presets)} runs?\. "))
     visitor.press("Start")
 
@@ -92,7 +92,7 @@ def test_two_presets_from_the_form_to_the_features_of_one(visitor: Visitor) -> N
     drawn(visitor, ".barlayer .trace")
     visitor.page.get_by_role("tab", name="FVU on held-out activations").click()
     drawn(visitor, ".js-line:visible", 2)
-    visitor.page.get_by_text("Show the features of one of them").click()
+    visitor.page.get_by_text("Inspect the features of one run").click()
     visitor.page.get_by_role("button", name="seed 0", exact=True).last.click()
     visitor.sees(re.compile("FVU .*; with mask off"))
     assert re.search(r"\?run=[0-9a-f]{12}$", visitor.page.url)
@@ -113,17 +113,17 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     until(lambda: profile(visitor) != before)
     assert len(profile(visitor)) == len(before)  # a value per position
     visitor.sees("These activations are synthetic, not collected: there is no text that they belong to.")
-    visitor.choose("Sorted by", "number")
-    visitor.sees("A click on a circle selects that feature.")
+    visitor.choose("Sort by", "number")
+    visitor.sees("Click a circle to select its feature.")
     until(lambda: clicked(visitor, 9))
 
 
 @pytest.mark.slow
 def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -> None:
     visitor.open(f"features?run={trained[1]}")
-    visitor.choose("Shown", "mean activation, as trained")
+    visitor.choose("Values", "mean activation, as trained")
     drawn(visitor, ".heatmaplayer image", 1)
-    visitor.choose("Beside it", re.compile(rf"plain .* {trained[0][:4]}"))
+    visitor.choose("Compare with", re.compile(rf"plain .* {trained[0][:4]}"))
     drawn(visitor, ".heatmaplayer image", 2)
     visitor.sees(re.compile("static_slice .*: mean activation, as trained, 32 features"))
     visitor.sees(re.compile(r"plain .*: mean activation, \d+ features"))
@@ -133,14 +133,14 @@ def test_two_runs_are_shown_side_by_side(visitor: Visitor, trained: list[str]) -
 @pytest.mark.slow
 def test_states_are_collected_and_features_shown_in_their_text(visitor: Visitor, app: App) -> None:
     visitor.open("features?collection=")
-    visitor.write("name", "fresh")
-    visitor.write("tokens", "2000")
-    visitor.write("context size", "32")
+    visitor.write("Name", "fresh")
+    visitor.write("Number of tokens", "2000")
+    visitor.write("Context size", "32")
     visitor.press("Collect")
     until(lambda: "fresh" in [path.name for path in collections(app.store)])
     expect(visitor.page.get_by_role("row", name=re.compile("fresh minilm 3 384 32 .* finished"))).to_be_visible()
     start(visitor, "fresh", "plain_topk")
-    visitor.sees("Show the features of one of them").click()
+    visitor.sees("Inspect the features of one run").click()
     visitor.page.get_by_role("button", name="seed 0", exact=True).click()
     visitor.sees("Mean activation by position")
     expect(visitor.page.locator(".whence td mark").first).to_be_visible()
@@ -157,7 +157,7 @@ def test_what_failed_is_named_beside_what_did_not(visitor: Visitor, app: App) ->
     start(visitor, f"{SMALL},world=2", "plain_topk", "002_run04_clip_low_rate", lr="1e30")
     visitor.sees("Failed and damaged runs")
     visitor.sees(re.compile(r"^plain_topk, [0-9a-f]{12}: "))
-    visitor.sees(re.compile(r"^Failed runs, in no average: plain_topk \(1\)\.$"))
+    visitor.sees(re.compile(r"^Failed runs, excluded from averages: plain_topk \(1\)\.$"))
     states = [run.state for run in app.store.summaries() if run.steps == 30][-2:]
     assert sorted(states) == ["failed", "finished"]
 
@@ -174,7 +174,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, trained: l
         for value in TAMPERED:
             visitor.open(f"features?{name}={quote(value)}")
             visitor.sees(re.compile(told))
-            expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+            expect(visitor.page.get_by_text("could not be displayed")).to_have_count(0)
             assert visitor.page.title() != "taken"
     assert [sorted(place.iterdir()) for place in places] == before
 
@@ -186,17 +186,17 @@ def test_only_states_of_this_store_can_be_named(visitor: Visitor, app: App, coll
     shutil.copytree(Collection.open(app.store, collected).path, elsewhere)
     visitor.open("features")
     for text in (str(elsewhere), f"stored:path={elsewhere}", "stored:path=../../..", "../elsewhere", "stored"):
-        visitor.fill("data", text)
+        visitor.fill("Data", text)
         visitor.sees(re.compile(r"data: .* is not known\. Allowed: synthetic, "))
         expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
-    visitor.fill("data", collected)
+    visitor.fill("Data", collected)
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
     visitor.page.get_by_text("Copy as a command or as YAML").click()
     visitor.sees(f"--data {app.store.root}/activations/{collected}")
 
     visitor.open("features?collection=")
     expect(visitor.page.get_by_label("text", exact=True)).to_have_count(0)
-    visitor.write("name", "../../elsewhere")
+    visitor.write("Name", "../../elsewhere")
     visitor.sees(re.compile("is no name. Allowed: letters"))
     expect(visitor.page.get_by_role("button", name="Collect", exact=True)).to_be_disabled()
 

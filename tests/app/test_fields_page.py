@@ -33,7 +33,7 @@ def render_larger(visitor: Visitor) -> None:
     """Opens the expander, which closes when the page is made anew in that moment."""
     button = visitor.page.get_by_role("button", name="Render at 384", exact=True).first
     if not button.is_visible():
-        visitor.page.get_by_text("Larger", exact=True).first.click()
+        visitor.page.get_by_text("Larger sizes", exact=True).first.click()
         expect(button).to_be_visible(timeout=SOON_MS)
     visitor.press("Render at 384")
 
@@ -64,10 +64,10 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
     assert "size=80" in page.url
     expect(divider(visitor)).to_have_value("45")  # what one has set stays
 
-    page.get_by_role("radio", name="as it is").click()
+    page.get_by_role("radio", name="full").click()
     visitor.sees("No larger than what the model was given")
     visitor.insist(lambda: render_larger(visitor), "96×64 → 384×256 pixels")
-    visitor.sees("There is no truth to hold this against")
+    visitor.sees("The original at this size is not known")
     visitor.settled()
     download = visitor.download("Download as PNG")
     assert download.suggested_filename == "render-384x256.png"
@@ -81,12 +81,12 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
 
 @pytest.mark.slow
 def test_an_address_leads_back_to_what_was_shown(visitor: Visitor, run: FieldsRun) -> None:
-    visitor.open(f"fields?run={run.id}&image=rocket&given=quartered&output=field&size=96")
+    visitor.open(f"fields?run={run.id}&image=rocket&given=quarter&output=field&size=96")
     visitor.sees(re.compile("→ 96×64 pixels, field"))
-    expect(visitor.page.get_by_role("radio", name="quartered")).to_be_checked()
-    visitor.page.get_by_role("radio", name="halved").click()
+    expect(visitor.page.get_by_role("radio", name="quarter")).to_be_checked()
+    visitor.page.get_by_role("radio", name="half").click()
     visitor.sees(re.compile("128×86 → 96×64"))
-    assert "given=halved" in visitor.page.url
+    assert "given=half" in visitor.page.url
     visitor.page.reload()
     visitor.sees(re.compile("128×86 → 96×64"))
 
@@ -101,7 +101,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: Field
     before = sorted(app.store.root.parent.rglob("*"))
     for value in TAMPERED[: None if name == "run" else 2]:
         visitor.open(f"fields?size=64&{name}={quote(value)}" if name != "size" else f"fields?size={quote(value)}")
-        visitor.sees(re.compile(f"The address asks for {name}"))
+        visitor.sees(re.compile(f"The address names {name}"))
         visitor.sees(re.compile("→ .* pixels"))
         assert visitor.page.title() != "taken"
     assert sorted(app.store.root.parent.rglob("*")) == before
@@ -110,21 +110,21 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App, run: Field
 @pytest.mark.slow
 def test_trainings_and_comparisons_that_are_not_there(visitor: Visitor, run: FieldsRun) -> None:
     visitor.open("fields?view=Train&part=Results&training=../../x")
-    visitor.sees(re.compile("The address asks for training"))
+    visitor.sees(re.compile("The address names training"))
     visitor.sees("Quality by scale")
     visitor.open("fields?view=Compare&part=Results&comparison=../../x")
     visitor.sees("No comparison has been started in this store yet.")
-    assert visitor.page.get_by_text("could not be made").count() == 0
+    assert visitor.page.get_by_text("could not be displayed").count() == 0
 
 
 @pytest.mark.slow
 def test_a_form_cannot_name_files(visitor: Visitor) -> None:
     visitor.open("fields?view=Train&part=New")
     for value in ("/etc", "folder:path=/etc", "mine.npy", "emoji:font=/etc/passwd"):
-        visitor.fill("data", value)
-        visitor.sees(re.compile("the app opens no files that a form names"))
+        visitor.fill("Data", value)
+        visitor.sees(re.compile("The app opens no files by name"))
         expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
-    visitor.fill("data", "photos:size")
+    visitor.fill("Data", "photos:size")
     visitor.sees(re.compile("data: .*photos:size"))
     expect(visitor.page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
 
@@ -137,11 +137,11 @@ def step(visitor: Visitor) -> int:
 @pytest.mark.slow
 def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> None:
     visitor.open("fields?view=Train&part=New")
-    visitor.write("steps", "100000")
-    visitor.write("lps", "4")
-    visitor.page.get_by_text("How a model is trained").click()
-    visitor.write("batch size", "2")
-    visitor.write("crops", "2")
+    visitor.write("Training steps", "100000")
+    visitor.write("Number of position tokens (M)", "4")
+    visitor.page.get_by_text("Training", exact=True).click()
+    visitor.write("Batch size", "2")
+    visitor.write("Evaluation signals", "2")
     visitor.page.get_by_text("Copy as a command or as YAML").click()
     visitor.sees(re.compile("whence fields train --steps 100000 .*--lps 4"))
     visitor.press("Start")
@@ -151,9 +151,9 @@ def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> N
     until(lambda: step(visitor) > first)
     expect(visitor.page.get_by_role("img", name=re.compile(f"^step {first:,}: "))).to_be_visible()
     visitor.press("Stop")
-    visitor.sees("Stopped. Nothing is lost.")
+    visitor.sees("Stopped. All progress is saved.")
     visitor.page.reload()
-    visitor.sees("Stopped. Nothing is lost.")
+    visitor.sees("Stopped. All progress is saved.")
     assert step(visitor) > first
 
 
@@ -161,8 +161,8 @@ def test_a_picture_sharpens_while_it_is_trained(visitor: Visitor, app: App) -> N
 def test_what_a_finished_run_came_to(visitor: Visitor, run: FieldsRun) -> None:
     visitor.open(f"fields?view=Train&part=Results&training={run.id}")
     visitor.sees(re.compile("Step 3 of 3: field"))
-    visitor.sees(re.compile("×2: the render reaches"))
-    expect(visitor.page.get_by_role("img", name="error of the render × 4").first).to_be_visible()
+    visitor.sees(re.compile("At ×2, the render reaches"))
+    expect(visitor.page.get_by_role("img", name="|render − original| × 4").first).to_be_visible()
     visitor.page.get_by_role("button", name="Render an image with this run").click()
     visitor.sees(re.compile("→ .* pixels"))
     assert f"run={run.id}" in visitor.page.url
@@ -171,19 +171,21 @@ def test_what_a_finished_run_came_to(visitor: Visitor, run: FieldsRun) -> None:
 @pytest.mark.slow
 def test_a_comparison_from_the_form_to_its_findings(visitor: Visitor, app: App) -> None:
     visitor.open("fields?view=Compare")
-    visitor.choose("axis", "hyponet")
-    visitor.choose("data", "digits")
-    visitor.write("seeds", "1")
-    visitor.write("steps", "1")
-    visitor.sees("4 runs. What the store has already is not run again.")
+    visitor.choose("Varied part", "hyponet")
+    visitor.choose("Data", "digits")
+    visitor.write("Number of seeds", "1")
+    visitor.write("Training steps", "1")
+    visitor.sees("4 runs (0 cached).")
     visitor.press("Start")
     visitor.sees("1 paired seed, 7 are needed for a verdict on 3 comparisons in one table; nothing is ranked")
     expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
-    visitor.sees(re.compile("^Exploratory at ×1 .*: fourier_mlp and cross_attention; siren and cross_attention"))
+    visitor.sees(
+        re.compile("^Too few seeds for a verdict at ×1 .*: fourier_mlp and cross_attention; siren and cross_attention")
+    )
     table = visitor.page.get_by_role("region", name="hyponet, digits, 1 steps")
     expect(table).to_contain_text("siren")
     expect(table.get_by_role("cell", name="–")).to_have_count(0)  # time and memory are measured at the end
-    expect(visitor.page.get_by_role("figure", name="Quality by variant. hyponet, digits, 1 steps")).to_be_visible()
+    expect(visitor.page.get_by_role("figure", name="PSNR by variant. hyponet, digits, 1 steps")).to_be_visible()
 
 
 def drag_by_finger(visitor: Visitor, x: float, y: float, by: float) -> None:

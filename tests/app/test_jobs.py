@@ -98,7 +98,7 @@ def test_the_reason_of_a_refusal_is_stored(store: Store) -> None:
     until(lambda: job.state not in ALIVE)
     assert job.state == "refused"
     assert job.failure is not None
-    assert "seeds: 0 is not valid" in job.failure.message
+    assert "seeds: expected a value greater than or equal to 1, got 0" in job.failure.message
 
 
 def test_a_job_outlives_its_starter_others_wait_and_stopping_loses_nothing(store: Store) -> None:

@@ -63,10 +63,10 @@ def go_to(visitor: Visitor, view: str) -> None:
 
 def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -> None:
     visitor.open(f"leak?model={the_run(app)}")
-    visitor.pick("ratios", "0.5", "1.5")
-    visitor.sees(re.compile("are not shares. Allowed: above 0, up to 1"))
+    visitor.pick("Mask ratios", "0.5", "1.5")
+    visitor.sees(re.compile("expected mask ratios above 0 and up to 1"))
     expect(visitor.page.get_by_role("button", name="Audit", exact=True)).to_be_disabled()
-    visitor.pick("ratios", "0.5", "1")
+    visitor.pick("Mask ratios", "0.5", "1")
     visitor.page.get_by_text("Copy as a command").click()
     visitor.sees(re.compile(r"whence leak audit --run \w{12} --ratios 0.5 1 --store /"))
     visitor.press("Audit")
@@ -110,20 +110,20 @@ def test_an_audit_of_the_command_line_is_on_the_page(visitor: Visitor, app: App)
 def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: App) -> None:
     visitor.open("leak")
     visitor.choose("Model", "minilm")
-    visitor.page.get_by_text("More", exact=True).click()
-    visitor.write("rows", "1001")
-    visitor.sees(re.compile("'1001' is not valid. Allowed: less than or equal to 1000"))
-    visitor.write("rows", "60")
+    visitor.page.get_by_text("More options", exact=True).click()
+    visitor.write("Number of examples", "1001")
+    visitor.sees(re.compile("expected a value less than or equal to 1000, got '1001'"))
+    visitor.write("Number of examples", "60")
     visitor.press("Audit")
     visitor.sees(re.compile("loading the model|mask ratio"))
     visitor.sees("✓ mask ratio 0.15")
     visitor.press("Stop")
-    visitor.sees("Stopped before its end.")
+    visitor.sees("Stopped before it finished.")
     visitor.press("Start again")
     visitor.sees(re.compile("loading the model|mask ratio"))
     visitor.sees("✓ mask ratio 0.15")
     visitor.press("Stop")
-    visitor.sees("Stopped before its end.")
+    visitor.sees("Stopped before it finished.")
     assert jobs(app.store, verb="audit")[0].state == "stopped"
 
 
@@ -131,19 +131,19 @@ def test_an_audit_is_watched_stopped_and_started_again(visitor: Visitor, app: Ap
 def test_mitigations_from_the_form_to_the_verdicts(visitor: Visitor, app: App) -> None:
     visitor.open("leak")
     go_to(visitor, "Compare mitigations")
-    visitor.choose("data", "synthetic")
-    visitor.pick("mitigations", "none", "content_gated")
-    visitor.write("seeds", "1")
-    visitor.write("steps", "4")
-    visitor.sees("2 runs. What the store has already is not run again.")
+    visitor.choose("Data", "synthetic")
+    visitor.pick("Mitigations", "none", "content_gated")
+    visitor.write("Number of seeds", "1")
+    visitor.write("Training steps", "4")
+    visitor.sees("2 runs (0 cached).")
     visitor.press("Start")
     visitor.sees(re.compile("content_gated: .*predictions do not depend on position"))
     expect(visitor.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     visitor.settled()  # for the last time: everything has ended
     expect(visitor.page.locator(".badge").get_by_text("exploratory")).to_be_visible()
-    expect(chart(visitor, "^Reconstruction")).to_be_visible()
-    open_tab(visitor, "Shift sensitivity")
     expect(chart(visitor, "^Shift sensitivity")).to_be_visible()
+    open_tab(visitor, "Reconstruction error by mask ratio")
+    expect(chart(visitor, "^Reconstruction")).to_be_visible()
     (table,) = json.loads(visitor.download("JSON").path().read_text())["tables"]
     assert [row["name"] for row in table["rows"]] == ["none", "content_gated"]
     visitor.page.get_by_text("Audit one of these models").click()
@@ -174,7 +174,7 @@ def test_a_damaged_audit_gets_a_message(visitor: Visitor, app: App) -> None:
         visitor.open(f"leak?audit={job.id}")
         visitor.sees(re.compile("cannot be read|not what an audit looks like"))
         expect(visitor.page.get_by_role("button", name="Audit again")).to_be_visible()
-        expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+        expect(visitor.page.get_by_text("could not be displayed")).to_have_count(0)
         assert visitor.page.title() != "1"
         shutil.rmtree(job.path)
 
@@ -202,7 +202,7 @@ def test_tampered_addresses_get_a_message(visitor: Visitor, app: App) -> None:
     for parameter, value, words in tried:
         visitor.open(f"leak?{parameter}={quote(value)}")
         visitor.sees(re.compile(words))
-        expect(visitor.page.get_by_text("could not be made")).to_have_count(0)
+        expect(visitor.page.get_by_text("could not be displayed")).to_have_count(0)
         assert visitor.page.title() != "taken"
     assert [sorted(place.iterdir()) for place in places] == before
     shutil.rmtree(job.path)

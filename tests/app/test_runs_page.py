@@ -83,21 +83,21 @@ def test_one_by_its_address_and_whether_every_byte_is_there(
     visitor.open(f"runs?run={runs['rope'].id}")
     visitor.sees("Score over steps")
     visitor.press("Verify")
-    visitor.sees("every byte is the one that was written")
+    visitor.sees("all checksums match")
     visitor.open(f"runs?run={runs['damaged'].id}")
     visitor.sees(re.compile("cannot be read: .*checksum does not match"))
     visitor.press("Verify")
     visitor.sees(re.compile("metrics.jsonl: checksum does not match"))
     with app.store.folder(runs["damaged"].id).lock():
         visitor.press("Verify")
-        visitor.sees("1 run not checked: still being written.")
+        visitor.sees("1 run not verified, because still running.")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "<img src=x onerror=alert(1)>", "0" * 5000])
 def test_a_tampered_address_gets_a_message(visitor: Visitor, name: str) -> None:
     visitor.open(f"runs?run={quote(name)}")
-    visitor.sees(re.compile("Run .* is not among these"))
+    visitor.sees(re.compile("Run .* is not in this store"))
     visitor.sees("Export all 4 runs")
 
 
@@ -105,7 +105,7 @@ def test_a_tampered_address_gets_a_message(visitor: Visitor, name: str) -> None:
 def test_an_interrupted_one_goes_on(visitor: Visitor, app: App, runs: dict[str, ArenaRun]) -> None:
     visitor.open(f"runs?run={runs['interrupted'].id}")
     visitor.page.get_by_role("button", name="Resume 1").click()
-    visitor.sees("1 run will go on")
+    visitor.sees("Resuming 1 run")
     until(lambda: app.store.folder(runs["interrupted"].id).status().state == "finished")
 
 
@@ -116,13 +116,13 @@ def test_deleted_only_after_being_asked_and_never_while_written(
     visitor.open(f"runs?run={doomed.id}")
     visitor.press("Delete …")
     visitor.sees("This cannot be undone.")
-    visitor.page.get_by_role("button", name="Keep them").click()
+    visitor.page.get_by_role("button", name="Cancel").click()
     expect(visitor.page.get_by_text("This cannot be undone.")).to_have_count(0)
     assert doomed.id in app.store.ids()
     with app.store.folder(doomed.id).lock():
         visitor.press("Delete …")
         visitor.page.get_by_role("button", name="Delete 1 run").click()
-        visitor.sees(re.compile(f"Still being written, and kept: {doomed.id}"))
+        visitor.sees(re.compile(f"Not deleted, because still running: {doomed.id}"))
     visitor.open(f"runs?run={doomed.id}")
     visitor.press("Delete …")
     visitor.page.get_by_role("button", name="Delete 1 run").click()

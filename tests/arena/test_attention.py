@@ -91,6 +91,22 @@ def test_mean_distance_is_that_of_a_plain_recount(tiny: Tiny, store: Store) -> N
     assert torch.equal(values(few), values(maps)[:, :2])
 
 
+def test_attention_on_the_answer_is_that_of_a_plain_recount(tiny: Tiny, store: Store) -> None:
+    run = tiny(task="k_back_recall:k=2,symbols=4", training=SHORT, model={"layers": 2})
+    maps = attention_maps(run, trained(run, store), examples=2)
+    assert maps.answer_keys == ((-1, -1, 0, 1, 2, 3, 4, 5),) * 2
+    captured = attention_weights(run, store.folder(run.id))
+    assert captured is not None
+    weights = captured[0]
+    for layer in range(2):
+        for head in range(2):
+            shares = [weights[layer, row, head, query, query - 2] for row in range(16) for query in range(2, 8)]
+            assert maps.on_answer[layer][head] == pytest.approx(sum(map(float, shares)) / len(shares), rel=1e-4)
+    other = tiny(task="modular_sum", training=SHORT)
+    silent = attention_maps(other, trained(other, store))
+    assert (silent.answer_keys, silent.on_answer) == ((), ()), "no single token holds a sum"
+
+
 def test_maps_are_the_same_whenever_they_are_asked_for(tiny: Tiny, store: Store) -> None:
     """Also where positions are drawn: equal results must make equal pages."""
     run = tiny(model={"encoding": "alibi", "positions": "randomized:span=64"}, training=SHORT)

@@ -43,8 +43,8 @@ def judged(name: str, store: Store, scores: Callable[[ArenaRun], Any], seeds: in
 def test_every_claim_has_a_preset_and_every_such_preset_a_claim() -> None:
     assert set(CLAIMS) == {name for name in PRESETS.names() if name.startswith("claim_")}
     for claim in CLAIMS.values():
-        assert claim.who
-        assert claim.says
+        assert claim.authors
+        assert claim.statement
 
 
 @pytest.mark.parametrize("name", CLAIMS)

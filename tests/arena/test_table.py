@@ -151,7 +151,7 @@ def test_a_task_that_a_shortcut_solves_ranks_nobody(store: Store, monkeypatch: p
     monkeypatch.setattr(type(comparison.tasks[0].build()), "ranked", False)
     table = one(tabulate(planned(comparison), store))
     assert not table.comparisons
-    assert f"A shortcut solves {TASK}, so that it ranks no encoding." in table.findings
+    assert f"A shortcut solves {TASK}, so its results rank no encoding." in table.findings
 
 
 def test_sequences_seen_in_training_are_reported(store: Store) -> None:
@@ -184,7 +184,7 @@ def test_damage_is_not_called_a_failure(store: Store) -> None:
     table = one(tabulate(planned(comparison), store))
     row = next(row for row in table.rows if row.name == hurt.model.position_label)
     assert (list(row.damaged), row.failed, len(row.finished)) == ([hurt.id], {}, 1)
-    assert any(line.startswith(f"Damaged runs, in no average: {row.name} (1)") for line in table.findings)
+    assert any(line.startswith(f"Damaged runs, excluded from averages: {row.name} (1)") for line in table.findings)
 
 
 def test_the_highest_baseline_is_the_one_that_counts() -> None:
@@ -338,8 +338,8 @@ def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:
     assert (t5.cell("id").verdict, id_score(t5)) == ("failed", None)
     assert list(t5.failed) == [by_name["t5", 0].id]
     assert "process died" in t5.failed[by_name["t5", 0].id]
-    assert "Failed runs, in no average: rope (1), t5 (1)." in table.findings
-    assert any(line.startswith("Damaged runs, in no average: alibi (2)") for line in table.findings)
+    assert "Failed runs, excluded from averages: rope (1), t5 (1)." in table.findings
+    assert any(line.startswith("Damaged runs, excluded from averages: alibi (2)") for line in table.findings)
 
 
 def test_tuning_chooses_on_validation_and_not_on_the_test(store: Store) -> None:

@@ -52,7 +52,7 @@ def test_train_and_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(["fields", "train", *SMALL, "--steps", "4", *store]) == 0
     printed = capsys.readouterr().out
     assert "PSNR (dB) on held-out signals" in printed
-    assert "with another signal's position tokens" in printed
+    assert "with those of another signal" in printed
     run_id = next(line for line in printed.splitlines() if "finished" in line).split()[0]
     write(tmp_path / "in.png", torch.rand(3, 20, 30))
     out = tmp_path / "out.png"

@@ -126,7 +126,10 @@ def test_each_kind_of_damage_is_repaired(
     else:
         assert "nothing was changed" in _stderr_of(["runs", "repair", *where], capsys)
         assert damaged(store) == [name]
-    document(["runs", "repair", "--yes", *needs_training * ["--retrain"], *where], capsys)
+    lost = kind == "configuration of a run"
+    code = int(lost)
+    done = document(["runs", "repair", "--yes", *needs_training * ["--retrain"], *where], capsys, code=code)["done"]
+    assert done[name].startswith("lost: ") == lost, "its configuration is nowhere else"
     assert damaged(store) == []
     assert run(["runs", "verify", *where]) == 0
     if what.parent.name == "activations":
@@ -202,7 +205,7 @@ def test_what_is_being_written_is_left_alone(store: Store, capsys: pytest.Captur
 
 def test_what_was_set_aside_is_shown_and_deleted(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--store", str(store.root)]
-    assert "nothing was set aside" in output(["runs", "gc", *where], capsys)
+    assert "No damaged files were set aside" in output(["runs", "gc", *where], capsys)
     flip(only(store.root, "activations/some/shard-*"), 1)
     flip(store.root / "index.json", 1)
     output(["runs", "repair", "--yes", *where], capsys)

@@ -136,11 +136,11 @@ def test_more_training_seen_from_outside(capsys: pytest.CaptureFixture[str]) -> 
     assert "not ranked" in printed
 
     same = output(["report", names[1], names[1], "--diff"], capsys)
-    assert "both have the same configuration" in same
+    assert "The configurations are equal." in same
     assert not any(word in same for word in ("better", "worse"))
     assert "'nothing' is not known" in output(["report", names[0], "nothing", "--diff"], capsys, code=2)
     assert "compares two" in output(["report", *names, names[0], "--diff"], capsys, code=2)
 
     never_run = save_config("arena", spec("rope", seeds=2), Store())
     assert never_run in saved_configs("arena", Store())
-    assert "nothing to compare" in output(["report", names[0], never_run.stem, "--diff"], capsys)
+    assert "so nothing is compared" in output(["report", names[0], never_run.stem, "--diff"], capsys)

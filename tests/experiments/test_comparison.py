@@ -72,7 +72,7 @@ def test_notes_are_apart_from_progress(tmp_path: Path) -> None:
     config = ArenaConfig.read({**SHORT, "seeds": 1})
     result = run_comparison(ARENA, config, Store(tmp_path), on_progress=progress.append, on_note=notes.append)
     assert notes == [plan_note(ARENA, config, Store(tmp_path))]
-    assert "Drawing the report" in progress
+    assert "Writing the report" in progress
     assert not set(notes) & set(progress)
     assert result.to_json()["summary"] is None, "of one task"
 

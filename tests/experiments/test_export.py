@@ -130,7 +130,7 @@ def output(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int =
 
 
 def test_without_arguments_it_lists_what_there_is(here: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no comparisons in whence-runs" in output(["report"], capsys)
+    assert "No comparisons in whence-runs" in output(["report"], capsys)
     one = save_config("arena", spec("rope", "t5"), here)
     two = save_config("arena", spec("alibi", seeds=9, sweep="k=1,2"), here)
     text = output(["report"], capsys)
@@ -187,8 +187,8 @@ def test_two_comparisons_in_one_report_are_told_apart(here: Store, capsys: pytes
 @pytest.mark.parametrize(
     ("out", "parts"),
     [
-        ("a.pdf", ["unknown ending", ".html, .png, .csv, .md, .json"]),
-        ("a", ["unknown ending"]),
+        ("a.pdf", ["unknown suffix", ".html, .png, .csv, .md, .json"]),
+        ("a", ["unknown suffix"]),
         ("nowhere/a.html", ["'nowhere' is not a directory"]),
         ("folder.html", ["'folder.html' cannot be written"]),
     ],

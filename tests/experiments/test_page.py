@@ -48,7 +48,7 @@ def test_every_run_and_every_seed_is_shown(report: Report) -> None:
     assert (within, beyond) == (52, 18)
     assert dots == within + beyond, "one dot per seed, ID and, where it is claimed, OOD"
     assert own_part(text).count("<b style=") == 6 + 2, "the baseline on every strip of dots"
-    assert text.count("Failed runs, in no average: t5 (1).") == 2
+    assert text.count("Failed runs, excluded from averages: t5 (1).") == 2
     assert text.count("loss is &lt;i&gt;NaN&lt;/i&gt; &amp; gone") == 2, "why it failed"
 
 

@@ -98,7 +98,7 @@ def test_presets_of_a_comparison_are_at_the_same_number_of_active_features() -> 
 def test_controls_know_no_positions_or_have_as_many_parameters() -> None:
     wanted = ["002_run07_range_encoders", "001_run01_hard_mask", "plain_topk"]
     plan = planned_runs(FeaturesConfig.read({"presets": wanted, "controls": True, "seeds": 1, **SMALL}))
-    larger = "002_run07_range_encoders, plain of its size"
+    larger = "002_run07_range_encoders, plain of the same size"
     assert plan[larger][0].training == plan["002_run07_range_encoders"][0].training
     assert set(plan) == {
         *wanted,

@@ -140,7 +140,7 @@ def test_numbers_that_cannot_be_used(tmp_path: Path) -> None:
     refuse(broken, "finite")
     refuse(np.full((9, 40), np.inf), "finite")
     refuse(fine[:2], "3 or more")
-    refuse(fine[:, :12], "16 per axis")
+    refuse(fine[:, :12], "16 pixels per axis")
     refuse(np.ones((9, 40)), "vary")
     refuse(fine, "shape", ",axes=2")
     refuse(np.stack([fine] * 3, -1), "last axis", ",channels=4")
@@ -192,7 +192,7 @@ def test_one_spelling_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     np.save("a.npy", np.random.default_rng(0).random((9, 40)))
     spelled = [FieldsRun.read({"data": f"{name}:size=8,factor=2"}) for name in ("a.npy", "./a.npy")]
     assert spelled[0].id == spelled[1].id
-    with pytest.raises(UserError, match="not a folder"):
+    with pytest.raises(UserError, match="not a directory"):
         FieldsRun.read({"data": "folder"})
 
 

@@ -56,7 +56,7 @@ def test_quality_is_shown_for_every_scale_with_its_interval() -> None:
     assert first.cell("validation_x1").mean == pytest.approx(22.0)
     assert first.cell("psnr_x1").text == "21.00 [18.52, 23.48]"
     assert second.cell("psnr_x1").per_seed == {0: 17.0, 1: 19.0}, "a failed run is in no average"
-    assert "Failed runs, in no average: M=16 (1)." in table.findings
+    assert "Failed runs, excluded from averages: M=16 (1)." in table.findings
 
 
 def test_costs_are_those_that_the_store_holds(store: Store) -> None:
@@ -104,5 +104,5 @@ def test_what_is_drawn_anew_for_every_seed_is_not_named_as_shared(store: Store) 
 def test_what_an_axis_varies_cannot_be_set(axis: str, field: str, value: object, store: Store) -> None:
     """A variant would be listed twice, or the value would be ignored."""
     config = FieldsConfig.read({"axis": axis, "model": {field: value}})
-    with pytest.raises(UserError, match=f"{field}: expected no value beside axis {axis}"):
+    with pytest.raises(UserError, match=f"{field}: expected no value, because axis {axis}"):
         FIELDS.plan(config, store)

@@ -130,7 +130,7 @@ def test_coarse_tokens_reach_farther() -> None:
 def test_two_axes_of_position() -> None:
     model = made(mixer="attention", encoding="rope:layout=axial", d_model=32)
     assert decode(model, signal(), (16, 16), "field").isfinite().all()
-    with pytest.raises(ValueError, match="reads 2 axes"):
+    with pytest.raises(ValueError, match="has 2 axes of position"):
         made((16,), mixer="attention", encoding="rope:layout=axial", d_model=32)
 
 

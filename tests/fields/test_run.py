@@ -84,7 +84,7 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     assert data.draw(generator(0), 3, "test").shape == (3, 3, 32, 32)
 
 
-@pytest.mark.parametrize(("count", "side", "words"), [(2, 40, "3 or more"), (4, 20, "32×32 or more")])
+@pytest.mark.parametrize(("count", "side", "words"), [(2, 40, "3 or more"), (4, 20, "32×32 pixels or more")])
 def test_folders_that_cannot_be_used(tmp_path: Path, count: int, side: int, words: str) -> None:
     path = folder_of(tmp_path / "mine", count, side)
     with pytest.raises(UserError, match=words):

@@ -77,13 +77,13 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (np.ones((900, 3)), "never changes"),
+        (np.ones((900, 3)), "expected channels that vary"),
         (np.zeros(5), "shape"),
-        (np.full((900, 3), np.nan), "no numbers"),
-        (np.full((900, 3), 1e300) * np.arange(3), "beyond 1e"),
+        (np.full((900, 3), np.nan), "has NaN or larger ones"),
+        (np.full((900, 3), 1e300) * np.arange(3), "up to 1e"),
         (np.random.default_rng(0).normal(size=(30, 3)), "longer recording"),
         (np.random.default_rng(0).normal(size=(3, 900, 3)), "6 or more"),
-        (np.array([["a", "b"], ["c", "d"]]), "Allowed: numbers"),
+        (np.array([["a", "b"], ["c", "d"]]), "expected numbers, got <U1"),
     ],
 )
 def test_bad_files_are_named(values: np.ndarray, words: str, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def said(job: LeakJob, tokens: Tensor, masked: Tensor) -> Tensor:
 @pytest.mark.parametrize("replacement", ["zeros", "learned", "noise"])
 def test_masked_content_is_not_used(backbone: str, mitigations: str, layout: str, replacement: str) -> None:
     if replacement == "noise" and "content_gated" in mitigations:
-        with pytest.raises(UserError, match="makes masked tokens differ"):
+        with pytest.raises(UserError, match="which makes them differ"):
             job_of(mitigations, backbone=backbone, layout=layout, replacement=replacement)
         return
     job = job_of(mitigations, backbone=backbone, layout=layout, replacement=replacement)
@@ -199,5 +199,5 @@ def test_a_file_and_a_flag_mean_the_same() -> None:
 
 
 def test_content_gated_refuses_absolute_positions_in_attention() -> None:
-    with pytest.raises(UserError, match="fire tells attention absolute positions"):
+    with pytest.raises(UserError, match="got fire, through which absolute positions enter attention"):
         job_of("content_gated", backbone="transformer", temporal="fire")

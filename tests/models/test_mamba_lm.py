@@ -86,14 +86,14 @@ def edited(folder: Path, **changes: Any) -> None:
     [
         (lambda folder: (folder / "config.json").unlink(), "config.json.*cannot be read"),
         (lambda folder: (folder / "config.json").write_text("{"), "brackets do not match"),
-        (lambda folder: edited(folder, model_type="llama"), "describes a 'llama'. Allowed: mamba"),
+        (lambda folder: edited(folder, model_type="llama"), "describes a model of type 'llama'. Allowed: mamba"),
         (lambda folder: edited(folder, hidden_act="gelu"), "Allowed: silu"),
         (lambda folder: edited(folder, vocab_size="many"), "vocab_size must be"),
         (lambda folder: edited(folder, state_size="x"), "state_size must be"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "holds a list, not a JSON object"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "expected a JSON object in .*, got a list"),
         (lambda folder: edited(folder, vocab_size=51), r"has shape \(50, 24\), not \(51, 24\)"),
         (lambda folder: edited(folder, num_hidden_layers=10**9), "num_hidden_layers in .*too large"),
-        (lambda folder: edited(folder, num_hidden_layers=1), "asks for 1 layers, the weights hold 2"),
+        (lambda folder: edited(folder, num_hidden_layers=1), r"expected weights of 1 layers \(config.json\), got 2"),
         (
             lambda folder: edited(folder, tie_word_embeddings=False),
             "1 weights are missing, the first is 'lm_head.weight'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 
@@ -65,6 +66,51 @@ def test_examples_are_solved_as_worked_by_hand(name: str) -> None:
         assert max(inputs) < task.symbols
         if task.per == "token":
             assert len(answers) == len(inputs)
+
+
+@every_choice
+def test_the_answer_depends_on_the_token_that_is_said_to_hold_it(choice: str) -> None:
+    task = build(choice)
+    for length in lengths(task):
+        batch = draw(task, 3, length, seed=length)
+        keys = task.answer_keys(batch)
+        if keys is None:
+            continue
+        rows, tokens = batch.inputs.shape
+        keys = keys.expand(rows, tokens)
+        assert torch.equal(keys >= 0, batch.scored), "one key per query that is scored"
+        assert (keys <= torch.arange(tokens)).all(), "which a causal model can attend to"
+        for inputs, of_row in zip(batch.inputs.tolist(), keys.tolist(), strict=True):
+            query, key = next((query, key) for query, key in reversed(list(enumerate(of_row))) if key >= 0)
+            answers = {answer_with(task, inputs, key, symbol, query) for symbol in range(task.symbols)}
+            assert len(answers - {None}) > 1
+
+
+def answer_with(task: Task, inputs: list[int], place: int, symbol: int, query: int) -> object:
+    """The answer at `query` with another symbol at `place`; None where that is no problem of the task."""
+    with contextlib.suppress(LookupError, ValueError):
+        return task.solve([*inputs[:place], symbol, *inputs[place + 1 :]])[query]
+    return None
+
+
+@pytest.mark.parametrize("name", ["k_back_recall", "copy", "reverse", "repeat_copy", "copy:answers=blank"])
+def test_the_token_that_holds_the_answer_is_the_answer(name: str) -> None:
+    task = build(name)
+    batch = draw(task, 20, 16)
+    keys = task.answer_keys(batch)
+    assert keys is not None
+    found = batch.inputs.gather(1, keys.expand_as(batch.inputs).clamp(min=0))
+    assert torch.equal(found[batch.scored], batch.targets[batch.scored])
+
+
+def test_the_answer_to_a_recalled_key_is_beside_it() -> None:
+    task = build("associative_recall:keys=4,values=5")
+    batch = draw(task, 1, 3)
+    inputs = torch.tensor([[0, 7, 2, 5, 3, 7, 2, 3, 0]])
+    keys = task.answer_keys(Batch(inputs, batch.positions, batch.targets, batch.scored, prompt=6))
+    assert keys is not None
+    assert keys.tolist() == [[-1] * 6 + [3, 5, 1]]
+    assert build("sort").answer_keys(draw(build("sort"), 1, 4)) is None
 
 
 @every_choice

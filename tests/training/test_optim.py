@@ -38,7 +38,7 @@ def test_steps_are_those_of_torch() -> None:
     ours, theirs = model(), model()
     optimizer = muon(ours, lr=1e-2, matrix_lr=0.02, weight_decay=0.1)
     for group in optimizer.param_groups:
-        group["lr"] = 1e-2 * group.get("pace", 1.0)
+        group["lr"] = 1e-2 * group.get("lr_multiplier", 1.0)
     matrices = [p for p in theirs.parameters() if p.ndim == 2]
     others = [p for p in theirs.parameters() if p.ndim != 2]
     beside = [

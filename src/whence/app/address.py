@@ -1,6 +1,6 @@
-"""What is shown is part of the page's address, so that links, a reload and the back button lead to it again.
+"""Query parameters: the address of a page contains what it shows, for links, reloads and the back button.
 
-Streamlit's own binding of widgets (`bind="query-params"`, 1.67) does not serve. It writes the label of an option in
+Streamlit's own binding of widgets (`bind="query-params"`, 1.67) is not used. It writes the label of an option in
 place of the option, so that addresses would change with titles and dates. It drops defaults from the address, so that a
 link to the latest comparison would lead to another one later. It discards an unknown value without a message.
 """
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 def query(name: str) -> str:
-    """A parameter of the address; whoever uses it checks it."""
+    """A parameter of the address, not validated."""
     return str(st.query_params.get(name, ""))
 
 
 def switch(views: Mapping[str, str], key: str) -> str:
-    """Which part of a page is shown. views: by label, the parameter of the address that leads to it, or nothing.
+    """A switch between the views of a page. views: by label, the parameter of the address that selects it, or "".
 
-    The address decides.
+    The address takes precedence.
     """
 
     def move() -> None:
@@ -42,9 +42,9 @@ def switch(views: Mapping[str, str], key: str) -> str:
 
 
 def turn_to(label: str, of: str = "", **where: str) -> None:
-    """To something else on the same page: a link of Streamlit's would leave the address as it is.
+    """A link to something else on the same page; Streamlit's links would leave the address as it is.
 
-    of: what it belongs to, where the same may be led to from several places.
+    of: what it belongs to, if several links have the same target.
     """
     st.button(
         label, key=f"turn:{of}:{label}:{where}", type="tertiary", on_click=st.query_params.from_dict, args=(where,)
@@ -52,16 +52,17 @@ def turn_to(label: str, of: str = "", **where: str) -> None:
 
 
 def addressed(page: str, name: str, options: Sequence[T], usual: T, widget: Callable[..., Any]) -> T:
-    """`widget(key=…)` makes it. The address can name one of the options; anything else gets a message.
+    """A widget, made by `widget(key=…)`, whose value is in the address. Unknown values in the address show an error.
 
-    An address that somebody opened wins over what the widget was set to before; what is chosen afterwards wins over
-    the address, and is written to it.
+    An opened address takes precedence over the previous value of the widget. A later choice is written to the address.
     """
     key = f"{page}:{name}"
     known = {str(option): option for option in options}
     wanted = query(name)
     if wanted and wanted not in known:
-        st.error(plain(f"The address asks for {name} {wanted[:80]!r}, which is not here."), icon=":material/error:")
+        st.error(
+            plain(f"The address names {name} {wanted[:80]!r}, which does not exist here."), icon=":material/error:"
+        )
     elif wanted and (key not in st.session_state or wanted != st.session_state.get(f"{key}:written")):
         st.session_state[key] = known[wanted]
     if st.session_state.get(key) not in options:
@@ -75,7 +76,7 @@ def addressed(page: str, name: str, options: Sequence[T], usual: T, widget: Call
 
 
 def part(page: str, name: str, parts: Sequence[str]) -> str:
-    """Which part of a page is shown, under a parameter of its own; the first, unless somebody says otherwise."""
+    """A switch between parts of a page, with a parameter of its own. The first is the default."""
     return addressed(
         page,
         name,
@@ -86,9 +87,9 @@ def part(page: str, name: str, parts: Sequence[str]) -> str:
 
 
 def choice(page: str, name: str, label: str, options: Mapping[str, str], help: str | None = None) -> str:
-    """One of several, the first by default. options: each with its label."""
+    """A select box; the first option is the default. options: by name, labels."""
     texts = list(options.values())
-    # Streamlit tells options apart by their labels
+    # Streamlit identifies options by their labels
     labels = {name: text if texts.count(text) == 1 else f"{text} · {name}" for name, text in options.items()}
     return addressed(
         page,

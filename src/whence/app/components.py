@@ -1,4 +1,4 @@
-"""What pages are made of: the list of pages and links to them, guarded and live parts, tables, figures, downloads."""
+"""Building blocks of pages: navigation, error handling, live updates, tables, figures and downloads."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PAGES = {
 }
 """By the name of their module in `views`: title and icon"""
 QUESTIONS = {
-    "arena": "Which positional encoding should I use, and does it hold past the training length?",
-    "leak": "Is my masked model predicting from content, or only from position? Where does it leak, and what stops it?",
-    "features": "Which learned features are about position? Sparse autoencoders that know where.",
-    "fields": "Can learnable position tokens carry a picture at any resolution?",
-    "runs": "Every training run of this store, whoever started it.",
+    "arena": "Which positional encoding should I use, and does it extrapolate to longer sequences?",
+    "leak": "Does my masked model predict from content or from position? Where does position leak, and what stops it?",
+    "features": "Which features of a model encode position? Sparse autoencoders with position parameters.",
+    "fields": "Can learnable position tokens represent an image at any resolution?",
+    "runs": "All training runs of this store, from the app, the command line and Python.",
 }
 EMPTY = """\
 <div class="whence empty" role=status><strong>{{ title }}</strong>
@@ -49,7 +49,7 @@ R = TypeVar("R")
 
 
 def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
-    """Whatever goes wrong in a part of a page becomes a message in its place: never a traceback, never a blank page."""
+    """Show an error message in place of a part of a page that raises: never a traceback, never a blank page."""
 
     @functools.wraps(part)
     def shown(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -58,11 +58,14 @@ def guarded(part: Callable[P, R]) -> Callable[P, R | None]:
         except UserError as error:
             st.error(plain(str(error)), icon=":material/error:")
         except CorruptFileError as damage:
-            st.error(plain(f"A file is damaged: {damage}. 'whence runs verify' says more."), icon=":material/error:")
+            st.error(
+                plain(f"A file is damaged: {damage}. Check the store with: whence runs verify"), icon=":material/error:"
+            )
         except Exception:
             logging.getLogger(__name__).exception("a part of a page failed")
             st.error(
-                "This part of the page could not be made. The terminal of the app says why.", icon=":material/error:"
+                "This part of the page could not be displayed. The terminal that runs the app shows the cause.",
+                icon=":material/error:",
             )
         return None
 
@@ -81,37 +84,37 @@ def page(name: str) -> StreamlitPage:
 
 
 def link(name: str, label: str, **parameters: str) -> None:
-    """To a page, and to something on it."""
+    """A link to a page. parameters: of the address, which select something on it."""
     st.page_link(page(name), label=label, icon=PAGES[name][1], query_params=parameters or None)
 
 
 def header(name: str) -> Store:
-    """Title and question of a page. Returns the store that it shows."""
+    """Write the title and the question of a page. Returns the store."""
     st.title(PAGES[name][0])
     st.caption(QUESTIONS[name])
     return the_store()
 
 
 def live(seconds: float | None) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
-    """A part that is made anew every few seconds while somebody looks."""
+    """Decorate a part of a page that is redrawn every few seconds while the page is open."""
     return lambda part: st.fragment(guarded(part), run_every=seconds)
 
 
 @st.cache_resource(show_spinner=False)
 def the_store() -> Store:
-    """The one that `whence app` was started with. One for all pages: it remembers what it has read."""
+    """The store that `whence app` was started with. Shared by all pages, because it caches what it has read."""
     return Store(os.environ.get(STORE))
 
 
 def terminal(*words: str) -> str:
     """A command to copy, for this store."""
-    from whence.experiments.options import store_flag  # the first page can do without it, and comes sooner
+    from whence.experiments.options import store_flag  # imported here, so that the first page appears sooner
 
     return shlex.join(["whence", *words, *store_flag(the_store())])
 
 
 def plain(text: str) -> str:
-    """For places that would read Markdown: shown as written."""
+    """Escape Markdown."""
     return "".join("\\" + letter if letter in "\\`*_{}[]()<>#+-.!|$~:^" else letter for letter in text)
 
 
@@ -120,7 +123,7 @@ def counted(count: int, what: str) -> str:
 
 
 def empty(title: str, *lines: str) -> None:
-    """Nothing here yet, and what would change that."""
+    """An empty state: what is missing, and what to do."""
     st.html(render(EMPTY, title=title, lines=lines))
 
 
@@ -129,7 +132,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str) 
 
 
 def markup(body: str) -> None:
-    """HTML of ours, as reports have it."""
+    """Trusted HTML, as in reports."""
     st.html(f'<div class="whence">{body}</div>')
 
 
@@ -140,9 +143,9 @@ def findings(lines: Sequence[str]) -> None:
 
 
 def draw(figure: go.Figure, alt: str, key: str | None = None, picked: Callable[[], None] | None = None) -> None:
-    """A figure in the colours of the page, light or dark. alt: what it shows, for those who do not see it.
+    """A figure in the colours of the page, light or dark. alt: its description, for screen readers.
 
-    picked: called when a reader clicks on a point, which is then to be found under the key in the session.
+    picked: called after a click on a point, which is then in the session state under the key.
     """
     figure.update_layout(template=None, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
     picking: Any = {"on_select": picked, "selection_mode": "points"} if picked else {}
@@ -151,7 +154,7 @@ def draw(figure: go.Figure, alt: str, key: str | None = None, picked: Callable[[
 
 
 def ready_to_draw() -> None:
-    """For pages that draw only when asked: the browser loads what it draws with before somebody waits for it."""
+    """Preload the plotting library in the browser, for pages that draw figures on request."""
     import plotly.graph_objects as go
 
     with st.container(key=INVISIBLE):
@@ -161,13 +164,13 @@ def ready_to_draw() -> None:
 def downloads(
     name: str,
     forms: Mapping[str, Callable[[], bytes]],
-    caption: str = "Take it with you",
+    caption: str = "Download",
     not_now: Mapping[str, str] = {},
 ) -> None:
-    """forms: by ending, what makes the file, once somebody wants it. not_now: by ending, why there is none."""
+    """Download buttons. forms: by suffix, a function that makes the file. not_now: why a suffix is disabled."""
     problems = dict(not_now)
     if ".png" in forms and not browser():
-        problems[".png"] = "Needs Chromium, which was not found."
+        problems[".png"] = "Requires Chromium, which was not found."
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(caption, width="content")
         for ending, make in forms.items():

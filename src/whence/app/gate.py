@@ -1,7 +1,7 @@
-"""The gate of the app: every request passes it before Streamlit sees it.
+"""The gate of the app, which checks every request before Streamlit.
 
-What listens on 127.0.0.1 can be reached by every page that a browser of this machine shows, and by every user of this
-machine. Foreign pages are recognized by the headers that browsers add to requests, other users by a missing token.
+A server on 127.0.0.1 can be reached by every web page that a browser on this machine shows and by every user of this
+machine. Other pages are recognized by the headers that browsers add to requests, other users by a missing token.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HOW_TO_SIGN_IN = (
 
 
 class Refusal(Exception):
-    """The answer to a request that is not let in."""
+    """The answer to a refused request."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -76,9 +76,9 @@ class InlineScripts(HTMLParser):
 
 
 class Gate:
-    """Lets the app's own pages in, once their browser has presented the token.
+    """Passes requests of the app's own pages on, once their browser has presented the token.
 
-    page: that of Streamlit, whose inline scripts are allowed. uploaded: returns the bytes of uploads in memory.
+    page: Streamlit's page, whose inline scripts are allowed. uploaded: returns the bytes of uploads in memory.
     """
 
     def __init__(self, app: ASGIApp, token: str, page: str, uploaded: Callable[[], int]) -> None:
@@ -113,14 +113,14 @@ class Gate:
             await answer(scope, receive, send)
 
     def _sign_in(self, scope: Scope, headers: Headers, host: str, cookie: str) -> Response | None:
-        """None for who has signed in. The answer to an address with the token leads to the same without it."""
+        """None for a browser that is signed in. An address with the token is redirected to the address without it."""
         query: list[str] = scope["query_string"].decode("latin-1").split("&")
         tokens = [part.removeprefix("token=") for part in query if part.startswith("token=")]
         signed_in = self._is_token(cookie_parser(headers.get("cookie", "")).get(cookie, ""))
-        entrance = bool(tokens) and scope["type"] == "http"
-        if not signed_in and not (entrance and any(map(self._is_token, tokens))):
+        token_link = bool(tokens) and scope["type"] == "http"
+        if not signed_in and not (token_link and any(map(self._is_token, tokens))):
             raise Refusal(403, "Not signed in")
-        if not entrance:
+        if not token_link:
             return None
         rest = "&".join(part for part in query if not part.startswith("token="))
         target = scope["raw_path"].decode("latin-1") + f"?{rest}" * bool(rest)
@@ -168,7 +168,7 @@ def _check_source(scope: Scope, headers: Headers, host: str) -> None:
     foreign_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
     link = reads and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if not own or (foreign_site and not link):
-        raise Refusal(403, "Refused to a page of another origin")
+        raise Refusal(403, "Requests from other origins are refused")
 
 
 def _with_headers(send: Send, added: dict[str, str]) -> Send:

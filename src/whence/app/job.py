@@ -43,7 +43,7 @@ stopped = threading.Event()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Remembered, because a library that is being loaded may swallow it and fail in another way."""
+    """Recorded, because a library that is being imported may catch the exception and fail in another way."""
     stopped.set()
     signal.default_int_handler(number, frame)
 
@@ -51,7 +51,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def main(folder: Path) -> None:
     job = Job(folder)
     signal.signal(signal.SIGINT, _stop)  # a parent in the background may have ignored it
-    with suppress(LockedError), lock_folder(folder) as lock:  # unless somebody else has just started it
+    with suppress(LockedError), lock_folder(folder) as lock:  # unless another process has just started it
         log = disk.open_to_append(folder / "log.txt", 0)
         for stream in (1, 2):
             os.dup2(log, stream)
@@ -70,7 +70,7 @@ def _run(job: Job) -> JobEnd:
             start = JobStart(process=os.getpid(), time=time.time())
             if submission.exclusive:
                 write_as(job.path / "started.json", start)
-                # held until the work has ended: nobody has to give it back
+                # held until the job ends; the system releases it if the process is killed
                 held.enter_context(lock_file(_turn(job), patience=math.inf))
             write_as(job.path / "started.json", start.model_copy(update={"begun": time.time()}))
 
@@ -82,7 +82,7 @@ def _run(job: Job) -> JobEnd:
         return JobEnd(state="stopped")
     except UserError as error:
         return JobEnd(state="refused", failure=JobFailure(message=str(error), field=error.field))
-    except Exception as error:  # also a job that the app would not have made
+    except Exception as error:  # also a job that another program has written
         traceback.print_exc()
         return JobEnd(state="failed", failure=JobFailure(message=disk.explain(error)))
 
@@ -95,12 +95,12 @@ def _turn(job: Job) -> Path:
 
 
 def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEnd:
-    """Do what is requested, which was checked. What comes of it is in the store."""
+    """Execute a request that has been checked. Results go to the store."""
     if isinstance(request, ActionRequest):
         action = next(each for each in instrument(request.instrument).actions if each.verb == request.verb)
         action.run(action.config.read(request.config), store, on_progress)
         return JobEnd(state="finished")
-    # not before: it takes seconds, and whoever starts a job waits for its first sign of life
+    # imported late, because it takes seconds and the app waits until the job reports its start
     from whence.execution.options import ExecutionOptions
     from whence.experiments.comparison import execute_runs, run_comparison
 
@@ -119,7 +119,7 @@ def execute(request: JobRequest, store: Store, on_progress: OnProgress) -> JobEn
     if counts["interrupted"]:
         return JobEnd(state="stopped")
     if failed := [f"{counts[end]} {end}" for end in FAILED if counts[end]]:
-        problems = [f"Of {len(ends)} runs: {', '.join(failed)}.", *problems]
+        problems = [f"{', '.join(failed)} of {len(ends)} runs.", *problems]
     if problems:
         return JobEnd(state="failed", failure=JobFailure(message="\n".join(problems)))
     return JobEnd(state="finished")

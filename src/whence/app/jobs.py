@@ -1,15 +1,15 @@
-"""Jobs: what the app was asked to run, each in a process of its own that outlives the tab and the app.
+"""Jobs of the app, each in a process of its own that continues when the tab or the app is closed.
 
 <store>/jobs/<id>/job.json      sealed   the request, a title, where its results are shown
-                  started.json  sealed   process and time of the latest start; since when it has not been waiting
+                  started.json  sealed   process and time of the latest start; when it stopped waiting
                   progress.txt           one line per step of the work
-                  log.txt                what libraries print, and tracebacks
-                  end.json      sealed   how it ended, once it has, and why
-<store>/jobs/turn               empty    held by the one job that trains: two at once would only slow each other down
+                  log.txt                output of libraries, and tracebacks
+                  end.json      sealed   how it ended, and why
+<store>/jobs/turn               empty    locked by the one job that trains: two at once would slow each other down
 
 The folder of a job is locked while its process lives, however that ends.
-A job's id is the content hash of its request. Results are where the command line puts them: runs, artifacts and saved
-configurations of the store. The process is `whence.app.job`.
+The id of a job is the content hash of its request. Results go where the command line puts them: runs, artifacts and
+saved configurations of the store. The process is `whence.app.job`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from whence.store.runs import ID, Store
 State = Literal["waiting", "running", "finished", "stopped", "refused", "failed", "interrupted"]
 ALIVE: tuple[State, ...] = ("waiting", "running")
 ACTIONS = {("leak", "audit"), ("features", "collect"), ("fields", "analyze")}
-"""Those that a job may run. Others can write a file of any name, which a store from elsewhere must not choose."""
+"""Actions that a job may run. Others write a file of any name, which a store from elsewhere must not choose."""
 LONGEST_PROGRESS = 4000
 Document = dict[str, JsonValue]
 D = TypeVar("D", bound=Config)
@@ -56,7 +56,7 @@ class CompareRequest(Config):
     kind: Literal["compare"] = "compare"
     instrument: InstrumentName
     config: Document
-    """As JSON: the class that reads it takes seconds to import, and a list of jobs does without it"""
+    """As JSON, because the class that parses it takes seconds to import and a list of jobs does not need it"""
 
 
 class TrainRequest(Config):
@@ -86,7 +86,7 @@ class ResumeRequest(Config):
 
 
 JobRequest = Annotated[CompareRequest | TrainRequest | ActionRequest | ResumeRequest, Field(discriminator="kind")]
-"""All that a job can be. A store may come from elsewhere, and nothing in it may make this machine run other code."""
+"""All kinds of jobs. A store may come from elsewhere, and nothing in it may make this machine run other code."""
 
 
 class Submission(Config):
@@ -95,9 +95,9 @@ class Submission(Config):
     request: JobRequest
     title: Text
     link: Labels
-    """Parameters of the address under which its instrument's page shows the results"""
+    """Query parameters of the results on the page of the instrument"""
     exclusive: bool
-    """It waits until no other such job runs, and continues where it was stopped; others begin again"""
+    """Runs alone among such jobs and resumes after a stop; other jobs start over"""
 
 
 class JobStart(Config):
@@ -139,7 +139,7 @@ class Job:
         path = self.path / "job.json"
         submission = read_as(Submission, path)
         if job_id(submission.request) != self.id:
-            raise CorruptFileError(path, "requests another job than its folder's name says")
+            raise CorruptFileError(path, "the request does not match the id in the name of its folder")
         return submission
 
     @property
@@ -155,13 +155,13 @@ class Job:
 
     @property
     def failure(self) -> JobFailure | None:
-        """Why it was refused or has failed."""
+        """Why the job was refused or failed."""
         end = _read(self.path / "end.json", JobEnd)
         return end.failure if end else None
 
     @property
     def progress(self) -> list[str]:
-        """The last steps of its work, the current one at the end."""
+        """The last steps of the job; the current one is the last."""
         try:
             with disk.open_file(self.path / "progress.txt") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_PROGRESS))
@@ -170,15 +170,15 @@ class Job:
             return []
 
     def clear(self) -> None:
-        """Set aside what is no file, and could not be replaced by one."""
+        """Set aside entries that are not files, because a file could not replace them."""
         for path in disk.entries(self.path):
             if disk.kind_of(path) != "a file":
                 Store(self.path.parents[1]).set_aside(path)
 
     def start(self) -> None:
-        """Start its process, which continues where an earlier one stopped. Returns once it is there."""
+        """Start the process, which resumes where an earlier one stopped. Returns when it has started."""
         if self.alive:
-            raise UserError("job: this is running already.")
+            raise UserError("job: this job is already running.")
         Store(self.path.parents[1]).place("jobs")  # refuses a link
         self.clear()
         check_request(self.submission.request)
@@ -198,7 +198,7 @@ class Job:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """As Ctrl-C does: what runs writes a checkpoint first."""
+        """Stop like Ctrl-C: runs write a checkpoint first."""
         if self.alive and (start := self.started):
             with suppress(ProcessLookupError):
                 os.kill(start.process, signal.SIGINT)
@@ -207,7 +207,7 @@ class Job:
 def submit(
     request: JobRequest, store: Store, *, title: str, link: Mapping[str, str] | None = None, exclusive: bool = True
 ) -> Job:
-    """Start a job. The same request again continues it; one that is running is left alone."""
+    """Start a job. A request that was submitted before resumes it; a running job is left alone."""
     check_request(request)
     store.prepare()
     job = Job(_folder(store) / job_id(request))
@@ -231,15 +231,15 @@ def job_id(request: JobRequest) -> str:
 
 
 def check_request(request: JobRequest) -> None:
-    """No model that is code, and only actions of the list above."""
+    """Refuse models that are code, and actions that are not in `ACTIONS`."""
     if isinstance(request, ActionRequest) and (request.instrument, request.verb) not in ACTIONS:
-        raise UserError(f"job: '{request.instrument} {request.verb}' can be run in a terminal only.")
+        raise UserError(f"job: '{request.instrument} {request.verb}' is available on the command line only.")
     if ".py:" in canonical(request.model_dump(mode="json")):
-        raise UserError("job: FILE.py:FUNCTION runs code. It can be named in a terminal only.")
+        raise UserError("job: FILE.py:FUNCTION runs code and is available on the command line only.")
 
 
 def jobs(store: Store, **wanted: str) -> list[Job]:
-    """Those whose request has these fields (kind, instrument, verb), the latest start first."""
+    """Jobs whose request has these fields (kind, instrument, verb), the latest start first."""
     matches: list[tuple[float, Job]] = []
     for path in disk.entries(_folder(store)):
         if ID.fullmatch(path.name) and (job := _existing(path)):
@@ -250,7 +250,7 @@ def jobs(store: Store, **wanted: str) -> list[Job]:
 
 
 def find_job(request: JobRequest, store: Store) -> Job | None:
-    """The job of this request, if it was ever submitted."""
+    """The job of this request, or None if it was never submitted."""
     return _existing(_folder(store) / job_id(request))
 
 

@@ -1,4 +1,4 @@
-"""Runs in progress, read from the store, whoever started them; and what can be done with the job of some."""
+"""Progress of runs, read from the store, and controls of the job that runs them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SHOWN_AT_ONCE = 12
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """How far a planned run has come."""
+    """A planned run and its progress."""
 
     run: AnyRun
     stored: RunSummary
 
     @property
     def state(self) -> str:
-        return "not begun" if self.stored.state == "interrupted" and not self.stored.created else self.stored.state
+        return "not started" if self.stored.state == "interrupted" and not self.stored.created else self.stored.state
 
     @property
     def left(self) -> int:
@@ -47,12 +47,12 @@ def progress_of(runs: Sequence[AnyRun], store: Store) -> list[WatchedRun]:
 
 
 def is_alive(progress: Sequence[WatchedRun], job: Job | None) -> bool:
-    """Whoever started it: the app, or a terminal."""
+    """Whether anything runs, started by the app or in a terminal."""
     return (job is not None and job.alive) or any(run.state == "running" for run in progress)
 
 
 def show_progress(progress: Sequence[WatchedRun], job: Job | None) -> None:
-    """A bar for all, and a line for each that is running or has gone wrong."""
+    """A progress bar for all runs, and a line for each running or failed run."""
     left, done = sum(run.left for run in progress), sum(run.stored.step for run in progress)
     states = Counter(run.state for run in progress)
     counts = " · ".join(f"{count} {state}" for state, count in states.items())
@@ -60,19 +60,19 @@ def show_progress(progress: Sequence[WatchedRun], job: Job | None) -> None:
     st.progress(share, text=plain(f"{counts}{_times(progress, left, job)}"))
     shown = [run for run in progress if run.state in ("running", "failed", "corrupt")]
     if shown:
-        columns = ["run", "", "step", "loss", "so far", "left"]
+        columns = ["run", "progress", "step", "loss", "scores", "time left"]
         table(columns, [_line(run) for run in shown[:SHOWN_AT_ONCE]], label="runs in progress")
 
 
 def controls(job: Job | None, key: str) -> None:
-    """Stop what the app has started, or resume it; what does not train begins again."""
+    """Buttons to stop and resume a job of the app; jobs that do not train start over."""
     if job is None:
         return
     state, resumes = job.state, job.submission.exclusive
     if state in ALIVE:
         if state == "waiting":
-            st.caption("Waiting for its turn: another job of the app is training.")
-        help = "Writes checkpoints first; nothing is lost." if resumes else "It can be started again."
+            st.caption("Waiting: another job of the app is training.")
+        help = "Writes checkpoints first, so that no progress is lost." if resumes else "It can be started again."
         start = job.started
         if st.session_state.get(f"{key}:stopping") == start:
             st.button("Stopping …", key=f"{key}:wait", disabled=True, help=help)
@@ -81,7 +81,7 @@ def controls(job: Job | None, key: str) -> None:
             job.stop()
             st.rerun()
     elif state in ("stopped", "interrupted"):
-        text = "Stopped. Nothing is lost." if resumes else "Stopped before its end."
+        text = "Stopped. All progress is saved." if resumes else "Stopped before it finished."
         st.warning(text, icon=":material/pause_circle:")
         _restart("Resume" if resumes else "Start again", job, key, ":material/play_arrow:")
     elif state in ("failed", "refused"):
@@ -98,7 +98,7 @@ def _restart(label: str, job: Job, key: str, icon: str) -> None:
 
 
 def _times(progress: Sequence[WatchedRun], left: int, job: Job | None) -> str:
-    """How long the job has been at it, and an estimate of the rest."""
+    """Elapsed time of the job and estimated time left."""
     start = job.started if job and job.alive else None
     if start is None or start.begun is None:
         return ""

@@ -1,4 +1,4 @@
-"""The server: Streamlit on this machine's own address. Its process is `python -m whence.app.server`."""
+"""The server: Streamlit on 127.0.0.1. Its process is `python -m whence.app.server`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PATIENCE_SECONDS = 60
 UPLOAD_MIB = 32
 """Largest upload"""
 UPLOADS_MIB = 8 * UPLOAD_MIB
-"""All uploads that are in memory, of all tabs"""
+"""All uploads in memory, of all tabs"""
 STORE = "WHENCE_APP_STORE"
-"""Tells the server which. Not $WHENCE_STORE: by that one, commands to copy know what a terminal would take."""
+"""Environment variable with the store. Not $WHENCE_STORE, which determines the --store flag of commands to copy."""
 TOKEN = "WHENCE_APP_TOKEN"
 """In the environment, because all users of a machine can see the arguments of a process."""
 
 OPTIONS = {
     "server.address": ADDRESS,
-    "server.headless": True,  # the browser is opened by whence, when the page is there
+    "server.headless": True,  # whence opens the browser when the server is ready
     "server.fileWatcherType": "none",
     "server.maxUploadSize": UPLOAD_MIB,
     "server.enableXsrfProtection": True,
@@ -54,7 +54,7 @@ OPTIONS = {
 
 
 def free_port(wanted: int | None) -> int:
-    """The wanted one, which must be free; else the usual one, or the next that is."""
+    """`wanted`, which must be free, or else the first free port from 8501 on."""
     for port in range(PORT, PORT + 100) if wanted is None else (wanted,):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,17 +62,17 @@ def free_port(wanted: int | None) -> int:
                 probe.bind((ADDRESS, port))
                 return port
     if wanted is not None:
-        raise UserError(f"port: {wanted} is in use. Allowed: a free one, or none named.")
-    raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Allowed: another (--port).")
+        raise UserError(f"port: {wanted} is in use. Name a free port, or omit --port.")
+    raise UserError(f"port: none of {PORT} to {PORT + 99} is free. Name a free port with --port.")
 
 
 def cookie_name(port: int | str) -> str:
-    """Of the port in the address, because browsers send a cookie to all ports: two apps need two names."""
+    """The name contains the port, because browsers send cookies to all ports and two apps need two names."""
     return f"whence-{port}"
 
 
 def with_token(port: int, token: str) -> str:
-    """The address that lets a browser in."""
+    """The address that signs a browser in."""
     return f"http://{ADDRESS}:{port}/?token={token}"
 
 
@@ -89,7 +89,7 @@ def wait_until_there(process: subprocess.Popen[bytes], port: int, token: str) ->
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise UserError(f"app: the server ended with code {process.returncode} before it was there.")
+            raise UserError(f"app: the server ended with code {process.returncode} during its start.")
         with suppress(OSError), straight.open(health, timeout=1):
             return
         time.sleep(0.05)
@@ -97,7 +97,7 @@ def wait_until_there(process: subprocess.Popen[bytes], port: int, token: str) ->
 
 
 def serve(port: int, token: str) -> None:
-    """Run Streamlit. Ends when its parent does: `whence app` may be killed without a chance to end its server."""
+    """Run Streamlit until the parent process ends: `whence app` may be killed without a chance to end its server."""
 
     def end_with(parent: int) -> None:
         while os.getppid() == parent:

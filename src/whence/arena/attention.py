@@ -1,4 +1,4 @@
-"""Attention weights of a trained run on its test data, measured once per comparison and stored as an artifact."""
+"""Attention weights of a trained run on its test data. They are measured once and stored as an artifact."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from whence.tasks import Batch
 from whence.training.checkpoint import weights_of
 
 LONGEST_MAP = 96
-"""Tokens up to which maps are measured: longer ones are not readable."""
+"""Largest number of tokens for which maps are measured; longer maps are not readable."""
 EXAMPLES = 3
 
 
 class AttentionRequest(Config):
-    """Which run, by id, and how many sequences of its test data."""
+    """The id of the run and the number of test sequences."""
 
     run: str
     examples: int = EXAMPLES
 
 
 class AttentionMaps(Config):
-    """Attention at the training length. A model without attention has no layers."""
+    """Attention at the training length. For a model without attention, `layers` is 0."""
 
     layers: int = 0
     examples: int = 0
@@ -45,6 +45,10 @@ class AttentionMaps(Config):
     """By layer and head, the mean distance between query and key, weighted by attention, over the whole test batch"""
     inputs: tuple[tuple[int, ...], ...] = ()
     """By example, the tokens"""
+    answer_keys: tuple[tuple[int, ...], ...] = ()
+    """By example and query, the token that holds the answer, −1 where none is asked; empty if the task declares none"""
+    on_answer: tuple[tuple[float, ...], ...] = ()
+    """By layer and head, the mean attention weight on the answer key, over the whole test batch; empty likewise"""
 
 
 ATTENTION = ArtifactKind("attention", AttentionRequest, AttentionMaps)
@@ -57,7 +61,7 @@ def attention_measurement(run: ArenaRun, store: Store) -> Measurement[AttentionR
 
 
 def load_model(run: ArenaRun, folder: RunFolder) -> SequenceModel:
-    """The finished model, after a check that its file is what the run wrote."""
+    """The trained model in evaluation mode. Raises CorruptFileError if its file is not what the run wrote."""
     model = run.build_model("cpu")
     try:
         model.load_state_dict(weights_of(folder))
@@ -88,6 +92,8 @@ def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = EXAMPLES) -
     weights, batch = captured
     positions = batch.positions[0].float()
     distance = (weights * (positions[:, None] - positions[None, :]).abs()).sum(-1).mean((1, 3))
+    keys = run.task.build().answer_keys(batch)
+    on_answer, answer_keys = _on_answer(weights, keys) if keys is not None else ([], [])
     drawn = weights[:, :examples]
     return AttentionMaps(
         layers=len(drawn),
@@ -97,4 +103,16 @@ def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = EXAMPLES) -
         weights=base64.b64encode((drawn * 255).round().byte().numpy().tobytes()).decode(),
         distance=tuple(map(tuple, distance.tolist())),
         inputs=tuple(map(tuple, batch.inputs[:examples].tolist())),
+        answer_keys=tuple(map(tuple, answer_keys[:examples])),
+        on_answer=tuple(map(tuple, on_answer)),
     )
+
+
+def _on_answer(weights: Tensor, keys: Tensor) -> tuple[list[list[float]], list[list[int]]]:
+    """Mean weight on the answer key, by layer and head; and the keys, by sequence and query."""
+    layers, sequences, heads, tokens, _ = weights.shape
+    keys = keys.expand(sequences, tokens)
+    index = keys.clamp(min=0)[None, :, None, :, None].expand(layers, -1, heads, -1, -1)
+    asked = (keys >= 0)[None, :, None]
+    share = (weights.gather(-1, index).squeeze(-1) * asked).sum((1, 3)) / asked.sum()
+    return share.tolist(), keys.tolist()

@@ -1,4 +1,4 @@
-"""Published claims that a CPU can check: a preset each, and a verdict that is computed from its tables."""
+"""Published claims that can be checked on a CPU. Each has a preset and a verdict computed from its tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome = Literal["reproduced", "not reproduced", "not decidable at this size", 
 
 
 class Judgement(NamedTuple):
-    """What became of a claim, and why."""
+    """The outcome of a check, and the reason."""
 
     outcome: Outcome
     reason: str
@@ -25,11 +25,11 @@ Tables = Sequence[Table[ArenaRun]]
 
 
 class Claim(NamedTuple):
-    """`preset` is the comparison that tests it."""
+    """A published claim, its authors, and the function that judges it by the tables of `preset`."""
 
     preset: str
-    who: str
-    says: str
+    authors: str
+    statement: str
     judge: Callable[[Tables], Judgement]
 
 
@@ -43,7 +43,7 @@ def _open(reason: str) -> Judgement:
 
 
 def _missing(tables: Tables) -> Judgement | None:
-    """A verdict needs every run, and enough seeds."""
+    """The judgement where runs or seeds are missing; None if the claim can be judged."""
     rows = [row for table in tables for row in table.rows]
     finished, planned = sum(len(row.finished) for row in rows), sum(len(row.results) for row in rows)
     if failed := sum(len(row.failed) + len(row.damaged) for row in rows):
@@ -65,65 +65,64 @@ def _order_without_encoding(tables: Tables) -> Judgement:
     if both.cell("id").verdict != "at chance":
         return Judgement("not reproduced", words)
     if causal.cell("id").verdict == "at chance":
-        return _open(f"the causal model learned nothing; {words}")
+        return _open(f"the causal model is at chance; {words}")
     return Judgement("reproduced", words)
 
 
 HELD, FELL = ("none", "t5"), ("rope", "sinusoidal")
-"""Encodings that copied beyond training in the paper, and encodings that did not at all."""
+"""Encodings that extrapolated in the paper, and encodings with an exact match of 0."""
 
 
 def _copying(tables: Tables) -> Judgement:
-    """Of those that mastered it: are more whole answers right beyond training for those that held in the paper?"""
+    """Among encodings with at least 95 % ID: do those that extrapolated in the paper have a higher OOD exact match?"""
     exact = {row.name: score.exact for row in tables[0].rows if mastered(row) and (score := ood_score(row))}
     scores = ", ".join(f"{name} {100 * stats.mean(values):.1f} %" for name, values in exact.items())
     missed = ", ".join(_percent(row) for row in tables[0].rows if id_score(row) and not mastered(row))
-    words = f"whole answers right beyond training: {scores or 'nobody mastered it'}"
-    words += f" (not mastered within: {missed})" if missed else ""
+    words = f"OOD exact match: {scores or 'no encoding reached 95 % ID'}"
+    words += f" (below 95 % ID: {missed})" if missed else ""
     held, fell = ([exact[name] for name in names if name in exact] for names in (HELD, FELL))
     if not held or not fell:
-        return _open(f"too few mastered it within training; {words}")
+        return _open(f"too few encodings reached 95 % ID; {words}")
     better = _compared(tables, *([stats.mean(seed) for seed in zip(*of, strict=True)] for of in (held, fell)))
     if better.winner:
         return Judgement("reproduced" if better.winner == "one" else "not reproduced", words)
-    return _open(f"no difference between the two kinds is decided; {words}")
+    return _open(f"the difference between the two groups is not decided; {words}")
 
 
 def _compared(tables: Tables, one: Sequence[float], other: Sequence[float]) -> stats.Comparison:
-    """Numbers by seed against others, as the tables are tested."""
+    """Two lists of scores by seed, compared with the test that applies to the tables."""
     scores = {"one": dict(enumerate(one)), "other": dict(enumerate(other))}
     pair = stats.pair(stats.ACCURACY, "one", "other", scores)
     return stats.compare([pair], design=tables[0].design)[0]
 
 
 NEAR, FAR = 0.25, 0.5
-"""Of the way from the shortcut baseline to 100 %: below the first is near chance, above the second is not."""
+"""Normalized accuracy (0: shortcut baseline, 1: 100 %). Below `NEAR` is near chance, from `FAR` on is not."""
 
 
 def _stays_at_chance(tables: Tables) -> Judgement:
-    """Of those who mastered it within training, who is still near chance beyond it, whole interval and all?"""
+    """Among encodings with at least 95 % ID: is the interval of the OOD accuracy entirely near chance?"""
     rows = [(row, score) for table in tables for row in table.rows if mastered(row) and (score := ood_score(row))]
     if not rows:
         learned = ", ".join(_percent(row) for table in tables for row in table.rows if id_score(row))
-        return _open(f"nobody mastered it within training ({learned})")
+        return _open(f"no encoding reached 95 % ID ({learned})")
     scores = ", ".join(f"{_percent(row)} ID, {100 * ood.accuracy:.1f} % OOD" for row, ood in rows)
-    scores += f"; the OOD baseline is {100 * rows[0][1].baseline:.1f} %"
+    scores += f"; OOD shortcut baseline {100 * rows[0][1].baseline:.1f} %"
     way = {row.name: [stats.normalised(end, ood.baseline) for end in ood.interval or (0.0, 1.0)] for row, ood in rows}
     held = [encoding for encoding, (low, _) in way.items() if low >= FAR]
     between = [encoding for encoding, (_, high) in way.items() if high >= NEAR]
-    way_up = "way from the shortcut baseline to 100 %"
     if held:
-        return Judgement("not reproduced", f"{', '.join(held)} at least half-{way_up}: {scores}")
+        return Judgement("not reproduced", f"normalized OOD accuracy of {', '.join(held)} at least {FAR}: {scores}")
     if between:
-        return _open(f"{', '.join(between)} may be more than a quarter of the {way_up}: {scores}")
-    return Judgement("reproduced", f"nobody gets a quarter of the {way_up} beyond training: {scores}")
+        return _open(f"normalized OOD accuracy of {', '.join(between)} may exceed {NEAR}: {scores}")
+    return Judgement("reproduced", f"normalized OOD accuracy below {NEAR} for every encoding: {scores}")
 
 
-def _randomised_wins(tables: Tables) -> Judgement:
-    """Randomised positions win if they are better than plain ones and hold: at least half-way to 100 %."""
+def _randomized_extrapolates(tables: Tables) -> Judgement:
+    """Reproduced if randomized positions are better OOD than the same encoding without, and reach `FAR`."""
     table = tables[0]
     pairs = [(table.row(row.name.split("+")[-1]), row) for row in table.rows if "+" in row.name]
-    words = "beyond training: " + "; ".join(f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs)
+    words = "OOD: " + "; ".join(f"{_percent(one, 'ood')}, {_percent(other, 'ood')}" for one, other in pairs)
     scores = {row.name: row.cell("ood").per_seed for row in table.rows}
     planned = [stats.pair(stats.ACCURACY, other.name, one.name, scores) for one, other in pairs]
     wins = False
@@ -137,7 +136,7 @@ def _randomised_wins(tables: Tables) -> Judgement:
 
 
 def _state_runs_full(tables: Tables) -> Judgement:
-    """The gap between attention and a fixed state, at few pairs and at many."""
+    """Whether the gap between attention and a fixed-size state grows with the number of pairs."""
     by_pairs: dict[int, dict[str, Row[ArenaRun]]] = {}
     for table in tables:
         by_pairs.setdefault(table.planned.run.train_length, {})[table.planned.run.model.mixer.name] = table.rows[0]
@@ -163,45 +162,46 @@ CLAIMS = {
     for claim in (
         Claim(
             "claim_order_without_encoding",
-            "Haviv 2022, Lasri 2022",
-            "without an encoding a causal model knows where it is, a bidirectional one cannot",
+            "Haviv et al., 2022; Lasri et al., 2022",
+            "without an encoding, a causal model recovers absolute positions and a bidirectional model cannot",
             _order_without_encoding,
         ),
         Claim(
             "claim_copy",
-            "Kazemnejad 2023",
-            "copying twice as much as in training: T5 .420, ALiBi .331, none .305; RoPE and sinusoidal 0 "
-            "(12 layers × 768; with 3 × 64: T5 .073, none .016)",
+            "Kazemnejad et al., 2023",
+            "exact match of copying at twice the training length: T5 .420, ALiBi .331, none .305, RoPE and "
+            "sinusoidal 0 (12 layers of width 768; with 3 of width 64: T5 .073, none .016)",
             _copying,
         ),
         Claim(
             "claim_repeat_copy",
-            "Kazemnejad 2023",
-            "repeating twice as much: none .986, T5 .771, ALiBi .289; RoPE and sinusoidal 0",
+            "Kazemnejad et al., 2023",
+            "exact match of repeated copying at twice the training length: none .986, T5 .771, ALiBi .289, RoPE and "
+            "sinusoidal 0",
             _copying,
         ),
         Claim(
             "claim_parity",
-            "Delétang 2022, Ruoss 2023",
-            "parity stays near chance beyond the training length, whatever the encoding",
+            "Delétang et al., 2022; Ruoss et al., 2023",
+            "on parity, every encoding stays near chance out of distribution",
             _stays_at_chance,
         ),
         Claim(
             "claim_modular_sum",
-            "Delétang 2022, Ruoss 2023",
-            "modular sums stay near chance beyond the training length, whatever the encoding",
+            "Delétang et al., 2022; Ruoss et al., 2023",
+            "on modular sums, every encoding stays near chance out of distribution",
             _stays_at_chance,
         ),
         Claim(
             "claim_even_pairs",
-            "Ruoss 2023",
-            "first == last (even pairs): randomised positions hold beyond training, plain ones do not",
-            _randomised_wins,
+            "Ruoss et al., 2023",
+            "on even pairs (first == last), encodings extrapolate with randomized positions and not without",
+            _randomized_extrapolates,
         ),
         Claim(
             "claim_recall_needs_state",
-            "Arora 2023 (zoology)",
-            "recall of many pairs separates attention from mixers with a fixed state",
+            "Arora et al., 2023 (Zoology)",
+            "the gap between attention and mixers with a fixed-size state grows with the number of pairs to recall",
             _state_runs_full,
         ),
     )

@@ -1,4 +1,4 @@
-"""A comparison: tasks × encodings × seeds, and settings if a sweep is asked for, unfolded into runs."""
+"""The configuration of a comparison: tasks × encodings × seeds, and the settings of a sweep."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from whence.encodings import ENCODINGS
 from whence.encodings.base import Encoding
 from whence.errors import UserError
 from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
+from whence.experiments.options import metavar
 from whence.experiments.table import Family
 from whence.models.sequence import Architecture, PositionConfig, supported_hooks
 from whence.tasks import TASKS, TaskChoice
 from whence.training.config import TrainingConfig
 
 TUNING_SEED = 1_000_000
-"""Seeds from here on are for tuning: no table reports them."""
+"""First seed used for tuning. No table reports this seed or later ones."""
 USUAL_TASKS = ("modular_sum", "k_back_recall", "shift_invariant_pattern", "long_range_match")
 USUAL_ENCODINGS = ("sinusoidal", "learned", "rope", "alibi")
 
@@ -33,48 +34,56 @@ def parse_position_config(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value.startswith("+") or value.endswith("+"):
-        raise ValueError(f"{value!r}: write TRANSFORM+ENCODING, or the encoding alone")
-    parts = re.split(r"\+(?!\d)", value, maxsplit=1)  # not the plus sign of a number: 1e+5
+        raise ValueError(f"expected ENCODING or TRANSFORM+ENCODING, got {value!r}")
+    parts = re.split(r"\+(?!\d)", value, maxsplit=1)  # not the plus sign in 1e+5
     return {"encoding": parts[-1], "positions": parts[0] if len(parts) == 2 else None}
 
 
 Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-"""In a config file, one name may stand for a list of one."""
+"""In a config file, a single name is a list with one element."""
 
 
 class ArenaConfig(ComparisonConfig):
-    """Which encodings to compare, on which tasks, over how many seeds."""
+    """Encodings, tasks and seeds of a comparison, with the model, the lengths and the training."""
 
     tasks: Annotated[tuple[TaskChoice, ...], Listed] = Field(
         default=tuple(map(TASKS.choose, USUAL_TASKS)),
         min_length=1,
         max_length=MOST_VARIANTS,
-        description="what to learn (see 'whence tasks')",
+        description="tasks to train on (see 'whence tasks')",
     )
     encodings: Annotated[tuple[Annotated[PositionConfig, BeforeValidator(parse_position_config)], ...], Listed] = Field(
         default=(),
         max_length=MOST_VARIANTS,
-        description="encodings (see 'whence encodings'); a transform of positions goes in front: randomized+rope. "
-        f"None named: {', '.join(USUAL_ENCODINGS)}, or what the mixer has a place for",
+        description="positional encodings to compare (see 'whence encodings'); a transform of positions is written in "
+        f"front: randomized+rope. Default: those of {', '.join(USUAL_ENCODINGS)} that the mixer supports",
     )
-    first_seed: int = Field(default=0, ge=0, lt=TUNING_SEED - 1000, description="the first of them; the others follow")
+    first_seed: int = Field(
+        default=0, ge=0, lt=TUNING_SEED - 1000, description="first random seed; the others are consecutive"
+    )
     sweep: str = Field(
-        default="", max_length=10_000, description="every combination of values: 'd_model=64,128;k=1,3,7'"
+        default="",
+        max_length=10_000,
+        description="train every combination of these values: 'd_model=64,128;k=1,3,7'",
+        json_schema_extra=metavar("GRID"),
     )
     tune: str = Field(
         default="",
         max_length=10_000,
-        description="for every encoding, the values that do best on validation data: 'lr=0.001,0.003'",
+        description="choose among these values for every encoding, on validation data: 'lr=0.001,0.003'",
+        json_schema_extra=metavar("GRID"),
     )
     tune_seeds: int = Field(
-        default=2, ge=1, le=100, description="seeds that tuning takes; they are in no table and in no test"
+        default=2, ge=1, le=100, description="number of seeds used for tuning; they are neither reported nor tested"
     )
     against: str = Field(
-        default="", description="compare every encoding with this one only, which needs fewer seeds; none: all pairs"
+        default="",
+        description="compare every encoding with this one only, which needs fewer seeds; default: all pairs",
+        json_schema_extra=metavar("ENCODING"),
     )
     family: Family = Field(
         default="table",
-        description="comparisons that share the 5 % error: those of a table, or of the whole sheet of tables",
+        description="comparisons over which the 5 % error is controlled: those of one table, or of all tables (sheet)",
     )
     model: Architecture = Architecture()
     lengths: Lengths = Lengths()
@@ -86,7 +95,7 @@ class ArenaConfig(ComparisonConfig):
             object.__setattr__(self, "encodings", default_position_configs(self.model))
         swept, tuned = (dict(parse_grid(f, getattr(self, f), self.tasks)) for f in ("sweep", "tune"))
         if twice := set(swept) & set(tuned):
-            raise UserError(f"tune: {min(twice)!r} is swept already. Allowed: one or the other.")
+            raise UserError(f"tune: {min(twice)!r} is also in --sweep. Allowed: one of the two.")
         names = [str(position) for position in self.encodings]
         if self.against and self.against not in names:
             raise UserError(f"against: {self.against!r} is not among the encodings. Allowed: {', '.join(names)}.")
@@ -103,7 +112,7 @@ class ArenaConfig(ComparisonConfig):
 
     @property
     def _encoding_count(self) -> int:
-        """They are counted before the usual ones are filled in."""
+        """Number of encodings, also before the defaults are filled in."""
         return len(self.encodings) or len(USUAL_ENCODINGS)
 
     def _settings(self, field: Literal["sweep", "tune"], task: TaskChoice) -> int:
@@ -119,16 +128,17 @@ class ArenaConfig(ComparisonConfig):
         return tuple(name for name, _ in parse_grid("tune", self.tune, self.tasks))
 
     def tuning_runs(self) -> list[ArenaRun]:
-        """Every value that is tuned, over seeds of their own."""
+        """Runs of every setting that tuning tries, on tuning seeds."""
         if not self.tune:
             return []
         first = TUNING_SEED + self.first_seed
         return [run for _, runs in self._cells(range(first, first + self.tune_seeds)) for run in runs]
 
     def reported_runs(self, chosen: Mapping[Key, Mapping[str, Any]] | None = None) -> list[ArenaRun]:
-        """Those that tables are made of. Seeds vary slowest, so that an interrupted sweep is still a comparison.
+        """The runs of the tables. Seeds vary slowest, so that an interrupted sweep is a comparison with fewer seeds.
 
-        `chosen`: the values that tuning chose; where they are not known yet, the first of each list stands for them.
+        Args:
+            chosen: values that tuning chose. Where they are not known yet, the first listed values are used.
         """
         chosen, tuned = chosen or {}, self.tuned
         return [
@@ -155,7 +165,7 @@ class ArenaConfig(ComparisonConfig):
 
 
 def default_position_configs(model: Architecture) -> tuple[PositionConfig, ...]:
-    """The four of the source where they have a place; a mixer without attention takes what it can, and none first."""
+    """The default encodings that the mixer supports; `none` comes first where not all are supported."""
 
     def fits(encoding: type[Encoding]) -> bool:
         causal = model.attention == "causal" or not encoding.causal_only

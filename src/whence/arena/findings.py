@@ -1,4 +1,4 @@
-"""Key findings in words, from the verdicts alone: what the table does not claim, this does not say."""
+"""The findings of a table as sentences. They are made from its verdicts and claim no more than these."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from whence import stats
 from whence.arena.metrics import Part
 from whence.arena.page import position_counts
 from whence.arena.run import ArenaRun
-from whence.arena.score import id_score, mastered, ood_score
+from whence.arena.score import NOT_LEARNED, id_score, mastered, ood_score
 from whence.arena.tuning import ArenaTable, Trial
 from whence.experiments.table import Row, Table
 from whence.shortcuts.search import baseline_by_position
@@ -18,17 +18,35 @@ SEEN = 0.01
 
 
 def findings(table: Table[ArenaRun]) -> list[str]:
-    """One sentence each: who learned it, who extrapolates, which differences are real."""
-    claims_ood = any(ood_score(row) and mastered(row) for row in table.rows)
+    """One sentence each: which encodings learned the task, which extrapolate, which differences are significant."""
     return [
         *_verdicts(table, "id"),
         *_where_it_is_learned(table),
         *_sentences(table, "id"),
-        *(_verdicts(table, "ood") if claims_ood else []),
+        *(_verdicts(table, "ood") if _claims_ood(table) else []),
         *_sentences(table, "ood"),
         *_limits(table),
         *table.lost,
     ]
+
+
+def conclusion(table: Table[ArenaRun], compared: str) -> str:
+    """The result in one sentence; `compared` is that of the comparisons. Then, which encodings are not ranked."""
+    if not table.comparisons and not table.untested:
+        compared = " ".join([*_verdicts(table, "id"), *(_verdicts(table, "ood") if _claims_ood(table) else [])])
+        return compared or "No run has finished."
+    left_out = {
+        f"Not ranked{' in distribution' * bool(table.planned.run.test_lengths)}": ("id", "at chance", "at chance"),
+        "Not evaluated out of distribution": ("ood", NOT_LEARNED, "below 95 % ID"),
+    }
+    for text, (part, verdict, why) in left_out.items():
+        if names := [row.name for row in table.rows if row.cell(part).verdict == verdict]:
+            compared += f" {text}: {stats.listed(names)} ({why})."
+    return compared
+
+
+def _claims_ood(table: Table[ArenaRun]) -> bool:
+    return any(ood_score(row) and mastered(row) for row in table.rows)
 
 
 def _tried(table: Table[ArenaRun]) -> Mapping[str, Sequence[Trial]]:
@@ -36,17 +54,17 @@ def _tried(table: Table[ArenaRun]) -> Mapping[str, Sequence[Trial]]:
 
 
 def _limits(table: Table[ArenaRun]) -> list[str]:
-    """What the scores cannot show, whatever they are."""
+    """Limits of the interpretation that hold for all scores of the table."""
     lines = []
     task = table.planned.run.task
     if not task.build().ranked:
-        lines.append(f"A shortcut solves {task}, so that it ranks no encoding.")
+        lines.append(f"A shortcut solves {task}, so its results rank no encoding.")
     seen = max((score.seen for score in map(id_score, table.rows) if score), default=0.0)
     if seen >= SEEN:
         lines.append(f"{100 * seen:.0f} % of the test sequences of the training length also occur in training.")
     untuned = [name for name, trials in _tried(table).items() if not trials]
     if untuned:
-        lines.append(f"No tuning run has finished, so that the first values listed are used: {_listed(untuned)}.")
+        lines.append(f"No tuning run has finished, so the first listed values are used for {stats.listed(untuned)}.")
     for encoding, trials in _tried(table).items():
         if trials:
             values = {part: [100 * trial.accuracy[part] for trial in trials] for part in trials[0].accuracy}
@@ -66,7 +84,7 @@ def _verdicts(table: Table[ArenaRun], part: Part) -> list[str]:
         "at chance": "{} at chance, not ranked",
         "not learned": "{} not evaluated (less than 95 % ID)",
     }
-    parts = [words[verdict].format(_listed(named[verdict])) for verdict in words if verdict in named]
+    parts = [words[verdict].format(stats.listed(named[verdict])) for verdict in words if verdict in named]
     return [f"{part.upper()}: {'; '.join(parts)}."] if parts else []
 
 
@@ -96,27 +114,31 @@ def _dependence(c: stats.Comparison, tried: Mapping[str, Sequence[Trial]]) -> li
 
 
 def _where_it_is_learned(table: Table[ArenaRun]) -> list[str]:
-    """An accuracy between baseline and mastery may be all of one position and nothing of the others: say which."""
+    """The positions at which partly successful encodings are above the baseline.
+
+    An accuracy between baseline and mastery may come from a few positions alone.
+    """
     lines: dict[str, list[str]] = {}
     for row in table.rows:
         learning = row.cell("id").verdict == "learning"
         above, rest = learned_positions(row, table.planned.run.train_length) if learning else ([], [])
         if rest:
-            positions = f"position{'s' * (len(above) > 1)} {_ranges(above)}"
             where = (
-                f"above the baseline at {positions} only; the rest ({_ranges(rest)}) does not differ from it"
-                if above
-                else "above the baseline as a whole; no single position differs from its baseline"
+                "above the shortcut baseline on average; no single position is distinguishable from its own baseline"
             )
+            if above:
+                positions = f"position{'s' * (len(above) > 1)} {_ranges(above)}"
+                others = f"the others ({_ranges(rest)}) are not distinguishable from it"
+                where = f"above the shortcut baseline at {positions} only; {others}"
             lines.setdefault(where, []).append(row.name)
-    return [f"{_listed(encodings)}: {where}." for where, encodings in lines.items()]
+    return [f"{stats.listed(encodings)}: {where}." for where, encodings in lines.items()]
 
 
 def learned_positions(row: Row[ArenaRun], length: int) -> tuple[list[int], list[int]]:
-    """Of the positions asked about, those above their baseline and the others; none where positions are not single, or
-    where the position alone gives the answer.
+    """The scored positions that are above their shortcut baseline, and the others.
 
-    Exact tests over all seeds, Holm-corrected over the positions.
+    Both are empty where positions are binned, or where the position alone determines the answer. Exact tests over all
+    seeds, Holm-corrected over the positions.
     """
     bins = position_counts(row, length)
     if not bins or bins[0].width > 1:
@@ -139,7 +161,3 @@ def _ranges(places: list[int]) -> str:
     starts = [place for place in places if place - 1 not in places]
     ends = [place for place in places if place + 1 not in places]
     return ", ".join(f"{start}–{end}" if end > start else str(start) for start, end in zip(starts, ends, strict=True))
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,4 +1,4 @@
-"""Comparisons of positional encodings on tasks, in and out of distribution."""
+"""Comparisons of positional encodings on tasks, in distribution and out of distribution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from whence import stats
 from whence.arena.attention import LONGEST_MAP, AttentionMaps, AttentionRequest, attention_measurement
 from whence.arena.config import ArenaConfig
-from whence.arena.findings import findings
+from whence.arena.findings import conclusion, findings
 from whence.arena.metrics import PARTS
 from whence.arena.page import attention_of, figures
 from whence.arena.run import ArenaRun
@@ -61,7 +61,7 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         every = [run.id for run in (*config.tuning_runs(), *runs)]
         if len(set(every)) != len(every):
             name = "tasks" if len(set(map(str, config.tasks))) < len(config.tasks) else "encodings"
-            raise UserError(f"{name}: the same is listed twice. Allowed: each once.")
+            raise UserError(f"{name}: an entry is listed twice. Allowed: each once.")
         return self.tables_of_runs(runs, config.tuned, tried, against=config.against)
 
     def tables_of_runs(
@@ -72,7 +72,7 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         *,
         against: str = "",
     ) -> list[PlannedTable[ArenaRun]]:
-        """Runs that differ in nothing but seed, encoding and what was tuned make one table."""
+        """One table for runs that differ only in seed, encoding and tuned fields."""
         groups: dict[str, dict[str, list[ArenaRun]]] = {}
         for run in runs:
             groups.setdefault(setting_of(run, tuned), {}).setdefault(run.model.position_label, []).append(run)
@@ -95,18 +95,18 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
 
     def columns(self, planned: PlannedTable[ArenaRun], rows: Sequence[Row[ArenaRun]]) -> list[Column]:
         return [
-            Column("chosen", "chosen"),
+            Column("chosen", "tuned settings"),
             Column("id", "ID accuracy (%)", span=(0.0, 1.0)),
             Column("ood", "OOD accuracy (%)", span=(0.0, 1.0)),
-            Column("gap", "gap"),
+            Column("gap", "ID − OOD (points)"),
             Column("exact", "exact match (%)"),
-            Column("solved", "solved"),
-            Column("loss", "loss", detail=True),
-            Column("cost", "cost", detail=True),
+            Column("solved", "seeds solved"),
+            Column("loss", "ID loss", detail=True),
+            Column("cost", "training time", detail=True),
         ]
 
     def comparable(self, planned: PlannedTable[ArenaRun], row: Row[ArenaRun], criterion: Criterion) -> bool:
-        """Cells at chance are never ranked; OOD needs mastery in distribution; a task must not have a shortcut."""
+        """Cells at chance are never ranked, OOD cells need 95 % ID, and tasks with a known shortcut rank nothing."""
         if not planned.run.task.build().ranked or (criterion.part == "ood" and not mastered(row)):
             return False
         return bool(stats.rankable({row.name: row.cell(criterion.column).verdict}))
@@ -114,7 +114,7 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
     def measurements(
         self, planned: PlannedTable[ArenaRun], store: Store
     ) -> list[Measurement[AttentionRequest, AttentionMaps]]:
-        """Attention of one run of every encoding: of the first that has finished."""
+        """Attention maps of the first finished run of every encoding."""
         results = [read_results(runs, store) for runs in planned.variants.values()]
         finished = [next((result.run for result in of if result.state == "finished"), None) for of in results]
         return [
@@ -126,11 +126,14 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
     def caption(self, table: Table[ArenaRun]) -> str:
         run = table.planned.run
         ood_lengths = ", ".join(map(str, run.test_lengths))
-        where = f"Trained at lengths up to {run.train_length}" + (f"; OOD at {ood_lengths}" if ood_lengths else "")
+        where = f"Training length up to {run.train_length}" + (f"; OOD at {ood_lengths}" if ood_lengths else "")
         parts = [("ID", map(id_score, table.rows)), ("OOD", map(ood_score, table.rows))]
         known = [(name, score) for name, scores in parts if (score := next(filter(None, scores), None))]
         baselines = "; ".join(f"{name} {100 * score.baseline:.1f} % ({score.baseline_name})" for name, score in known)
         return f"{where}. Shortcut baseline: {baselines}" if baselines else where
+
+    def conclusion(self, table: Table[ArenaRun]) -> str:
+        return conclusion(table, super().conclusion(table))
 
     def findings(self, table: Table[ArenaRun]) -> list[str]:
         return findings(table)
@@ -142,18 +145,21 @@ class Arena(Instrument[ArenaConfig, ArenaRun]):
         return figures(table)
 
     def sections(self, tables: Sequence[Table[ArenaRun]], store: Store) -> Mapping[str, Sequence[str]]:
-        return {table.title: [*_every_baseline(table), *attention_of(table, store)] for table in tables}
+        return {table.title: attention_of(table, store) for table in tables}
+
+    def evidence(self, table: Table[ArenaRun]) -> list[str]:
+        return _every_baseline(table)
 
     def summary(self, tables: Sequence[Table[ArenaRun]]) -> Summary | None:
         note = (
-            "ID accuracy, normalized: (accuracy − baseline)/(1 − baseline), interquartile mean over tasks and seeds. "
-            "Below 0: worse than the best shortcut. Not a ranking."
+            "Interquartile mean over tasks and seeds of the normalized ID accuracy, (accuracy − baseline) / "
+            "(1 − baseline): 0 is the shortcut baseline, 1 is 100 %. Descriptive; the differences are not tested."
         )
         rows = [[encoding, f"{value:.3f}", str(count)] for encoding, (value, count) in overall(tables).items()]
         return Summary("Across tasks", note, ["encoding", "interquartile mean", "runs"], rows) if rows else None
 
     def records(self, table: Table[ArenaRun]) -> Iterator[dict[str, Any]]:
-        """One line per run and length."""
+        """One record per run and length."""
         run = table.planned.run
         baselines = {n: run.stated_baseline(n).accuracy for n in run.lengths_scored}
         for row in table.rows:
@@ -185,14 +191,14 @@ ARENA = Arena()
 
 
 def _titles(runs: Sequence[ArenaRun], tuned: Sequence[str]) -> list[str]:
-    """The task and the mixer, and of the rest what differs between the tables."""
+    """The task, the mixer, and the other fields that differ between the tables."""
     shared = [shared_fields(run, tuned) for run in runs]
     flat = [{f"{group}.{key}": v for group in CONFIG_GROUPS for key, v in of[group].items()} for of in shared]
     tasks = {str(run.task) for run in runs}
     varying = [
         key
         for key in (flat[0] if flat else ())
-        # lengths that come with the task go without saying
+        # lengths that follow from the task are not named
         if any(len({canonical(f[key]) for f, r in zip(flat, runs, strict=True) if str(r.task) == t}) > 1 for t in tasks)
     ]
     settings = [[f"{key.split('.')[1]}={of[key]}" for key in varying if key != "model.mixer"] for of in flat]
@@ -221,7 +227,7 @@ def _cells(planned: PlannedTable[ArenaRun], row: Row[ArenaRun]) -> dict[str, Cel
 
 
 def _every_baseline(table: Table[ArenaRun]) -> list[str]:
-    """All shortcuts and what they reach, the best first."""
+    """ID accuracy of all shortcuts, the highest first."""
     score = next(filter(None, map(id_score, table.rows)), None)
     if score is None:
         return []
@@ -231,9 +237,9 @@ def _every_baseline(table: Table[ArenaRun]) -> list[str]:
 
 
 def overall(tables: Sequence[Table[ArenaRun]]) -> dict[str, tuple[float, int]]:
-    """Across tasks: for every encoding that is in all tables, the interquartile mean of its normalized scores.
+    """For every encoding that is in all tables: interquartile mean of its normalized scores, and number of scores.
 
-    (accuracy − baseline)/(1 − baseline) of every seed and task: 0 needs no skill, 1 is everything.
+    The normalized score is (accuracy − baseline)/(1 − baseline) of every seed and task: 0 is the shortcut baseline.
     """
     if len({str(table.planned.run.task) for table in tables}) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""What an evaluation of an arena run counts, and how counts of several lengths are added up."""
+"""Counts of correct answers of an evaluation, and how counts of several lengths are pooled."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Part = Literal["id", "ood"]
 """In distribution: at the training length. Out of distribution: beyond it."""
 PARTS: tuple[Part, ...] = ("id", "ood")
 BINS = 64
-"""Accuracy by position is stored in at most so many bins: long sequences must not make long files."""
+"""Maximum number of bins of accuracy by position, which bounds the size of stored files."""
 
 
 class PositionCounts(Config):
-    """Answers by position, in bins of equal width."""
+    """Counts of answers by position, in bins of equal width."""
 
     width: int = Field(ge=1)
     correct: tuple[int, ...]
@@ -35,12 +35,12 @@ class PositionCounts(Config):
     def _fit_together(self) -> Self:
         pairs = zip(self.correct, self.total, strict=False)
         if len(self.correct) != len(self.total) or not all(0 <= part <= whole for part, whole in pairs):
-            raise ValueError("correct and total answers do not fit together.")
+            raise ValueError("expected as many counts of correct answers as of all answers, and none above them")
         return self
 
 
 class EvalCounts(Config):
-    """Answers to one evaluation set, or to several together."""
+    """Counts over one evaluation set, or pooled over several."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
@@ -48,17 +48,17 @@ class EvalCounts(Config):
     total: Count
     sequences: Count
     squares: Count
-    """Sum of the squared number of correct answers per sequence: how far answers of a sequence depend on each other"""
+    """Sum over sequences of the squared number of correct answers, from which their dependence is estimated"""
     exact: Count
-    """Sequences without any mistake"""
+    """Sequences in which every answer is correct"""
     loss: float
     positions: PositionCounts | None = None
-    """For tasks with an answer per token, if of one length"""
+    """For tasks with an answer per token, at a single length"""
 
     @pydantic.model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.correct > self.total or self.exact > self.sequences:
-            raise ValueError("more answers are correct than were asked for.")
+            raise ValueError("expected at most as many correct answers as answers, and as exact matches as sequences")
         return self
 
     @property
@@ -67,12 +67,12 @@ class EvalCounts(Config):
 
     @property
     def effective(self) -> float:
-        """Independent answers that these are worth."""
+        """Effective number of independent answers."""
         return stats.effective(correct=self.correct, total=self.total, sequences=self.sequences, squares=self.squares)
 
 
 class ArenaMetrics(Metrics):
-    """Counts at every length, and over all lengths of a part."""
+    """Counts at every length, and pooled over the lengths of each part."""
 
     id: EvalCounts
     ood: EvalCounts | None = None
@@ -87,7 +87,7 @@ class ArenaMetrics(Metrics):
 
 
 def pool(parts: Sequence[EvalCounts]) -> EvalCounts:
-    """Counts of several sets as one."""
+    """The pooled counts of several evaluation sets."""
     total = sum(part.total for part in parts)
     return EvalCounts(
         correct=sum(part.correct for part in parts),
@@ -100,9 +100,13 @@ def pool(parts: Sequence[EvalCounts]) -> EvalCounts:
 
 
 def count(task: Task, answered: Iterable[tuple[Batch, Tensor]], tokens: int, first: int = 0) -> EvalCounts:
-    """One evaluation set: batches and what the model answered.
+    """Counts of one evaluation set.
 
-    In a task asked at every position, only those from `first` on count; accuracy by position is that of all.
+    Args:
+        answered: batches with the outputs of the model.
+        tokens: number of tokens per sequence.
+        first: first scored position in tasks with an answer at every position. Counts by position include all
+            positions.
     """
     width = -(-tokens // BINS)
     by_position = torch.zeros(2, -(-tokens // width), dtype=torch.long)

@@ -1,4 +1,4 @@
-"""One cell of a comparison: one task, one encoding, one seed."""
+"""One run of a comparison: one task, one encoding, one seed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from whence.training.config import RunConfig, Trainable, TrainingConfig
 
 EVALUATION_BATCH = 64
 MONITORED_SEQUENCES = 32
-"""Sequences per length that an evaluation during training takes: ten of them cost about as much as the final one."""
+"""Sequences per length of an evaluation during training. Ten of these cost about as much as the final evaluation."""
 
 
 def _listed(value: Any) -> Any:
-    """One length may stand for a list of one; `0` alone means: score nothing beyond training."""
+    """A single length is a list with one element; `0` alone means no OOD evaluation."""
     if value in (0, "0", [0], ["0"], (0,), ("0",)):
         return ()
     return (value,) if isinstance(value, int | str) else value
@@ -39,49 +39,51 @@ Length = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class Lengths(Config):
-    """How long sequences are, in training and in tests. What is left open, each task fills in."""
+    """Sequence lengths of training and evaluation. The task fills in what is not set."""
 
     train_length: int | None = Field(
-        default=None, ge=2, le=2**20, description="longest sequence in training; none: the task's own"
+        default=None, ge=2, le=2**20, description="maximum sequence length in training; default: that of the task"
     )
     min_length: int | None = Field(
         default=None,
         ge=1,
         le=2**20,
-        description="shortest in training; none: full length for tasks asked at every position, else every length",
+        description="minimum sequence length in training; default: the maximum for tasks with an answer at every "
+        "position, otherwise the shortest that the task allows",
     )
     test_lengths: Annotated[tuple[Length, ...] | None, BeforeValidator(_listed)] = Field(
         default=None,
         max_length=64,
-        description="lengths beyond training, scored on what lies beyond alone; none: the task's own; 0: no such",
+        description="OOD lengths, above the training length; only positions beyond it are scored. Default: those "
+        "of the task; 0: no OOD evaluation",
     )
     test_sequences: int = Field(
         default=256,
         ge=1,
         le=100_000,
-        description="sequences per length and seed that the trained model is evaluated on",
+        description="number of test sequences per length and seed",
     )
 
     def for_task(self, task: Task) -> Lengths:
-        """With nothing left open."""
+        """A copy with all fields set."""
         train = self.train_length or task.train_length
         test_lengths = task.ood_lengths(train) if self.test_lengths is None else self.test_lengths
         filled = dict(self) | {"train_length": train, "test_lengths": test_lengths}
-        return self.model_construct(self.model_fields_set, **filled)  # what a user has set stays known
+        return self.model_construct(self.model_fields_set, **filled)  # keeps the record of which fields were set
 
 
 class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
     """Train one model on one task."""
 
     kind: ClassVar[str] = "arena"
-    task: TaskChoice = Field(default=TASKS.choose("k_back_recall"), description="what to learn (see 'whence tasks')")
+    task: TaskChoice = Field(default=TASKS.choose("k_back_recall"), description="task to train on (see 'whence tasks')")
     model: ModelConfig = ModelConfig()
     lengths: Lengths = Lengths()
     training: TrainingConfig = TrainingConfig()
 
     @pydantic.model_validator(mode="after")
     def _leave_nothing_open(self) -> ArenaRun:
-        """A stored run must mean the same when a task's own lengths change in a later version."""
+        """Store the lengths explicitly, so that a stored run keeps its meaning when the defaults of a task change."""
         object.__setattr__(self, "lengths", self.lengths.for_task(self.task.build()))
         return self
 
@@ -117,7 +119,7 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
 
     @property
     def shortest(self) -> int:
-        """The shortest sequence in training."""
+        """Minimum sequence length in training."""
         task: Task = self.task.build()
         if self.lengths.min_length is not None:
             return max(self.lengths.min_length, task.shortest)
@@ -135,17 +137,15 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
             raise _refusal("min_length", self.lengths.min_length, f"at most train_length={train_length}")
         for place, length in enumerate(self.test_lengths):
             if length in self.test_lengths[:place]:
-                raise _refusal("test_lengths", length, "each length once: twice the same answers are no new evidence")
+                raise _refusal("test_lengths", length, "each length once")
             if length <= train_length:
                 raise _refusal("test_lengths", length, f"more than train_length={train_length}")
         if self.model.attention == "prefix" and not task.sample(torch.Generator(), 1, task.shortest).prompt:
-            raise _refusal(
-                "attention", "prefix", f"causal, bidirectional ({self.task} has no question to look ahead in)"
-            )
+            raise _refusal("attention", "prefix", f"causal, bidirectional ({self.task} has no prompt)")
         if task.feeds_answers and self.model.mixer.variant.looks_ahead(self.model.attention):
             raise UserError(
-                f"task: {self.task} has earlier answers among its inputs, and this model would simply read them "
-                f"there. Allowed: a model that does not look ahead, or the task with answers=blank."
+                f"task: {self.task} feeds earlier answers as inputs, which a model that attends ahead can copy. "
+                f"Allowed: causal attention or a causal mixer, or the task with answers=blank."
             )
         return _tried(self.model_dump_json(include={"task", "model", "lengths"}))
 
@@ -154,7 +154,7 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
             raise ValueError(f"expected lengths {self.lengths_scored}, got {tuple(metrics.lengths)}")
         counts = [metrics.id, *metrics.lengths.values(), *filter(None, [metrics.ood, metrics.validation])]
         if not all(one.total and one.sequences for one in counts):
-            raise ValueError("no answers were asked for")
+            raise ValueError("expected at least one scored answer in every evaluation, got none")
 
     def with_layers(self, layers: int) -> ArenaRun:
         return self.model_copy(update={"model": self.model.model_copy(update={"layers": layers})})
@@ -186,11 +186,11 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
         return {score.name: score.accuracy for score in baselines if not score.expresses_skill}
 
     def stated_baseline(self, length: int) -> ShortcutScore:
-        """The best shortcut on these answers."""
+        """The highest of the shortcut baselines."""
         return stated_baseline(self.task, length, self.first_counted(length))
 
     def first_counted(self, length: int) -> int:
-        """In a longer sequence than those of training, only what lies beyond them counts."""
+        """First scored position. In sequences beyond the training length, only positions beyond it are scored."""
         return self.train_length if length > self.train_length else 0
 
     def job(self) -> ArenaJob:
@@ -199,9 +199,9 @@ class ArenaRun(RunConfig[ArenaMetrics, TrainingConfig]):
 
 @functools.lru_cache(maxsize=1024)
 def _tried(document: str) -> int:
-    """Parameters of a model that has gone through the longest sequence, without any numbers.
+    """Number of parameters, after a forward pass of the longest sequence on the meta device.
 
-    Remembered: a form asks again for all runs of a comparison whenever one of its fields has changed.
+    Cached, because a form checks all runs of a comparison whenever one of its fields changes.
     """
     run = ArenaRun.model_validate_json(document)
     try:
@@ -263,7 +263,7 @@ class ArenaJob(Trainable[SequenceModel]):
         return count(self.task, answered, self.task.tokens(length), self.run.first_counted(length))
 
     def _seen_in_training(self, streams: Streams) -> int:
-        """How many test sequences of the training length also occur in this run's training data.
+        """Number of test sequences of the training length that also occur in this run's training data.
 
         Training batches are drawn again: they are a function of the seed and the step.
         """
@@ -279,7 +279,7 @@ class ArenaJob(Trainable[SequenceModel]):
 
 
 def answers(model: nn.Module, batch: Batch) -> Tensor:
-    """What the model says to a batch; one that may look ahead within the question is told where it ends."""
+    """Predictions of the model. Prefix attention receives the length of the prompt."""
     if not isinstance(model, SequenceModel) or model.config.attention != "prefix":
         return model(batch.inputs, batch.positions)
     ends = torch.full((len(batch.inputs),), batch.prompt, device=batch.inputs.device)
@@ -289,7 +289,7 @@ def answers(model: nn.Module, batch: Batch) -> Tensor:
 def evaluation_batches(
     run: ArenaRun, streams: Streams, purpose: str, length: int, sequences: int | None = None
 ) -> Iterator[Batch]:
-    """Evaluation data of one seed, the same for every encoding: a function of the seed, the task and the length."""
+    """Evaluation data: a function of the seed, the task and the length, and so the same for every encoding."""
     sequences = sequences or run.lengths.test_sequences
     for start in range(0, sequences, EVALUATION_BATCH):
         count = min(EVALUATION_BATCH, sequences - start)

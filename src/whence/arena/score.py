@@ -1,4 +1,4 @@
-"""One cell: an encoding's accuracy over seeds, beside the shortcut baseline."""
+"""Accuracy of an encoding over seeds, and its shortcut baseline."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ NOT_LEARNED = "not learned"
 
 @dataclass(frozen=True)
 class Score(Cell):
-    """Accuracy of every seed, the shortcut baselines, and the verdict once the table is known."""
+    """Accuracy of every seed, the shortcut baselines, and the verdict, which depends on the whole table."""
 
     effective: float = 1.0
-    """Independent answers that all seeds are worth together: answers within a sequence depend on each other."""
+    """Effective number of independent answers of all seeds together; answers within a sequence are dependent."""
     baselines: Mapping[str, float] = field(default_factory=dict)
     """Accuracy of every shortcut on the same answers, by name"""
     baseline_limit: float | None = None
-    """Upper 95 % limit of the best baseline, which is an estimate itself; None: it is exact"""
+    """Upper 95 % limit of the highest baseline, which is an estimate; None: it is exact"""
     loss: float = 0.0
     seen: float = 0.0
-    """Share of the test sequences that also occur in training"""
+    """Fraction of the test sequences that also occur in training"""
     exact: tuple[float, ...] = ()
-    """Share of sequences without any mistake, per seed; empty where a sequence has one answer"""
+    """Exact match (fraction of sequences without an error) per seed; empty where a sequence has one answer"""
     by_length: Mapping[int, float] = field(default_factory=dict)
     """Mean accuracy over seeds"""
 
@@ -55,11 +55,11 @@ class Score(Cell):
 
     @property
     def p_value(self) -> float:
-        """Of an accuracy this high if every seed were at the upper limit of the baseline."""
+        """Probability of an accuracy at least this high if every seed were at the upper limit of the baseline."""
         return stats.p_above(list(self.per_seed.values()), self.effective, self.baseline_limit or self.baseline)
 
     def to_json(self) -> dict[str, Any]:
-        """OOD, the verdict alone where the task was not mastered in distribution."""
+        """Without numbers for OOD cells of encodings that did not reach 95 % in distribution."""
         if self.verdict == NOT_LEARNED:
             return {"text": self.text, "verdict": self.verdict}
         return {
@@ -112,19 +112,19 @@ def id_score(row: Row[ArenaRun]) -> Score | None:
 
 
 def ood_score(row: Row[ArenaRun]) -> Score | None:
-    """Whether or not the task was mastered in distribution."""
+    """The OOD score, also of encodings that did not reach 95 % in distribution."""
     cell = row.cells.get("ood")
     return cell if isinstance(cell, Score) else None
 
 
 def mastered(row: Row[ArenaRun]) -> bool:
-    """An OOD claim needs mastery in distribution first, on every seed that was trained."""
+    """Whether ID accuracy is at least 95 %, with no diverged seed. OOD accuracy is reported only then."""
     score = id_score(row)
     return score is not None and not row.diverged and score.accuracy >= stats.MASTERED > score.baseline
 
 
 def judge(rows: Sequence[Row[ArenaRun]]) -> list[Row[ArenaRun]]:
-    """Every cell that is shown is tested against its shortcut baseline, with one correction over all of them."""
+    """Test every reported cell against its shortcut baseline, Holm-corrected over all cells of the table."""
     shown = {
         (row.name, part): score
         for row in rows
@@ -148,7 +148,7 @@ def judge(rows: Sequence[Row[ArenaRun]]) -> list[Row[ArenaRun]]:
 
 
 def _pooled_baselines(run: ArenaRun, totals: Mapping[int, int]) -> dict[str, float]:
-    """Accuracy of every shortcut on the same answers, and of the best one at each length."""
+    """Accuracy of every shortcut on the same answers, and of the best shortcut at each length."""
     baselines = {length: run.shortcut_baselines(length) for length in totals}
     best = {n: max(by_name, key=by_name.__getitem__) for n, by_name in baselines.items()}
     first, *others = baselines.values()

@@ -1,6 +1,6 @@
-"""Values to try: `d_model=64,128;k=1,3,7` unfolded into settings, and hyperparameters chosen for each encoding.
+"""Grids such as `d_model=64,128;k=1,3,7`, and the choice of hyperparameters for each encoding.
 
-They are chosen on validation data of seeds that no table reports.
+Hyperparameters are chosen on validation data of seeds that no table reports.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Trial:
     """Mean accuracy on validation data, by which settings are chosen"""
     loss: float
     accuracy: Mapping[str, float]
-    """By part, on the test data of the tuning seeds: shown beside the choice, never used for it"""
+    """By part, on test data of the tuning seeds. Reported with the choice, never used for it"""
 
     @property
     def text(self) -> str:
@@ -52,7 +52,7 @@ def text_of(values: Mapping[str, Any]) -> str:
 
 
 def setting_of(run: ArenaRun, tuned: Sequence[str] = ()) -> str:
-    """What makes runs belong to one table: everything but seed, encoding, and what is tuned."""
+    """The fields that runs of one table share: all but the seed, the encoding and tuned fields."""
     return canonical(shared_fields(run, tuned))
 
 
@@ -70,7 +70,7 @@ def tuned_values(run: ArenaRun, tuned: Sequence[str]) -> dict[str, Any]:
 
 
 def trials(runs: Sequence[ArenaRun], store: Store, tuned: Sequence[str]) -> dict[Key, list[Trial]]:
-    """What the finished tuning runs show, for each table and encoding."""
+    """Results of the finished tuning runs, for each table and encoding."""
     grouped: dict[Key, dict[str, list[ArenaRun]]] = {}
     for run in runs:
         key = setting_of(run, tuned), run.model.position_label
@@ -101,9 +101,9 @@ class ArenaTable(PlannedTable[ArenaRun]):
     """One task in one setting."""
 
     tuned: tuple[str, ...] = ()
-    """Fields that tuning chose for every encoding"""
+    """Fields that are tuned for every encoding"""
     tried: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
-    """By encoding, what tuning tried"""
+    """By encoding, the settings that tuning tried"""
 
     def chosen(self, encoding: str) -> dict[str, Any]:
         return tuned_values(self.variants[encoding][0], self.tuned)
@@ -112,7 +112,7 @@ class ArenaTable(PlannedTable[ArenaRun]):
 def choose(tried: Mapping[Key, Sequence[Trial]]) -> dict[Key, Mapping[str, Any]]:
     """For each encoding the setting with the highest validation accuracy; among equals, with the lowest loss.
 
-    A setting of which a seed is missing cannot win by the seeds that it has.
+    Settings with fewer finished seeds are not preferred to settings with more.
     """
     return {
         key: max(those, key=lambda trial: (trial.seeds, trial.validation, -trial.loss)).values
@@ -122,9 +122,10 @@ def choose(tried: Mapping[Key, Sequence[Trial]]) -> dict[Key, Mapping[str, Any]]
 
 
 def parse_grid(field: str, text: str, tasks: Sequence[Choice[Task]]) -> Grid:
-    """Fields and the values to try, from the text that a user wrote.
+    """Parse a grid such as `lr=0.001,0.003;clip=1`.
 
-    Tuning is of how a model is trained: models of other sizes, or trained for longer, are no longer compared alike.
+    Only fields of the training can be tuned: a comparison of models of different sizes, or trained for different
+    numbers of steps, would not be fair.
     """
     options = {option for task in tasks for option in task.options()}
     known = [name for spec in CONFIG_GROUPS.values() for name in spec.model_fields] + sorted(options)
@@ -135,36 +136,36 @@ def parse_grid(field: str, text: str, tasks: Sequence[Choice[Task]]) -> Grid:
         name, equals, values = (piece.strip() for piece in part.partition("="))
         listed = [value.strip() for value in values.split(",")]
         if len(set(listed)) != len(listed):
-            raise UserError(f"{field}: {part!r} names a value twice. Allowed: each once.")
+            raise UserError(f"{field}: {part!r} lists a value twice. Allowed: each value once.")
         if not equals or "" in listed:
             raise UserError(f"{field}: {part!r} is not valid. Allowed: FIELD=VALUE,VALUE;FIELD=VALUE,…")
         if name not in known:
             raise not_allowed(field, name, known)
         if name in dict(grid):
-            raise UserError(f"{field}: {name!r} is named twice. Allowed: once.")
+            raise UserError(f"{field}: {name!r} is listed twice. Allowed: each field once.")
         grid.append((name, listed))
     return grid
 
 
 def group_of(name: str) -> str:
-    """Which part of a run a field belongs to: its task where it is an option of one."""
+    """The part of a run that a field belongs to: `model`, `lengths`, `training`, or `task` for options of a task."""
     return next((group for group, spec in CONFIG_GROUPS.items() if name in spec.model_fields), "task")
 
 
 def unfold(grid: Grid, task: Choice[Task]) -> Iterator[dict[str, str]]:
-    """Every setting that makes a difference to this task: options that it does not have are left out."""
+    """Every setting of the grid, without options that this task does not have."""
     applies = applying(grid, task)
     for values in itertools.product(*applies.values()):
         yield dict(zip(applies, values, strict=True))
 
 
 def applying(grid: Grid, task: Choice[Task]) -> dict[str, list[str]]:
-    """Without the options that a task does not have."""
+    """The grid without options that this task does not have."""
     return {name: values for name, values in grid if group_of(name) != "task" or name in task.options()}
 
 
 def apply(setting: dict[str, str], run: dict[str, Any]) -> ArenaRun:
-    """A run's document with the setting written into it."""
+    """The run with the setting applied."""
     document = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     for name, value in setting.items():
         document[group_of(name)][name] = None if value == "none" else value

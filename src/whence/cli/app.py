@@ -17,28 +17,30 @@ from whence.cli.options import Invocation, StoreOptions, Verb
 from whence.cli.output import FAILED, print_json, print_note, print_text
 from whence.errors import UserError
 
-DESCRIPTION = """Open the lab in a browser: all four instruments, and the runs of a store
+DESCRIPTION = """Open the app in a browser: start comparisons, watch runs and read results
 
-  whence app                                    opens a browser on this machine; Ctrl-C ends the app
-  whence app --port 8600 --no-browser           for a tunnel, or another browser
-  whence app --store ~/lab                      another store
+  whence app                                    # opens the default browser; Ctrl-C ends the app
+  whence app --port 8600 --no-browser           # prints the address only, for example for an SSH tunnel
+  whence app --store ~/lab                      # shows another store
 
-Nothing is trained in the app's own process. What it starts goes on when a tab or the app is closed, and is found
-again. It listens on 127.0.0.1 alone and asks the network for nothing. The printed address contains a token, without
-which nobody is let in; every start has a new one."""
+The app has a page for each instrument and one for all runs of the store. Jobs run in processes of their own: they
+continue when the tab or the app is closed, and the app shows them again after a restart.
+
+The server listens on 127.0.0.1 only and makes no requests to the network. The printed address contains a token, which
+is new for every start; requests without it are refused."""
 
 OPENING = "<!doctype html><meta charset=utf-8><title>whence</title><meta http-equiv=refresh content='0;url={}'>"
 
 
 class AppOptions(StoreOptions):
-    port: int | None = Field(default=None, ge=1, le=65535, description="none: 8501, or the next that is free")
-    no_browser: bool = Field(default=False, description="only say the address")
+    port: int | None = Field(default=None, ge=1, le=65535, description="port; none: the first free one from 8501 on")
+    no_browser: bool = Field(default=False, description="print the address and open no browser")
 
 
 def _app(invocation: Invocation) -> int:
     options = invocation.options(AppOptions)
     if importlib.util.find_spec("streamlit") is None:
-        raise UserError("app: the app needs Streamlit. Install it with: pip install 'whence[app]'")
+        raise UserError("app: the app requires Streamlit. Install it with: pip install 'whence[app]'")
     from whence.app.server import free_port, start, wait_until_there, with_token
     from whence.store.runs import Store
 
@@ -55,12 +57,12 @@ def _app(invocation: Invocation) -> int:
         if options.json_:
             print_json({"address": address, "store": str(store.root), "process": process.pid})
         else:
-            ends = "(Ctrl-C ends the app, not what it has started)"
+            ends = "(Ctrl-C ends the app; its jobs continue)"
             print_text(f"whence app: {address}   store {store.root}   {ends}")
         if not options.no_browser:
             page = _open_in_browser(address, store.root)
         if code := process.wait():
-            print_note(f"whence: the app's server ended with code {code}")
+            print_note(f"whence: the server of the app ended with code {code}")
         return FAILED if code else 0
     except KeyboardInterrupt:
         return 0
@@ -75,9 +77,9 @@ def _app(invocation: Invocation) -> int:
 
 
 def _open_in_browser(address: str, folder: Path) -> Path:
-    """By a file that only this user can read: all users of a machine can see the arguments of a browser.
+    """Open the address by a file that only this user can read, because all users can see the arguments of a browser.
 
-    In the store, because browsers in a sandbox (snap, flatpak) cannot read temporary directories.
+    The file is in the store, because browsers in a sandbox (snap, flatpak) cannot read temporary directories.
     """
     with tempfile.NamedTemporaryFile("w", dir=folder.absolute(), prefix="open-", suffix=".html", delete=False) as file:
         file.write(OPENING.format(html.escape(address)))

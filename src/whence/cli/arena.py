@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 COMPARE = """Compare positional encodings on tasks, in distribution and out of distribution.
 
-  whence arena compare                                           four tasks, four encodings, three seeds: a first look
+  whence arena compare                                           four tasks, four encodings, three seeds
   whence arena compare --tasks k_back_recall --encodings rope alibi none --seeds 7
-  whence arena compare --preset source_encodings                 (see 'whence arena presets')
+  whence arena compare --preset source_encodings                 a preset ('whence arena presets' lists them)
   whence arena compare --tasks long_range_match --encodings rope randomized+rope:base=500 --steps 1000
   whence arena compare --mixer bimamba
   whence arena compare --tasks k_back_recall --sweep "d_model=64,128;k=1,3,7" --workers 2
-  whence arena compare --tasks copy --tune lr=0.001,0.003        (for each encoding, on seeds that are not reported)
-  whence arena compare --tasks copy --against rope --seeds 8     (compare with one encoding: needs fewer seeds)
+  whence arena compare --tasks copy --tune lr=0.001,0.003        tune the learning rate of each encoding
+  whence arena compare --tasks copy --against rope --seeds 8     compare with one encoding only: needs fewer seeds
   whence arena compare --tasks copy --encodings rope t5 --until-decided --max-seeds 20
 
-For one seed, every encoding sees the same data and starts from the same weights. A cell is first tested against
-the best score that a shortcut without the skill would reach; what cannot be told from it is at chance and never
-ranked. OOD scores are given only for encodings that mastered the task in distribution. Ctrl-C stops cleanly,
-and the same command resumes."""
+For one seed, all encodings are trained on the same data from the same initial weights. Every accuracy is first tested
+against the shortcut baseline: the best accuracy of a predictor that lacks the skill of the task. Cells that are not
+above it are marked "at chance" and are not ranked. OOD accuracy is reported only for encodings with at least 95 % ID.
+Ctrl-C stops the comparison, and the same command resumes it."""
 
 TRAIN = """Train one model: one task, one encoding, one seed.
 
   whence arena train --task k_back_recall:k=5 --encoding rope --steps 600
   whence arena train --encoding alibi --positions randomized:span=512
 
-The run is stored under an id made of its configuration. Requested again, a finished run is not repeated and an
-unfinished one resumes where it stopped, bit for bit as if it had never been interrupted."""
+The id of a run is a hash of its configuration. The same command returns a finished run from the store, and resumes an
+interrupted one with bit-identical results."""
 
-SHOW = """Write a page of one run.
+SHOW = """Write the report page of one run.
 
-  whence arena show 7c1e                          a page among the reports of the store
-  whence arena show 7c1e --out run.html           the same page elsewhere"""
+  whence arena show 7c1e                          into the reports of the store
+  whence arena show 7c1e --out run.html           to a file"""
 
 
 def _page(run: ArenaRun, store: Store, command: str, on_progress: OnProgress) -> bytes:

@@ -1,4 +1,4 @@
-"""`whence encodings` and `whence tasks`: what there is to choose from."""
+"""`whence encodings` and `whence tasks`: lists of the available encodings and tasks."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ if TYPE_CHECKING:
 Options = Mapping[str, Mapping[str, Any]]
 """By name, the JSON schema of each"""
 
-ABOUT_ENCODINGS = """List the positional encodings: where each enters a model, its options, its length extrapolation
+ABOUT_ENCODINGS = """List the positional encodings: where each enters the model, its options, its length extrapolation
 
-Write one as NAME:OPTION=VALUE,OPTION=VALUE wherever an encoding is asked for, and put a transform of positions
-in front with a plus sign:  rope:scaling=yarn,factor=4   randomized:span=512+alibi"""
+Options are written as NAME:OPTION=VALUE,OPTION=VALUE, and a transform of positions in front with a plus sign:
+
+  whence arena compare --encodings rope:scaling=yarn,factor=4 randomized:span=512+alibi"""
 
 ABOUT_TASKS = """List the tasks, or describe some: the skill they test, and the accuracy of predictors without it
 
   whence tasks                       all tasks, one line each
-  whence tasks k_back_recall:k=5     one task: example, options, lengths, shortcut baselines and the shortcuts found
+  whence tasks k_back_recall:k=5     one task: example, options, lengths and shortcut baselines
 
-The shortcut baseline is the best accuracy of a predictor without the skill, searched on 20,000 held-out answers. It is
-packaged for default options; for others it is searched once (about 10 s per length) and remembered.
-
-Write a task as NAME:OPTION=VALUE:  k_back_recall:k=5"""
+The shortcut baseline is the best accuracy of a predictor without the skill of the task, on 20,000 held-out answers. It
+is packaged for default options. For other options it is computed once (about 10 s per length) and cached."""
 
 
 class TaskOptions(OutputOptions):
     names: tuple[str, ...] = Field(
-        default=(), description="those to describe; none: list all", json_schema_extra=positional("NAME[:OPTION=VALUE]")
+        default=(),
+        description="tasks to describe; default: list all",
+        json_schema_extra=positional("NAME[:OPTION=VALUE]"),
     )
 
 
@@ -66,7 +67,7 @@ def _encodings(invocation: Invocation) -> int:
         return 0
     print_table(
         "Encodings",
-        ["name", "enters", "options", "past the training length", "reference"],
+        ["name", "enters through", "options", "beyond the training length", "reference"],
         [
             [e["name"], ", ".join(e["enters"]) or "—", options_text(e["options"]), e["extrapolation"], e["reference"]]
             for e in encodings
@@ -75,7 +76,7 @@ def _encodings(invocation: Invocation) -> int:
     print_text()
     print_table(
         "Transforms of positions (TRANSFORM+ENCODING)",
-        ["name", "what it does", "options", "reference"],
+        ["name", "description", "options", "reference"],
         [[t["name"], t["summary"], options_text(t["options"]), t["reference"]] for t in transforms],
     )
     return 0
@@ -111,7 +112,7 @@ def _tasks(invocation: Invocation) -> int:
     else:
         print_table(
             "Tasks",
-            ["name", "what is asked", "answer", "trained to", "options", "shortcut baseline (%)"],
+            ["name", "description", "answer", "training length", "options", "shortcut baseline (%)"],
             [_row(sheet) for sheet in sheets],
         )
     return 0
@@ -119,7 +120,7 @@ def _tasks(invocation: Invocation) -> int:
 
 @dataclass(frozen=True)
 class TaskSheet:
-    """One task, with its options as they were chosen."""
+    """Description of one task with the given options."""
 
     name: str
     summary: str
@@ -168,7 +169,7 @@ def _sheet(choice: Choice[Task]) -> TaskSheet:
 
 def _row(sheet: TaskSheet) -> list[str]:
     best = sheet.baselines[sheet.train_length]
-    baseline = f"{percent(best.accuracy)} ({best.name})" + ("" if sheet.ranked else "; ranks nobody")
+    baseline = f"{percent(best.accuracy)} ({best.name})" + ("" if sheet.ranked else "; not ranked")
     options = options_text(sheet.options)
     return [sheet.name, sheet.summary, sheet.answers, str(sheet.train_length), options, baseline]
 
@@ -186,7 +187,7 @@ def _print_one(sheet: TaskSheet) -> None:
         low, high = map(percent, score.interval)
         print_text(f"           length {length:>4}: {percent(score.accuracy):>5} [{low}, {high}]  {score.name}")
     if not sheet.ranked:
-        print_text("           A shortcut solves this task, so its results rank nobody.")
+        print_text("           A shortcut solves this task, so its results rank no encoding.")
     print_text(f"shortcuts  best of each feature class at length {sheet.train_length}, in %:")
     for score in sheet.shortcuts:
         mark = "  (expresses the skill; not a shortcut)" if score.expresses_skill else ""
@@ -200,7 +201,7 @@ def registry_options(registry: Registry[Any], name: str) -> Options:
 
 
 def options_text(options: Options) -> str:
-    """`name=default`, with the other choices behind it where there are only a few."""
+    """`name=default`, followed by the other choices of options with a closed list."""
 
     texts = []
     for name, option in options.items():

@@ -131,7 +131,11 @@ class ExportOptions(StoreOptions):
     out: str = Field(
         default="", description="directory to write; an earlier export is replaced", json_schema_extra=metavar("DIR")
     )
-    hook: str = Field(default="", description="SAELens' name of the place in the model; none: left open")
+    hook: str = Field(
+        default="",
+        description="SAELens' name of the place in the model; none: left open",
+        json_schema_extra=metavar("NAME"),
+    )
 
 
 def _on_activations(config: Any, options: ActivationOptions) -> Any:

@@ -20,56 +20,69 @@ if TYPE_CHECKING:
     from whence.fields.run import FieldsRun
     from whence.store.artifacts import Artifact
 
-TRAIN = """Train one field model: signal → tokens, position tokens between them, a mixer, values at any point.
+TRAIN = """Train a field, which renders signals at any resolution from learnable position tokens
 
-  whence fields train --data photos --minutes 10      photographs of scikit-image and scikit-learn
-  whence fields train --data DIR                      your own images, some of them held out
-  whence fields train --lps 128 --placement hierarchical --steps 2000
+  whence fields train --data photos --minutes 10      # 10 packaged photographs, in about 10 minutes
+  whence fields train --data ./images                 # a directory of your own images; some are held out
+  whence fields train --lps 128 --placement hierarchical --steps 2000     # another architecture
+  whence fields train --config field.yaml             # options from a file; flags take precedence
 
-Two outputs are learned and never confused: the field, where everything comes through the position tokens, and the
-residual render, which sees the enlarged input as well. Both are reported on held-out signals, beside
-linear and bicubic interpolation and the best linear 7×7 kernel."""
+The model (after MAMBA-GINR) interleaves learnable position tokens with the patches of a signal and passes both through
+a sequence mixer. It has two outputs, which are evaluated separately:
 
-RENDER = """Render an image at any size, from 1×1 to 8192×8192, through a trained run.
+  field     decodes the position tokens alone, at any coordinate
+  render    corrects the bicubic enlargement of the input; a practical upscaler
 
-  whence fields render 7c1e --input cat.png --size 1024 --out big.png
-  whence fields render 7c1e --input cat.png --size 640x480 --output field --out field.png
+Both are evaluated on held-out signals against linear interpolation, bicubic interpolation and a least-squares 7×7
+kernel. Press Ctrl-C to stop; the same command resumes from the last checkpoint."""
 
-RUN is the first digits of a run's id ('whence runs list'). --size N is the longer side, WxH both. The image goes
-through the model window by window, so that memory stays bounded."""
+RENDER = """Render an image with a trained field at any size up to 8192×8192 pixels
 
-COMPARE = """Compare variants of one part of the model, all else equal, over paired seeds
+  whence fields render 7c1e --input cat.png --size 1024 --out big.png      # longer side 1024 pixels
+  whence fields render 7c1e --input cat.png --size 640x480 --output field --out field.png   # position tokens alone
 
-  whence fields compare --axis lps --seeds 3           16 to 256 position tokens
-  whence fields compare --axis placement --seeds 10    where they stand among the others
-  whence fields compare --axis encoder                 bidirectional Mamba against Transformers of the same size
-  whence fields compare --axis hyponet                 what turns position tokens into values
+RUN is the id of a run of 'whence fields train', or its first digits ('whence runs list' lists ids). The image is
+processed in windows, so that memory stays bounded at any size."""
 
-Scored is the field, without the render. The first variant is what the others are held against. Ctrl-C stops cleanly,
-and the same command resumes."""
+COMPARE = """Compare variants of one part of a field model over paired seeds
 
-ANALYZE = """Analyze what a trained field relies on: its position tokens swapped, moved, left out, drawn
+  whence fields compare --axis lps --seeds 6          # 16 to 256 position tokens
+  whence fields compare --axis placement --seeds 6    # placements of position tokens
+  whence fields compare --axis encoder --seeds 6      # bidirectional Mamba and Transformers of equal size
+  whence fields compare --axis hyponet --seeds 6      # decoders from position tokens to values
 
-  whence fields analyze 7c1e                          numbers here, images in the report
+Variants are compared by the PSNR of the field (without the render) at the resolution of the input, on held-out signals.
+Each variant is tested against the first one. Verdicts need at least 6 seeds. Press Ctrl-C to stop; the same command
+resumes."""
 
-Position tokens are taken from another signal (swap), their locations are moved (jitter), they are attended to from
-elsewhere than decoded (query offset) and left out one by one (pruning); the report shows their features as colours
-(PCA). An analysis is stored: the same command shows it again."""
+ANALYZE = """Analyze how a trained field uses its position tokens
 
-SHOW = """Show the results of a trained run: quality by scale, and its report
+  whence fields analyze 7c1e                          # prints the findings and writes a report with images
 
-  whence fields show 7c1e
-  whence fields show 7c1e --out field.html"""
+The analysis measures the PSNR of the field under four interventions:
+
+  swap            position tokens of another signal
+  jitter          noise added to the locations of tokens
+  query offset    attention from another coordinate than the decoded one
+  pruning         tokens removed, least important first
+
+The report also shows the features of tokens at each pixel as colours (PCA). It takes about a minute; the result is
+stored, and the same command shows it again."""
+
+SHOW = """Show the results of a trained field and write its report
+
+  whence fields show 7c1e                             # quality by scale; the report goes to the store
+  whence fields show 7c1e --out field.html            # write the report to a file"""
 
 
 class TrainOptions(EngineOptions):
-    """Where and how to run: none of this changes what a run is."""
+    """How to run. None of these options changes the id of the run."""
 
     minutes: float | None = Field(
         default=None,
         gt=0,
         le=10_000,
-        description="instead of --steps: about how long; how many fit is worked out here",
+        description="train for about this many minutes: --steps is set from the measured speed of this machine",
     )
 
 
@@ -85,8 +98,9 @@ def _fit_minutes(run: FieldsRun, options: TrainOptions) -> FieldsRun:
     store = Store(options.store)
     store.prepare()
     with stderr.status("Measuring the speed of this machine …"):
-        run, pace = fit_minutes(run, options.minutes, store, options.threads)
-    print_note(f"{pace.steps} steps in about {options.minutes:g} minutes ({1000 * pace.step_seconds:.0f} ms each)")
+        run, budget = fit_minutes(run, options.minutes, store, options.threads)
+    step_ms = 1000 * budget.step_seconds
+    print_note(f"Training for {budget.steps:,} steps, about {options.minutes:g} minutes ({step_ms:.0f} ms per step)")
     return run
 
 
@@ -112,11 +126,13 @@ def _print_metrics(run: FieldsRun, store: Store) -> None:
         best = made[ours[-1]].above if ours[-1] in made else {}
         above = [f"{100 * best[name]:.0f} %" if name in best else "–" for name in ("bicubic", "kernel")]
         rows.append([f"×{quality.scale}", *psnr, *ssim, *above])
-    columns = ["scale", *names, *(f"SSIM {name}" for name in ours), f"{ours[-1]} above bicubic", "above kernel"]
+    better = [f"{ours[-1]} better than {name}" for name in ("bicubic", "kernel")]
+    columns = ["scale", *names, *(f"SSIM {name}" for name in ours), *better]
     print_table("PSNR (dB) on held-out signals", columns, rows)
     print_text(
-        f"  field: with another signal's position tokens {test.swap.psnr:.1f} dB instead of {test.swap.own:.1f}; "
-        f"diversity of position tokens {test.diversity.raw:.2f}, centred {test.diversity.centred:.2f}\n"
+        f"  Token swap: the PSNR of the field is {test.swap.own:.1f} dB with its own position tokens, "
+        f"{test.swap.psnr:.1f} dB with those of another signal.\n"
+        f"  Diversity of position tokens: {test.diversity.raw:.2f} ({test.diversity.centred:.2f} mean-centered).\n"
     )
 
 
@@ -142,8 +158,9 @@ def _print_analysis(artifact: Analysis) -> None:
     analysis = artifact.result
     for text in analysis_findings(analysis):
         print_text(f"  {text}")
-    for name, values in (("noise on locations", analysis.jitter), ("offset of queries", analysis.query_offset)):
-        print_text(f"  {name} (spacings): " + "  ".join(f"{by:g}: {value:.1f}" for by, value in values.items()) + " dB")
+    for name, values in (("location noise", analysis.jitter), ("query offset", analysis.query_offset)):
+        levels = ", ".join(f"{value:.1f} dB at {by:g}" for by, value in values.items())
+        print_text(f"  PSNR by {name} (in token spacings): {levels}")
 
 
 VERBS = {

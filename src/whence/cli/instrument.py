@@ -1,7 +1,6 @@
 """The verbs that instruments share, made from their `Instrument` objects: compare, train, show, presets, actions.
 
-The module of an instrument lists its verbs with their descriptions; what is printed after training or after an action
-is its own.
+The module of an instrument lists its verbs with their descriptions, and prints the results of training and of actions.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, OutputOptions, StoreOptions, Verb
 from whence.cli.output import FAILED, exit_code, print_json, print_note, print_result, print_text
-from whence.cli.progress import RunProgress, progress_line
+from whence.cli.progress import progress_line, watch_runs
 from whence.errors import UserError
 from whence.experiments.options import metavar, positional
-from whence.experiments.saved import Presets
+from whence.experiments.saved import Presets, config_path
 from whence.formatting import duration, scored
+from whence.store import disk
 from whence.store.records import RunStatus
 from whence.store.runs import RunFolder, Store
 
@@ -30,32 +30,38 @@ if TYPE_CHECKING:
     from whence.store.artifacts import Artifact
 
 Adapt = Callable[[Any, Any], Any]
-"""A config and options, into the config that options beside it have changed"""
+"""From a config and the options beside it, the config to use"""
 Page = Callable[[Any, Store, str, "OnProgress"], bytes]
-"""A run or an artifact, the store, the command and a callback for progress, into a page"""
+"""From a run or an artifact, the store, the command and a callback for progress, a page"""
 PrintMetrics = Callable[[Any, Store], None]
-"""Prints what the last evaluation of a run has computed"""
+"""Prints the metrics of the last evaluation of a run"""
 
 
 class ComparisonOptions(EngineOptions):
+    GROUP: ClassVar[str] = "Execution"
+
     minutes: float | None = Field(
-        default=None, gt=0, le=1e9, description="add no more seeds to --until-decided after this long"
+        default=None,
+        gt=0,
+        le=1e9,
+        description="with --until-decided: add no seeds after this many minutes; none: no limit",
+        json_schema_extra=metavar("MINUTES"),
     )
 
 
 class PresetOptions(OutputOptions):
     names: tuple[str, ...] = Field(
-        default=(), description="those to describe; none: all", json_schema_extra=positional("NAME")
+        default=(), description="presets to describe; none: all", json_schema_extra=positional("NAME")
     )
 
 
 class ShowOptions(StoreOptions):
     run: str = Field(
-        description="first digits of the run's id ('whence runs list')", json_schema_extra=positional("RUN")
+        description="run id, or its first digits ('whence runs list')", json_schema_extra=positional("RUN")
     )
     out: str | None = Field(
         default=None,
-        description="page to write; none: among the reports of the store",
+        description="page to write; none: a new one in the folder 'reports' of the store",
         json_schema_extra=metavar("FILE.html"),
     )
 
@@ -76,20 +82,24 @@ def compare(
         from whence.experiments.comparison import check_plan, run_comparison
 
         chosen = instrument(name)
-        config, options = invocation.parse(chosen.config, options_class, presets_of(chosen, chosen.config))
+        presets = presets_of(chosen, chosen.config)
+        config, options = invocation.parse(chosen.config, options_class, presets, "What to compare")
         config, store = adapt(config, options), Store(options.store)
         if options.print_config:
             check_plan(chosen, config, store)
             print_json(config.model_dump(mode="json"))
             return 0
-        with progress_line() as on_progress:
+        path = config_path(name, config, store)
+        if disk.kind_of(path):
+            print_note(f"Resuming comparison {path.stem}")
+        with progress_line("Checking the plan") as on_progress:
             result = run_comparison(
                 chosen,
                 config,
                 store,
                 options,
                 minutes=options.minutes,
-                watch=RunProgress,
+                watch=watch_runs(store),
                 on_progress=on_progress,
                 on_note=print_note,
             )
@@ -109,19 +119,19 @@ def train(
     print_metrics: PrintMetrics | None = None,
     page: Page | None = None,
 ) -> Verb:
-    """Of a finished run, print_metrics prints the results, and page is written among the reports."""
+    """print_metrics: prints the results of a finished run. page: makes its page, which is written to the reports."""
 
     def run(invocation: Invocation) -> int:
         from whence.experiments.comparison import execute_runs
 
         chosen = instrument(name)
-        config, options = invocation.parse(chosen.run, options_class, presets_of(chosen, chosen.run))
+        config, options = invocation.parse(chosen.run, options_class, presets_of(chosen, chosen.run), "What to train")
         config, store = adapt(config, options), Store(options.store)
         if options.print_config:
             config.check()
             print_json({"id": config.id, **config.document()})
             return 0
-        ends = execute_runs([config], store, options, RunProgress)
+        ends = execute_runs([config], store, options, watch_runs(store))
         folder = store.folder(config.id)
         if options.json_:
             status = _status(folder)
@@ -133,7 +143,7 @@ def train(
             print_metrics(config, store)
         print_run(folder, ends[config.id])
         if finished and page:
-            with progress_line() as on_progress:
+            with progress_line("Writing the report") as on_progress:
                 report = write_page(config, store, invocation, page, on_progress)
             print_text(f"report  {report}")
         return exit_code(ends, invocation.command)
@@ -142,7 +152,7 @@ def train(
 
 
 def _status(folder: RunFolder) -> RunStatus | None:
-    """None if it was stopped before it could begin, or if another process is about to."""
+    """None if the run was stopped before it began, or if another process is about to start it."""
     try:
         return folder.status()
     except FileNotFoundError:
@@ -150,10 +160,10 @@ def _status(folder: RunFolder) -> RunStatus | None:
 
 
 def print_run(folder: RunFolder, end: str = "") -> None:
-    """In a line or two, how far a run has come. end: how it ended here."""
+    """The state of a run in one or two lines. end: how it ended here."""
     status = _status(folder)
     state = status.state if status else end
-    parts = [folder.id, "another process is running it; nothing was done here" if end == "busy" else state]
+    parts = [folder.id, "running in another process; nothing was done here" if end == "busy" else state]
     if status:
         parts.append(f"step {status.step}/{status.steps}")
         parts += [f"{name} {scored(name, value)}" for name, value in status.headline.items()]
@@ -176,15 +186,15 @@ def presets(name: str) -> Verb:
             print_text("\n\n".join("\n  ".join([each, *known.about(each).splitlines()]) for each in configs))
         return 0
 
-    description = f"""List the configurations that come with whence: what each is, costs and should give
+    description = f"""List the presets: what each compares, how long it takes and what to expect
 
-  whence {name} presets                 all of them
-  whence {name} presets NAME            one of them"""
+  whence {name} presets                 list all presets
+  whence {name} presets NAME            describe one preset"""
     return Verb(description, run)
 
 
 def presets_of(chosen: Instrument[Any, Any], config_class: type[Any]) -> Presets[Any] | None:
-    """Those that describe this kind of config."""
+    """The presets of the instrument, if they set this kind of config."""
     return chosen.presets if chosen.presets and chosen.presets.config is config_class else None
 
 
@@ -195,13 +205,13 @@ def action(
     print_artifact: Callable[[Artifact[Any, Any]], None],
     page: Page | None = None,
 ) -> Verb:
-    """What an instrument measures on request. page: also write one among the reports."""
+    """A verb for an `Action` of an instrument. page: makes a page, which is written to the reports."""
 
     def run(invocation: Invocation) -> int:
         chosen = next(each for each in instrument(name).actions if each.verb == verb)
-        config, options = invocation.parse(chosen.config, StoreOptions)
+        config, options = invocation.parse(chosen.config, StoreOptions, title="What to measure")
         store, report, begun = Store(options.store), None, time.time()
-        with progress_line("loading") as on_progress:
+        with progress_line("Loading the model") as on_progress:
             artifact = chosen.run(config, store, on_progress)
             if page:
                 report = write_page(artifact, store, invocation, page, on_progress)
@@ -219,8 +229,8 @@ def action(
         print_artifact(artifact)
         if artifact.created < begun:
             measured = datetime.fromtimestamp(artifact.created).strftime("%Y-%m-%d %H:%M")
-            how = "; --force measures it again" if "force" in chosen.config.model_fields else ""
-            print_text(f"from the store: {artifact.path.stem}, measured {measured}{how}")
+            how = "; pass --force to measure again" if "force" in chosen.config.model_fields else ""
+            print_text(f"cached   {artifact.path.stem}, measured {measured}{how}")
         if report:
             print_text(f"report  {report}")
         return 0
@@ -236,9 +246,12 @@ def show(name: str, description: str, page: Page, print_metrics: PrintMetrics | 
 
         options = invocation.options(ShowOptions)
         store = options.open_store()
-        with open_finished_run(store, options.run) as (folder, run), progress_line("reading the run") as on_progress:
+        with open_finished_run(store, options.run) as (folder, run), progress_line("Reading the run") as on_progress:
             if not isinstance(run, instrument(name).run):
-                raise UserError(f"run: {folder.id} is a run of {run.kind}. Allowed: runs of {name}.")
+                raise UserError(
+                    f"run: expected a run of {name}, got {folder.id}, a run of {run.kind}. "
+                    f"Use 'whence {run.kind} show {folder.id}'."
+                )
             report = write_page(run, store, invocation, page, on_progress, options.out)
         if options.json_:
             metrics = folder.status().latest
@@ -256,12 +269,11 @@ def show(name: str, description: str, page: Page, print_metrics: PrintMetrics | 
 def write_page(
     shown: Any, store: Store, invocation: Invocation, page: Page, on_progress: OnProgress, out: str | None = None
 ) -> Path:
-    """Among the reports of the store, or where the user wants it."""
+    """Write to the reports of the store, or to `out`; return the path."""
     from whence.report.shell import write
-    from whence.store import disk
 
     if out and (Path(out).suffix != ".html" or not os.path.isdir(Path(out).absolute().parent)):
-        raise UserError(f"out: {out!r}. Allowed: FILE.html in a directory that exists.")
+        raise UserError(f"out: expected FILE.html in an existing directory, got {out!r}.")
     content = page(shown, store, invocation.command, on_progress)
     if out is None:
         store.prepare()

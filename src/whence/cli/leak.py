@@ -21,56 +21,75 @@ if TYPE_CHECKING:
 
 AUDIT = """Measure position leakage of a masked model and the pathways through which position enters
 
-  whence leak audit --model minilm                 MiniLM, a BERT with learned absolute positions (a package)
-  whence leak audit --model smollm2                SmolLM2-135M, a Llama (a package)
-  whence leak audit --model DIR                    any transformers model in a directory; nothing is downloaded
-  whence leak audit --model DIR --token-ids F.npy  the same without a tokenizer
-  whence leak audit --model path.py:build          your own: build() returns (model, content)   (docs/leak.md)
-  whence leak audit --run 7c1e                     a stored run of 'whence leak compare' or of the arena
+A masked model can predict a token from its context or merely from its position. The second case,
+position leakage, gives a low training loss without useful representations. The audit reports how much
+of the prediction variance depends on absolute position, in which layer the dependence begins, and
+through which pathways position enters.
 
-The shift test translates visible content and mask together and reports the share of the prediction variance that
-changes (shift sensitivity). All measures are taken at several mask ratios, beside an untrained twin. Verdicts:
-reconstructs nothing, no different from untrained, leaky, undecided, traces, clean (docs/leak.md).
+Examples:
+  whence leak audit --model minilm                      # packaged: a BERT with learned absolute positions
+  whence leak audit --model smollm2                     # packaged: a causal model with rotary positions
+  whence leak audit --model ./my-bert                   # a directory with a transformers model
+  whence leak audit --model ./gpt2 --token-ids ids.npy  # a model without a tokenizer, on your token ids
+  whence leak audit --model mine.py:build               # your own module: build() returns (model, examples)
+  whence leak audit --run 7c1e --ratios 0.5 1           # a stored run of leak or arena, at two mask ratios
 
-An audit is stored. The same command shows it again without measuring, unless the model is FILE.py:FUNCTION or --force
-is given.
+Method: the shift test translates visible content and mask together. Shift sensitivity is the share of
+the prediction variance that this causes; it is 0 for a model that uses relative context only. All
+measures are taken at several mask ratios and compared with an untrained twin. Verdicts: leaky, traces,
+undecided, clean, reconstructs nothing, no different from untrained (docs/leak.md).
 
-Masked tokens are replaced by the mask token of the tokenizer. Causal language models have none: there the embedding
-of a masked token is replaced by the mean of all token embeddings, and the target is the last hidden state of the same
-model with nothing masked. In a causal model a token's position determines how many tokens it attends to; the table of
-pathways separates what causal order explains from what is left. The output states which token was used.
+Masked tokens: the mask token of the tokenizer is used. Causal language models have none, so that the
+embeddings of masked tokens are replaced by the mean of all token embeddings. The target is the last
+hidden state of the same model with nothing masked. The output states the replacement.
 
-Exit code 2: no tokenizer, nearly all tokens have one id, nothing varies, a measure is not finite, or --length exceeds
-the positions of the model."""
+Audits are stored. The same command prints the stored audit, unless --force is given or the model is
+FILE.py:FUNCTION. Nothing is downloaded.
 
-COMPARE = """Compare mitigations: train masked models with and without them, over paired seeds
+Exit code 2: the audit is not possible, e.g. there is no tokenizer, nearly all tokens have the same id,
+outputs are constant or not finite, or --length exceeds the positions of the model."""
 
-  whence leak compare                                            a first look: four treatments, three seeds
-  whence leak compare --data basic_motions --backbone bimamba --mitigations none all content_gated --seeds 6
-  whence leak compare --data synthetic:position=0.5 --mitigations none content_gated content_gated+position_prior
-  whence leak compare --data mine.npy --window 8                 your own recordings: (time, channels)
+COMPARE = """Compare mitigations of position leakage: train masked models with and without them
 
-The first mitigation is what the others are held against. Ctrl-C stops cleanly, and the same command resumes."""
+All variants are trained on the same data with the same seeds. The table shows the leakage that remains
+and the reconstruction error, with tests against the first variant, the reference.
+
+Examples:
+  whence leak compare                                          # four variants, three seeds: exploratory
+  whence leak compare --mitigations none content_gated --seeds 6   # enough seeds for significance tests
+  whence leak compare --data synthetic:position=0.5 --mitigations none content_gated+position_prior
+                                                     # position carries half of the data variance
+  whence leak compare --data mine.npy --window 8     # your recordings, 8 time steps per token
+
+'whence leak mitigations' lists the mitigations. Ctrl-C stops cleanly, and the same command resumes."""
 
 
-TRAIN = """Train one masked model: one recording, one mitigation, one seed
+TRAIN = """Train one masked model with one mitigation and one seed
 
-  whence leak train --mitigation content_gated --steps 400
-  whence leak train --data mine.npy --window 8"""
+The run is stored with its leakage measures, and can be audited layer by layer with 'whence leak audit --run ID'.
 
-SHOW = """Show a stored audit again, and write its page
+Examples:
+  whence leak train --mitigations content_gated --steps 400   # one mitigation, 400 optimizer steps
+  whence leak train --data mine.npy --window 8                # your recordings, without a mitigation"""
 
-  whence leak show 3f2a                            by the first digits of its id"""
+SHOW = """Print a stored audit and write its page
 
-MITIGATIONS = """List the mitigations: what each can stop, and what it cannot
+Examples:
+  whence leak show 3f2a      # by the first digits of the id that 'whence leak audit' prints"""
 
-  whence leak mitigations"""
+MITIGATIONS = """List the mitigations: which leakage each prevents, which it cannot prevent, and its options
+
+Examples:
+  whence leak mitigations             # a table
+  whence leak mitigations --json      # the same as JSON
+
+Write one as NAME:OPTION=VALUE, and join several with a plus sign:  content_gated:reach=16+position_prior"""
 
 
 class ShowAuditOptions(StoreOptions):
-    """Which audit to show."""
+    """The audit to show."""
 
-    audit: str = Field(description="first digits of the audit's id", json_schema_extra=positional("AUDIT"))
+    audit: str = Field(description="first digits of the id of a stored audit", json_schema_extra=positional("AUDIT"))
 
 
 def _show(invocation: Invocation) -> int:
@@ -107,30 +126,47 @@ def print_audit(artifact: AuditArtifact) -> None:
         rows.append([f"{ratio:g}", "model", *_ratio_cells(metrics)])
         if ratio in audit.untrained:
             rows.append(["", "untrained", *_ratio_cells(audit.untrained[ratio])])
-    columns = "error |r| chance target η² target similarity centered variance R² ± p pattern shift content gradient"
-    print_table("predictions of masked tokens", ["mask ratio", "", *columns.split()], rows)
+    print_table("Predictions of masked tokens", ["mask ratio", "", *RATIO_COLUMNS], rows, caption=RATIO_CAPTION)
     print_text()
     if profile := audit.profile:
         print_table(
-            f"activations at masked tokens, mask ratio {profile.ratio:g}: shift sensitivity, and R² of a probe for "
-            f"position (mask pattern alone: {_short(profile.pattern_r2)})",
-            ["layer", "shift", "", "untrained", "R²", "shape", "p", "untrained"],
+            f"Activations at masked tokens, mask ratio {profile.ratio:g} (probe R² of the mask pattern alone: "
+            f"{_short(profile.pattern_r2)})",
+            ["layer", "shift sensitivity", "", "untrained", "probe R²", "function", "p", "untrained"],
             [_layer_cells(name, layer) for name, layer in profile.layers.items()],
         )
         print_text()
     if audit.pathways:
-        title = "pathways (shift sensitivity, mean over mask ratios below 1)"
+        title = "Pathways (shift sensitivity, mean over mask ratios below 1)"
         print_table(title, PATHWAY_COLUMNS, pathway_rows(audit))
         print_text()
-    print_text("thresholds  " + " · ".join(f"{name} {value:g}" for name, value in audit.verdict.thresholds.items()))
+    thresholds = [f"{name} {value:g}" for name, value in audit.verdict.thresholds.items()]
+    print_text(f"thresholds  {' · '.join(thresholds)}")
+
+
+RATIO_COLUMNS = [
+    "shift sensitivity",
+    "position variance",
+    "normalized MSE",
+    "probe R²",
+    "p",
+    "pattern R²",
+    "mean |r|",
+    "chance |r|",
+    "content effect",
+]
+RATIO_CAPTION = (
+    "Shift sensitivity, content effect: shares of the prediction variance changed by translating content and mask, and "
+    "by permuting visible content. Position variance: relative to the target variance. Normalized MSE: 1 = predicting "
+    "the mean. Probe R², pattern R²: position decoded from predictions, and from the mask alone."
+)
 
 
 def _ratio_cells(metrics: RatioMetrics) -> list[str]:
-    m, probe, content = metrics, metrics.probe, metrics.content
-    values = [m.error, m.correlation, m.correlation_chance, m.correlation_target, m.eta2, m.eta2_target]
-    values += [m.similarity, m.similarity_centered, m.position_variance]
-    values += [probe.best, probe.mae, probe.p] if probe else [None, None, None]
-    values += [m.pattern_r2, m.shift.sensitivity, content.permuted if content else None, m.gradient]
+    probe, content = metrics.probe, metrics.content
+    values = [metrics.shift.sensitivity, metrics.position_variance, metrics.error]
+    values += [probe and probe.best, probe and probe.p, metrics.pattern_r2]
+    values += [metrics.correlation, metrics.correlation_chance, content and content.permuted]
     return [_short(value) for value in values]
 
 
@@ -162,8 +198,8 @@ def _mitigations(invocation: Invocation) -> int:
         print_json([{key: getattr(one, key) for key in keys} | {"summary": one.summary()} for one in MITIGATIONS])
         return 0
     print_table(
-        "mitigations",
-        ["name", "what it does", "stops", "leaves", "options"],
+        "Mitigations",
+        ["name", "method", "prevents", "does not prevent", "options"],
         [
             [m.name, m.summary(), m.stops, m.leaves, options_text(registry_options(MITIGATIONS, m.name))]
             for m in MITIGATIONS

@@ -1,4 +1,4 @@
-"""The entry of the command line. This file knows the names of the commands and imports nothing heavy."""
+"""The entry point of the command line. It lists the commands and imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -24,23 +24,30 @@ INSTRUMENTS = {
     "fields": "Train fields that render a signal at any resolution (MAMBA-GINR)",
 }
 COMMANDS = {
-    "runs": "List, show, export, resume, verify or remove stored runs",
-    "report": "Write a page, picture or table of stored runs and comparisons, or compare two of them",
-    "reproduce": "Check published claims: run their presets and judge them",
-    "encodings": "List the positional encodings",
+    "demo": "Tour the four instruments: train small models and write one page of results",
+    "runs": "List, show, export, resume, verify, repair or delete stored runs",
+    "report": "Write a page, picture or table of stored runs, or compare two comparisons",
+    "reproduce": "Test published claims: run their presets and report which hold",
+    "encodings": "List the positional encodings and their options",
     "tasks": "List the tasks and their shortcut baselines",
-    "app": "Open the lab in a browser",
+    "app": "Open the app in a browser",
+}
+TRY_FIRST = {
+    "whence demo --open": "tour the four instruments",
+    "whence arena compare --tasks k_back_recall --encodings rope alibi none": "compare three encodings",
+    "whence leak audit --model DIR": "audit a masked model for position leakage",
 }
 SLOW_TO_START = (*INSTRUMENTS, "report", "reproduce")
 OTHER_MODULES = {"encodings": "catalog", "tasks": "catalog"}
 """Commands that are not in the module of their name"""
 
 
-def listed(commands: dict[str, str]) -> str:
-    return "\n".join(f"  {name:<10} {line}" for name, line in commands.items())
+def listed(commands: dict[str, str], between: str = "  ") -> str:
+    width = max(map(len, commands))
+    return "\n".join(f"  {name:<{width}}{between}{line}" for name, line in commands.items())
 
 
-HELP = f"""whence {__version__}: whence does a model know where?
+HELP = f"""whence {__version__} measures how sequence models use position.
 
 usage: whence INSTRUMENT VERB [options]
        whence COMMAND [options]
@@ -52,11 +59,14 @@ Commands:
 {listed(COMMANDS)}
 
 Try first:
-  whence arena compare --tasks k_back_recall --encodings rope alibi none --seeds 3
-  whence encodings
+{listed(TRY_FIRST, "  # ")}
 
-With --help every verb explains itself; with --json it prints one JSON document on standard output.
-Runs are stored in ./whence-runs, $WHENCE_STORE or --store DIR; a repeated command resumes where it stopped.
+Every verb accepts --help, which shows examples, and --json, which prints one JSON document on standard output.
+Runs are stored in --store DIR, or $WHENCE_STORE, or ./whence-runs. Finished runs are reused, and repeating a command
+after an interruption resumes it.
+
+Exit codes: 0 success · 1 a run failed or a stored file is corrupt · 2 invalid input · 130 interrupted (Ctrl-C)
+Documentation: README.md and docs/ in the repository of whence
 """
 
 
@@ -65,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Exit code: 0 done, 1 some run failed or a file is corrupt, 2 bad input, 130 interrupted."""
+    """The exit code: 0 success, 1 a run failed or a file is corrupt, 2 invalid input, 130 interrupted."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -82,11 +92,11 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("whence: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of a pipe has left, as `head` does
+    except BrokenPipeError:  # the reader of a pipe has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
-    except (CorruptFileError, OSError) as damage:  # met where nothing better can be done about it
-        more = " 'whence runs verify' says more." if isinstance(damage, CorruptFileError) else ""
+    except (CorruptFileError, OSError) as damage:  # raised where nothing can be done about it
+        more = " See 'whence runs verify'." if isinstance(damage, CorruptFileError) else ""
         _print_error(f"{explain(damage)}.{more}", arguments)
         return 1
 
@@ -101,16 +111,16 @@ def run_command(name: str, *arguments: str) -> int:
     if name not in INSTRUMENTS | COMMANDS:
         raise not_allowed("command", name, [*INSTRUMENTS, *COMMANDS])
     if name in SLOW_TO_START and arguments and sys.stderr.isatty():
-        print("whence: starting (loading torch) …", file=sys.stderr)
-    from whence.cli.options import Invocation  # which imports pydantic, and the list of commands is printed without it
+        print("whence: loading PyTorch …", file=sys.stderr)
+    from whence.cli.options import Invocation  # imports pydantic, which the list of commands does without
 
     verbs = verbs_of(name)
     if name in verbs:
         return verbs[name].run(Invocation((name,), verbs[name].description, list(arguments)))
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"{(INSTRUMENTS | COMMANDS)[name]}.\n\nusage: whence {name} VERB [options]\n")
-        print("\n".join(f"  {verb:<11} {verbs[verb].summary}" for verb in verbs))
-        print(f"\n'whence {name} VERB --help' explains a verb and its options.")
+        print(listed({verb: verbs[verb].summary for verb in verbs}))
+        print(f"\n'whence {name} VERB --help' shows examples and the options of a verb.")
         return 0
     verb, *rest = arguments
     if verb not in verbs:
@@ -119,6 +129,6 @@ def run_command(name: str, *arguments: str) -> int:
 
 
 def verbs_of(name: str) -> dict[str, Verb]:
-    """The verbs of an instrument, or the one command of that name."""
+    """The verbs of an instrument or of a command; a command without verbs is its own only verb."""
     verbs = importlib.import_module(f"whence.cli.{OTHER_MODULES.get(name, name)}").VERBS
     return {name: verbs[name]} if name in verbs else verbs

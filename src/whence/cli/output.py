@@ -1,4 +1,4 @@
-"""What verbs print: results on standard output, everything else on standard error; and exit codes."""
+"""Output of verbs: results go to standard output, everything else to standard error. Also exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from whence.formatting import visible
+from whence.formatting import counted, visible
 
 if TYPE_CHECKING:
     from whence.experiments.comparison import ComparisonResult
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 stderr = Console(stderr=True)
 FAILED, INTERRUPTED = 1, 130
-"""Exit codes beside 0 and 2: a run failed or a file is corrupt; Ctrl-C"""
+"""Exit codes besides 0 and 2: a run failed or a file is corrupt; interrupted by Ctrl-C"""
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a `--json` call."""
+    """The single JSON document of a call with `--json`."""
     print(json.dumps(document, indent=1, default=str), flush=True)
 
 
 def print_text(text: str = "") -> None:
-    """A result, as lines. Whoever has written part of it does not control the terminal."""
+    """Print lines of a result. Control characters are escaped, since parts may come from a stranger."""
     print("\n".join(map(visible, text.split("\n"))), flush=True)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]], *, caption: str | None = None) -> None:
-    """As wide as the terminal; when piped, as wide as the content needs."""
+    """A table as wide as the terminal; when piped, as wide as its content."""
     columns, rows = list(map(visible, columns)), [list(map(visible, row)) for row in rows]
     console = Console()
     if not console.is_terminal:
@@ -47,7 +47,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], *, captio
 
 
 def print_lines(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """A table of one line per row, for thousands of rows: no wrapping, no measuring of the terminal."""
+    """A table with one line per row, without wrapping, for thousands of rows."""
     columns, rows = list(map(visible, columns)), [list(map(visible, row)) for row in rows]
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [columns, *rows]]
@@ -55,12 +55,12 @@ def print_lines(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 def print_note(text: str) -> None:
-    """On standard error, as it is."""
+    """Print to standard error, without wrapping or markup."""
     stderr.print("\n".join(map(visible, text.split("\n"))), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_result(result: ComparisonResult[Any]) -> None:
-    """A comparison: its tables, what they come to, its page and its command."""
+    """A comparison: its tables, its summary, its page and its command."""
     for table in result.tables:
         print_comparison(table)
     if summary := result.summary:
@@ -86,22 +86,22 @@ def print_comparison(table: ComparisonTable[Any]) -> None:
 
 def _budget_note(result: ComparisonResult[Any]) -> str:
     if result.interrupted:
-        return "Interrupted before everything was decided."
+        return "Interrupted before every comparison was decided."
     if untested := [table.untested for table in result.tables if table.untested]:
         return f"{untested[0]}."
     if not any(table.comparisons for table in result.tables):
-        return "Nothing to decide: no table has two variants that may be ranked."
+        return "Nothing to decide: no table has two variants that can be ranked."
     if not result.undecided:
-        return "Decided: every comparison of variants that may be ranked."
+        return "Every comparison of variants that can be ranked is decided."
     if "crashed" in result.ends.values():
-        return "Not decided: a process died. The same command runs its model again."
-    left = f"{result.undecided} comparison{'s' * (result.undecided != 1)}"
-    return f"The budget of {result.config.max_seeds} seeds, or of minutes, is spent: {left} not decided."
+        return "Not decided: a worker process died. Repeat the command to run its model again."
+    undecided = counted(result.undecided, "comparison")
+    return f"{undecided} not decided within {result.config.max_seeds} seeds (--max-seeds) or --minutes."
 
 
 def exit_code(ends: Mapping[str, str], command: str) -> int:
-    """From how runs ended. After an interruption, print how to resume."""
+    """The exit code for these ends of runs. After an interruption, print how to resume."""
     if "interrupted" in ends.values():
-        print_note(f"Interrupted; nothing is lost. To resume:  {command}")
+        print_note(f"Interrupted; all progress is saved. To resume:  {command}")
     codes = {"failed": FAILED, "crashed": FAILED, "busy": FAILED, "interrupted": INTERRUPTED}
     return max((codes.get(end, 0) for end in ends.values()), default=0)

@@ -1,4 +1,4 @@
-"""`whence report …`: files of stored runs and comparisons, and what changed between two of them."""
+"""`whence report …`: reports of stored runs and comparisons, and differences between two comparisons."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ REPORT = """Write a report of stored runs or of whole comparisons, or compare tw
   whence report arena-3f2a1b --out report.html       a comparison, by the beginning of its name
   whence report source_encodings --out encodings.png a preset that has been run
   whence report 7c1e 88ab 90d2 --out runs.md         single runs, by the first digits of their ids
-  whence report arena-3f2a1b arena-77b0c2 --diff     what changed from the first to the second, paired by seed
-  whence report source_encodings mine.yaml --diff    presets and config files that have been run
+  whence report arena-3f2a1b arena-77b0c2 --diff     changes from the first to the second, paired by seed
+  whence report source_encodings mine.yaml --diff    the same for presets and config files that have been run
 
-The suffix of --out determines the format: .html one self-contained page · .png a picture of that page (needs Chromium)
-· .csv one line per run and length · .md the tables and findings as text · .json everything.
+The suffix of --out determines the format: .html a self-contained page, .png a screenshot of that page (requires
+Chromium), .csv one line per run and length, .md the tables and findings as text, .json all results.
 
-With --diff, tables of the same task and encodings of the same name are compared over the seeds that both have. A cell
-at chance is not ranked: only its verdicts before and after are shown."""
+With --diff, tables with the same title and variants with the same name are compared over the seeds that both have.
+Cells at chance are not ranked; their verdicts before and after are listed."""
 
 
 class ReportOptions(StoreOptions):
     names: tuple[str, ...] = Field(
         default=(),
-        description="comparisons, presets, config files or runs; none: list the comparisons",
+        description="comparisons, presets, config files or runs; default: list the comparisons",
         json_schema_extra=positional("NAME"),
     )
     out: str | None = Field(
         default=None,
-        description="file to write; none: a page among the reports of the store",
+        description="file to write; default: an HTML page in the reports of the store",
         json_schema_extra=metavar("FILE"),
     )
-    diff: bool = Field(default=False, description="compare two comparisons instead")
+    diff: bool = Field(default=False, description="compare two comparisons")
 
 
 def report_verb(instrument: str | None = None) -> Verb:
@@ -64,7 +64,7 @@ def report_verb(instrument: str | None = None) -> Verb:
         if options.names:
             return _write(options, store)
         if options.out:
-            raise UserError(f"name: name what to report on. '{invocation.prog}' lists what there is.")
+            raise UserError(f"name: --out requires the name of a comparison or a run. '{invocation.prog}' lists them.")
         return _list(store, options.json_, instrument)
 
     own = REPORT if instrument is None else REPORT.replace("whence report", f"whence {instrument} report")
@@ -81,15 +81,17 @@ def _write(options: ReportOptions, store: Store) -> int:
 
     ending = Path(options.out).suffix if options.out else ".html"
     if ending not in FORMATS:
-        raise UserError(f"out: {options.out!r} has an unknown ending. Allowed: {', '.join(FORMATS)}.")
-    with stderr.status("reading runs"):
+        raise UserError(f"out: {options.out!r} has an unknown suffix. Allowed: {', '.join(FORMATS)}.")
+    with stderr.status("Reading runs"):
         report, name = gather(options.names, store)
     if not report.finished:
-        raise UserError(f"run: none of the runs of {' '.join(options.names)} has finished in {store.root}.")
+        raise UserError(
+            f"run: no run of {' '.join(options.names)} has finished in {store.root}. Run the comparison first."
+        )
     if options.out and not os.path.isdir(Path(options.out).parent):
         raise UserError(f"out: {str(Path(options.out).parent)!r} is not a directory.")
     try:
-        with stderr.status("drawing the report"):
+        with stderr.status("Writing the report"):
             data = FORMATS[ending](report)
         path = Path(options.out) if options.out else store.reports / addressed_name(name, data, ending)
         (disk.write_output if options.out else disk.write_atomically)(path, data)
@@ -101,12 +103,12 @@ def _write(options: ReportOptions, store: Store) -> int:
     print_json(document) if options.json_ else print_text(str(path))
     damaged = [line for table in report.tables for row in table.rows for line in row.damaged.items()]
     for run, why in damaged:
-        print_note(f"damaged: {run}: {why}")
+        print_note(f"Damaged run {run}: {why}")
     return FAILED if damaged else 0
 
 
 def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
-    """What is named, as one report, and a name for it: comparisons and runs of one instrument."""
+    """One report on comparisons and runs of one instrument, and a name for it."""
     from whence.experiments.comparison import report_on
     from whence.experiments.export import report_on_runs
     from whence.instruments import instrument
@@ -128,12 +130,14 @@ def gather(names: Sequence[str], store: Store) -> tuple[Report, str]:
         return report, name
     first, *others = parts.values()
     if any(other.instrument is not first.instrument for other in others):
-        raise UserError("name: they are of different instruments. Allowed: those of one.")
+        raise UserError(
+            "name: expected comparisons of one instrument, got several. Write a report for each instrument."
+        )
     return _joined(parts), first.instrument.name
 
 
 def _joined(parts: Mapping[str, Report]) -> Report:
-    """All tables in one report. Where a title is taken, the name of the part follows it."""
+    """All tables in one report. A title that occurs twice is followed by the name of its comparison."""
     tables: list[Table[Any]] = []
     for name, report in parts.items():
         taken = {table.title for table in tables}
@@ -153,7 +157,7 @@ def find(text: str, store: Store) -> tuple[Any, Any, Path]:
     known = instruments()
     if Path(text).suffix in CONFIG_FILES and os.path.isfile(text):
         problems = []
-        for each in known.values():  # the file does not name its instrument: the one that accepts all of its fields
+        for each in known.values():  # the file does not name its instrument: take the first that accepts all fields
             try:
                 return each, read_config(Path(text), each.config), Path(text)
             except UserError as problem:
@@ -174,18 +178,18 @@ def _list(store: Store, as_json: bool, only: str | None) -> int:
                 config = read_config(path, each.config)
                 title = each.title(config)
             except (UserError, ValueError, OSError, CorruptFileError) as error:
-                # of another version, or damaged, or about data that are gone: the others can still be listed
-                print_note(f"left out: {path.stem}: {error}")
+                # written by another version, damaged, or about missing data: list the others
+                print_note(f"Not listed: {path.stem}: {error}")
                 continue
             document = config.model_dump(mode="json")
             comparisons.append({"name": path.stem, "instrument": name, "title": title, "config": document})
     if as_json:
         print_json(comparisons)
     elif comparisons:
-        title, columns = f"comparisons in {store.root}, the latest of each instrument first", list(comparisons[0])[:3]
+        title, columns = f"Comparisons in {store.root}, latest of each instrument first", list(comparisons[0])[:3]
         print_lines(title, columns, [[one[column] for column in columns] for one in comparisons])
     else:
-        print_text(f"no comparisons in {store.root}; 'whence {only or 'arena'} compare' makes some")
+        print_text(f"No comparisons in {store.root}. Start one with 'whence {only or 'arena'} compare'.")
     return 0
 
 
@@ -194,16 +198,16 @@ def _list(store: Store, as_json: bool, only: str | None) -> int:
 
 def _diff(options: ReportOptions, store: Store) -> int:
     if len(options.names) != 2:
-        raise UserError("name: --diff compares two. See 'whence report' for those in the store.")
+        raise UserError(f"name: --diff requires two comparisons, got {len(options.names)}. 'whence report' lists them.")
     if options.out:
-        raise UserError("out: --diff prints. Allowed: one of them.")
+        raise UserError("out: --diff prints its result and writes no file. Allowed: --diff or --out.")
     from whence.experiments.change import changes, config_changes
     from whence.experiments.comparison import tables_of
-    from whence.stats import seeds_needed
+    from whence.stats import count, seeds_needed
 
     (instrument, before, one), (other, after, two) = (find(name, store) for name in options.names)
     if instrument is not other:
-        raise UserError("name: they are of different instruments. Allowed: two of one.")
+        raise UserError(f"name: expected two comparisons of one instrument, got {instrument.name} and {other.name}.")
     fields = config_changes(before, after)
     tables = tables_of(instrument, before, store), tables_of(instrument, after, store)
     cells = changes(instrument, tables[0], tables[1], store)
@@ -219,21 +223,24 @@ def _diff(options: ReportOptions, store: Store) -> int:
         return 0
     if fields:
         rows = [[name, _written(old), _written(new)] for name, (old, new) in fields.items()]
-        print_table("what was changed", ["field", one.stem, two.stem], rows)
+        print_table("Changes of the configuration", ["field", one.stem, two.stem], rows)
     else:
-        print_text("both have the same configuration")
+        print_text("The configurations are equal.")
     print_text()
     if not cells:
-        print_text("no finished cell is in both: nothing to compare")
+        print_text("No cell has finished runs in both comparisons, so nothing is compared.")
         return 0
-    columns = ["table", "variant", "", "before", "after", "difference", "seeds", "verdict"]
-    print_table("what changed with it", columns, [_cells(change) for change in cells])
+    columns = ["table", "variant", "score", "before", "after", "difference", "seeds", "verdict"]
+    print_table("Changes of the results", columns, [_cells(change) for change in cells])
     if paired := next((change.paired for change in cells if change.paired), None):
         needed = seeds_needed(paired.family)
-        print_text(f"{paired.family} comparisons share the error: a verdict needs at least {needed} paired seeds")
+        print_text(
+            f"{count(paired.family, 'comparison')} in one family: a verdict needs at least {needed} paired seeds."
+        )
     else:
         print_text(
-            "nothing is tested: a test needs cells above the baseline, all planned runs, and all seeds shown before"
+            "Nothing is tested. A test requires cells above the shortcut baseline, all planned runs, and all seeds "
+            "whose results were shown before."
         )
     return 0
 

@@ -10,20 +10,22 @@ from whence.cli.progress import RunProgress
 from whence.errors import not_allowed
 from whence.experiments.options import positional
 
-DESCRIPTION = """Check published claims about positional encodings: run the preset of each, and judge it by the table
+DESCRIPTION = """Check published claims about positional encodings by running a comparison for each
 
-  whence reproduce                        what there is to check, and what the stored runs say so far (runs nothing)
-  whence reproduce claim_even_pairs       run what is missing, then judge
-  whence reproduce --all                  all of them (see 'whence arena presets' for what each costs)
+  whence reproduce                        list the claims with the verdicts of stored runs; runs nothing
+  whence reproduce claim_even_pairs       run the comparison of one claim and judge it
+  whence reproduce --all                  all claims ('whence arena presets' shows the time that each takes)
 
-A claim is reproduced, not reproduced, or not decidable at this size, with the reason."""
+The verdict is reproduced, not reproduced, or not decidable at this size. The reason is printed with it."""
 
 
 class ReproduceOptions(EngineOptions):
     claims: tuple[str, ...] = Field(
-        default=(), description="those to check; none: show what is known", json_schema_extra=positional("CLAIM")
+        default=(),
+        description="claims to check; default: list all with the verdicts of stored runs",
+        json_schema_extra=positional("CLAIM"),
     )
-    all: bool = Field(default=False, description="run the presets of all claims")
+    all: bool = Field(default=False, description="check all claims")
 
 
 def _reproduce(invocation: Invocation) -> int:
@@ -31,6 +33,7 @@ def _reproduce(invocation: Invocation) -> int:
     from whence.arena.claims import CLAIMS, judge
     from whence.arena.instrument import ARENA, PRESETS
     from whence.experiments.comparison import check_plan, run_comparison, tables_of
+    from whence.stats import count
     from whence.store.runs import Store
 
     for name in options.claims:
@@ -44,19 +47,19 @@ def _reproduce(invocation: Invocation) -> int:
     for name, claim in CLAIMS.items():
         config = PRESETS.load(name)
         if name in options.claims or options.all:
-            print_note(f"{name}: {len(check_plan(ARENA, config, store))} runs")
+            print_note(f"{name}: {count(len(check_plan(ARENA, config, store)), 'run')}")
             result = run_comparison(ARENA, config, store, options, watch=RunProgress)
             code = max(code, exit_code(result.ends, invocation.command))
             if result.interrupted:
                 return code
-        with stderr.status(f"judging {name}"):
+        with stderr.status(f"Judging {name}"):
             judgement = judge(claim, tables_of(ARENA, config, store))
-        judged.append({"claim": name, "who": claim.who, "says": claim.says, **judgement._asdict()})
+        judged.append({"claim": name, "authors": claim.authors, "statement": claim.statement, **judgement._asdict()})
     if options.json_:
         print_json(judged)
     else:
         rows = [list(one.values()) for one in judged]
-        print_table("published claims", ["claim", "who", "says", "here", "because"], rows)
+        print_table("Published claims", ["claim", "authors", "statement", "verdict", "reason"], rows)
     return code
 
 

@@ -1,4 +1,4 @@
-"""`whence runs …`: what has been run, stored as one directory each."""
+"""`whence runs …`: list, show, export, resume, verify, repair and delete stored runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, StoreOptions, Verb
 from whence.cli.output import FAILED, exit_code, print_json, print_lines, print_note, print_table, print_text, stderr
-from whence.cli.progress import RunProgress, progress_line
+from whence.cli.progress import progress_line, watch_runs
 from whence.errors import UserError, not_allowed
 from whence.experiments.options import metavar, positional
-from whence.formatting import as_csv, as_size, duration, scored, scores
+from whence.formatting import as_csv, as_size, counted, duration, scored, scores
 from whence.store import disk
 from whence.store.disk import CorruptFileError
 from whence.store.lock import LockedError
@@ -28,55 +28,60 @@ if TYPE_CHECKING:
     from whence.store.repair import Repair, Way
 
 WAYS: dict[Way, str] = {
-    "set aside": "set aside",
+    "set aside": "move to damaged/",
     "collect": "collect again",
-    "tidy": "clear up",
+    "tidy": "clean up",
     "train": "train again",
 }
-WHOLE = "whole again"
-UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible")
+REPAIRED = "repaired"
+UNREPAIRED = ("busy", "crashed", "failed", "interrupted", "not possible", "lost")
+RUNS = "run ids, or their first digits"
 STATES = ("finished", "running", "interrupted", "failed", "corrupt")
 
 
 class FilterOptions(StoreOptions):
     state: str | None = Field(
-        default=None, description="only runs in this state", json_schema_extra=metavar("{" + ",".join(STATES) + "}")
+        default=None,
+        description="list only runs in this state",
+        json_schema_extra=metavar("{" + ",".join(STATES) + "}"),
     )
-    label: str = Field(default="", description="only runs whose title (task, encoding) contains this text")
+    label: str = Field(default="", description="list only runs whose title (task, encoding) contains this text")
 
 
 class RunsExportOptions(FilterOptions):
-    csv: bool = Field(default=False, description="comma-separated values (the default)")
+    csv: bool = Field(default=False, description="print comma-separated values, which is the default")
 
 
 class RunsShowOptions(StoreOptions):
-    run: str = Field(description="first digits of its id", json_schema_extra=positional("RUN"))
+    run: str = Field(description="run id, or its first digits", json_schema_extra=positional("RUN"))
 
 
 class VerifyOptions(StoreOptions):
     runs: tuple[str, ...] = Field(
-        default=(), description="first digits of their ids; none: everything", json_schema_extra=positional("RUN")
+        default=(),
+        description=f"{RUNS}; none: everything in the store",
+        json_schema_extra=positional("RUN"),
     )
 
 
 class ResumeOptions(EngineOptions):
     runs: tuple[str, ...] = Field(
-        default=(), description="first digits of their ids; none: all interrupted", json_schema_extra=positional("RUN")
+        default=(),
+        description=f"{RUNS}; none: all interrupted runs",
+        json_schema_extra=positional("RUN"),
     )
 
 
 class AgreeOptions(StoreOptions):
-    yes: bool = Field(default=False, description="do not ask")
+    yes: bool = Field(default=False, description="do not ask for confirmation")
 
 
 class RemoveOptions(AgreeOptions):
-    runs: tuple[str, ...] = Field(
-        default=(), description="first digits of their ids", json_schema_extra=positional("RUN")
-    )
+    runs: tuple[str, ...] = Field(default=(), description=RUNS, json_schema_extra=positional("RUN"))
 
 
 class RepairOptions(EngineOptions, AgreeOptions):
-    retrain: bool = Field(default=False, description="also train again what cannot be repaired without")
+    retrain: bool = Field(default=False, description="also repair what needs training")
 
 
 def _chosen(store: Store, options: FilterOptions) -> list[RunSummary]:
@@ -93,11 +98,11 @@ def _list(invocation: Invocation) -> int:
         print_json([row.to_json() for row in rows])
         return 0
     if not rows:
-        print_text(f"no runs in {store.root}; 'whence arena compare' makes some")
+        print_text(f"No runs in {store.root}. Start some with 'whence arena compare'.")
         return 0
     print_lines(
-        f"{len(rows)} runs in {store.root}",
-        ["id", "state", "what", "seed", "step", "scores (% unless a unit is named)", "time", "when"],
+        f"{counted(len(rows), 'run')} in {store.root}",
+        ["id", "state", "title", "seed", "step", "metrics (% unless a unit is given)", "time", "started"],
         [_row(row) for row in rows],
     )
     return 0
@@ -131,7 +136,7 @@ def _show(invocation: Invocation) -> int:
         print_json({**document, "metrics": metrics, "files": files})
         return 0
     print_text(f"{folder.id}  {status.state}  {status.title}  seed {status.seed}")
-    speed = f"{status.tokens} tokens in {duration(status.seconds)}"
+    speed = f"{status.tokens:,} tokens in {duration(status.seconds)}"
     print_text(f"step {status.step}/{status.steps} · {speed} · {folder.path}")
     if status.error:
         print_text(f"failed: {status.reason}")
@@ -140,14 +145,14 @@ def _show(invocation: Invocation) -> int:
         names = list(evaluations[-1].headline)
         print_text()
         print_table(
-            "evaluations (% unless a unit is named)",
+            "Evaluations (% unless a unit is given)",
             ["step", *names],
             [
                 [str(e.step), *(scored(name, e.headline[name]) if name in e.headline else "" for name in names)]
                 for e in evaluations
             ],
         )
-    print_text("\nconfig\n" + json.dumps(config, indent=1))
+    print_text("\nConfiguration\n" + json.dumps(config, indent=1))
     return 0
 
 
@@ -155,7 +160,7 @@ def _export(invocation: Invocation) -> int:
     options = invocation.options(RunsExportOptions)
     store = options.open_store()
     if options.json_ and options.csv:
-        raise UserError("csv: one form at a time. Allowed: --csv or --json.")
+        raise UserError("csv: expected --csv or --json, got both. Pass one of them.")
     rows, left_out = evaluation_rows(store, _chosen(store, options))
     _note_left_out(left_out)
     print_json(rows) if options.json_ else sys.stdout.write(as_csv(rows))
@@ -176,9 +181,9 @@ def _resume(invocation: Invocation) -> int:
         print_json([run.document() for run in runs])
         return 0
     if not runs:
-        print_json({"runs": {}}) if options.json_ else print_text(f"nothing to resume in {store.root}")
+        print_json({"runs": {}}) if options.json_ else print_text(f"No interrupted runs in {store.root}.")
         return 0
-    ends = execute_runs(runs, store, options, RunProgress)
+    ends = execute_runs(runs, store, options, watch_runs(store))
     if options.json_:
         print_json({"runs": ends})
     return exit_code(ends, invocation.command)
@@ -198,21 +203,21 @@ def _verify(invocation: Invocation) -> int:
                 print_text(f"{what}: {problem}")
         total = len(folders) or len(store.ids())
         others = len(checked) - total
-        also = f" and {others} other{'s' * (others != 1)}" if others else ""
-        print_text(f"{total} run{'s' * (total != 1)}{also} checked, {len(problems)} with problems")
+        also = f" and {counted(others, 'other item')}" if others else ""
+        print_text(f"{counted(total, 'run')}{also} checked, {len(problems)} with problems")
     if problems:
-        print_note("'whence runs repair' shows what can be done.")
+        print_note("To list possible repairs: whence runs repair --print-config")
     return FAILED if problems else 0
 
 
 def _checked(store: Store, folders: Sequence[RunFolder] = ()) -> dict[str, list[str]]:
-    """By what it is, its problems: of these runs, or of everything in the store."""
+    """Problems by name, of these runs or of everything in the store."""
     from rich.progress import track
 
     from whence.store.verify import checks, problems_of
 
     todo = [(folder.id, partial(problems_of, folder)) for folder in folders] or checks(store)
-    shown = track(todo, "verifying", console=stderr, transient=True, disable=not stderr.is_terminal)
+    shown = track(todo, "Verifying", console=stderr, transient=True, disable=not stderr.is_terminal)
     return {what: check() for what, check in shown}
 
 
@@ -231,11 +236,11 @@ def _repair(invocation: Invocation) -> int:
             print_text(f"\n{repair.what}: {WAYS[repair.way]} ({repair.cost})")
             print_text("\n".join(f"  {problem}" for problem in repair.problems))
         if left:
-            print_text(f"\n{len(left)} of them need --retrain.")
-    if done and not options.print_config and (options.yes or _agreed(f"Do this for {len(done)}?")):
+            print_text(f"\n{len(left)} of {len(repairs)} need --retrain.")
+    if done and not options.print_config and (options.yes or _agreed(f"Repair {counted(len(done), 'item')}?")):
         results = _carry_out(done, store, options)
     elif done and not (options.json_ or options.print_config):
-        raise UserError("yes: nothing was changed. Pass --yes to repair without being asked.")
+        raise UserError("yes: nothing was changed. Pass --yes to repair without confirmation.")
     else:
         results = {}
     if options.json_:
@@ -248,7 +253,7 @@ def _repair(invocation: Invocation) -> int:
 
 
 def _carry_out(repairs: Sequence[Repair], store: Store, options: RepairOptions) -> dict[str, str]:
-    """By what was damaged, what came of it."""
+    """The result of each repair, by name."""
     from whence.experiments.comparison import execute_runs
 
     results: dict[str, str] = {}
@@ -265,10 +270,10 @@ def _carry_out(repairs: Sequence[Repair], store: Store, options: RepairOptions) 
         except (UserError, OSError, CorruptFileError) as problem:
             results[repair.what] = f"not possible: {disk.explain(problem)}"
     try:
-        ends = execute_runs(runs, store, options, RunProgress)
+        ends = execute_runs(runs, store, options, watch_runs(store))
     except UserError as problem:
         return {**results, **{run.id: f"not possible: {problem}" for run in runs}}
-    return {**results, **{run: WHOLE if end == "skipped" else end for run, end in ends.items()}}
+    return {**results, **{run: REPAIRED if end == "skipped" else end for run, end in ends.items()}}
 
 
 def _without_training(repair: Repair, store: Store) -> str:
@@ -277,11 +282,13 @@ def _without_training(repair: Repair, store: Store) -> str:
     if repair.way == "collect":
         from whence.features.actions import repair_collection
 
-        with progress_line("loading") as on_progress:
+        with progress_line("Loading the model") as on_progress:
             repair_collection(repair.path.name, store, on_progress)
-        return WHOLE
-    kept = set_aside(store, repair)
-    return f"kept in {kept}" if kept else "gone meanwhile"
+        return REPAIRED
+    moved = set_aside(store, repair)
+    if moved and repair.path.parent == store.runs:  # without its configuration it cannot be trained from here
+        return f"lost: moved to {moved}; repeat the command that trained it"
+    return f"moved to {moved}" if moved else "no longer there"
 
 
 def _gc(invocation: Invocation) -> int:
@@ -291,17 +298,18 @@ def _gc(invocation: Invocation) -> int:
     sizes = {path.name: disk.size_of(path) for path in disk.entries(store.damaged)}
     if not options.json_:
         if not sizes:
-            print_text(f"nothing was set aside in {store.root}")
+            print_text(f"No damaged files were set aside in {store.root}.")
             return 0
-        print_lines(f"{store.damaged}", ["what", "size"], [[name, as_size(size)] for name, size in sizes.items()])
-    if sizes and not options.yes and not _agreed(f"Delete {len(sizes)} for good, {as_size(sum(sizes.values()))}?"):
-        raise UserError("yes: nothing was deleted. Pass --yes to delete without being asked.")
+        print_lines(f"{store.damaged}", ["name", "size"], [[name, as_size(size)] for name, size in sizes.items()])
+    items = f"{counted(len(sizes), 'item')} ({as_size(sum(sizes.values()))})"
+    if sizes and not options.yes and not _agreed(f"Delete {items} permanently?"):
+        raise UserError("yes: nothing was deleted. Pass --yes to delete without confirmation.")
     for name in sizes:
         disk.remove_tree(store.damaged / name)
     if options.json_:
         print_json({"deleted": sizes})
     else:
-        print_text(f"deleted {len(sizes)}, {as_size(sum(sizes.values()))}")
+        print_text(f"Deleted {items}.")
     return 0
 
 
@@ -310,24 +318,24 @@ def _rm(invocation: Invocation) -> int:
     store = options.open_store()
     folders = [store.folder(run_id) for run_id in dict.fromkeys(store.find(word).id for word in options.runs)]
     if not folders:
-        raise UserError("run: name the runs to delete. See 'whence runs list'.")
-    if not options.yes and not _agreed(f"Delete {len(folders)} runs for good?"):
-        raise UserError("yes: nothing was deleted. Pass --yes to delete without being asked.")
+        raise UserError("run: expected one run or more, got none. See 'whence runs list'.")
+    if not options.yes and not _agreed(f"Delete {counted(len(folders), 'run')} permanently?"):
+        raise UserError("yes: nothing was deleted. Pass --yes to delete without confirmation.")
     for folder in folders:
         try:
             store.remove(folder)
         except LockedError:
-            raise UserError(f"run: {folder.id} is being written by another process; stop it first.") from None
+            raise UserError(f"run: {folder.id} is running in another process. Stop that process first.") from None
     if options.json_:
         print_json({"removed": [folder.id for folder in folders]})
     else:
-        print_text(f"deleted {', '.join(folder.id for folder in folders)}")
+        print_text(f"Deleted {', '.join(folder.id for folder in folders)}.")
     return 0
 
 
 def _note_left_out(left_out: Mapping[str, Exception]) -> None:
     for run_id, problem in left_out.items():
-        print_note(f"{run_id}: left out: {problem}")
+        print_note(f"{run_id}: skipped: {problem}")
 
 
 def _agreed(question: str) -> bool:
@@ -347,52 +355,59 @@ VERBS = {
         _list,
     ),
     "show": Verb(
-        """Show one run: its configuration, state, evaluations and files
+        """Show one run: configuration, state and evaluations
 
   whence runs show 7c1e""",
         _show,
     ),
     "export": Verb(
-        """Export every evaluation of every run, as CSV or JSON
+        """Export the evaluations of all runs as CSV or JSON
+
+One row per evaluation, with all metrics.
 
   whence runs export > runs.csv
   whence runs export --label rope --json""",
         _export,
     ),
     "resume": Verb(
-        """Resume interrupted runs, all or those named
+        """Resume interrupted runs
+
+A resumed run gives the same result as one that was never interrupted.
 
   whence runs resume
   whence runs resume 7c1e 88ab""",
         _resume,
     ),
     "verify": Verb(
-        """Check every byte of every file against its checksum
+        """Verify stored files against their checksums
 
-Runs, reports, artifacts, collected activations, labelled sets and jobs.
+Verifies runs, reports, artifacts, collected activations, labelled sets and jobs. Exit code 1: a file is damaged.
 
   whence runs verify
   whence runs verify 7c1e""",
         _verify,
     ),
     "repair": Verb(
-        """Repair what 'verify' finds: set damaged files aside, collect again, train again
+        """Repair what 'verify' finds: move damaged files away, collect again, train again
 
-Prints what it will do, and what that costs, before it asks. What is set aside is kept until 'whence runs gc'.
+Lists the repairs with their costs, then asks for confirmation. Damaged files are moved to the folder damaged/ of the
+store, where they stay until 'whence runs gc'.
 
-  whence runs repair
-  whence runs repair --yes --retrain""",
+  whence runs repair --print-config               list the repairs only
+  whence runs repair --yes --retrain              repair everything""",
         _repair,
     ),
     "gc": Verb(
-        """Delete for good what was set aside as damaged, after listing it
+        """Delete damaged files that were set aside
+
+Lists the content of the folder damaged/ of the store, then asks for confirmation.
 
   whence runs gc
   whence runs gc --yes""",
         _gc,
     ),
     "rm": Verb(
-        """Delete runs for good
+        """Delete runs permanently, after confirmation
 
   whence runs rm 7c1e 88ab
   whence runs rm 7c1e --yes""",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 Scaling = Literal["none", "linear", "ntk", "dynamic_ntk", "yarn"]
 Pairing = Annotated[
-    Literal["adjacent", "halves"], Field(description="pairs (2i, 2i+1), or (i, i+d/2) as Llama has them")
+    Literal["adjacent", "halves"], Field(description="rotated pairs: (2i, 2i+1), or (i, i+d/2) as in Llama")
 ]
 
 

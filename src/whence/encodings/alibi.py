@@ -16,10 +16,10 @@ BLOCKED = -1e30
 
 
 class ALiBi(Encoding):
-    """Subtract mₕ·distance from the logits: every head prefers near keys, at its own rate."""
+    """Subtract mₕ·distance from the logits, with a slope mₕ per head."""
 
-    extrapolation = "the penalty goes on growing; far keys fade out"
-    reference = "Press 2021"
+    extrapolation = "the penalty keeps growing with distance"
+    reference = "Press et al., 2022"
     examples = ("sides=past", "sides=split", "learnable=true,sharpness=2.5")
 
     def __init__(
@@ -29,16 +29,16 @@ class ALiBi(Encoding):
         sides: Annotated[
             Literal["both", "past", "split"],
             Field(
-                description="both: |i−j|. past: keys ahead cost nothing, causal models only. "
-                "split: of each two heads one sees only behind, the other only ahead"
+                description="both: |i−j|. past: no penalty for later keys, causal models only. "
+                "split: in each pair of heads, one attends only to earlier and one only to later keys"
             ),
         ] = "both",
-        sharpness: Annotated[float, Field(gt=0, le=1e6, description="multiplies every slope")] = 1.0,
-        learnable: Annotated[bool, Field(description="train the slopes, kept positive")] = False,
+        sharpness: Annotated[float, Field(gt=0, le=1e6, description="factor of all slopes")] = 1.0,
+        learnable: Annotated[bool, Field(description="train the slopes, which stay positive")] = False,
     ) -> None:
         super().__init__()
         if sides == "split" and heads % 2:
-            raise ValueError(f"sides='split' gives one head to each side: heads={heads} must be even")
+            raise ValueError(f"sides='split' needs an even number of heads, got {heads}")
         self.sides, self.causal_only, self.learnable = sides, sides == "past", learnable
         rates = [s for s in slopes(heads // 2) for _ in range(2)] if sides == "split" else slopes(heads)
         self.start = [sharpness * rate for rate in rates]

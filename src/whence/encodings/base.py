@@ -1,4 +1,4 @@
-"""What an encoding may do. Position is data: every hook receives it as a tensor and never invents it.
+"""The interface of positional encodings. Position is data: every hook receives positions as a tensor.
 
 Positions have shape (batch, length), or (batch, length, axes) for grids, integer or float; the batch size
 may be 1 when all rows share them. An encoding overrides only the hooks it uses:
@@ -7,9 +7,9 @@ may be 1 when all rows share them. An encoding overrides only the hooks it uses:
     rotate(q, k, positions)                           changes queries and keys
     bias(positions_q, positions_k)                    added to the attention logits, independent of content
     score(logits, q, positions_q, positions_k, visible)   edits the logits, depends on content
-    interleave(x, positions, valid) / extract(x, interleaving)   puts its own tokens between the others; takes them out
+    interleave(x, positions, valid) / extract(x, interleaving)   inserts tokens between the others; extracts them
 
-The class attributes declare what the conformance suite then checks.
+The conformance suite checks the class attributes.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ CALLS = {
 
 
 class Encoding(Variant, nn.Module):
-    """Where position enters a model. One instance serves all layers unless `per_layer` is set.
+    """Base class of positional encodings. One instance serves all layers unless `per_layer` is set.
 
-    Base class of all encodings. A subclass overrides the hooks that it uses: `embed`, `rotate`, `bias`, `score`, or
+    A subclass overrides the hooks that it uses: `embed`, `rotate`, `bias`, `score`, or
     `interleave` and `extract`. Positions are tensors of shape (batch, length), or (batch, length, axes) for grids.
 
     Example:
@@ -71,23 +71,23 @@ class Encoding(Variant, nn.Module):
     """
 
     extrapolation: ClassVar[str]
-    """What happens past the training length, in a few words."""
+    """Behaviour beyond the training length, as a short phrase."""
     reference: ClassVar[str]
     examples: ClassVar[tuple[str, ...]] = ()
-    """Options, besides the defaults, that behave differently, as a user writes them. The conformance suite runs all."""
+    """Further options that the conformance suite tests, as written on the command line."""
     axes: int = 1
-    """How many position axes it reads: 1, or 2 for grids."""
+    """Number of position axes: 1, or 2 for grids."""
     causal_only: bool = False
-    """Keys ahead of the query must be hidden. May depend on the options, so ask the instance."""
+    """Whether keys ahead of the query must be masked. Depends on the options of an instance."""
     longest: int | None = None
-    """How many positions it has room for; None: any. Past it, it refuses."""
+    """Maximum number of positions, beyond which the encoding raises ValueError; None: unlimited."""
     per_layer: ClassVar[bool] = False
     admits_transforms: ClassVar[bool] = True
-    """Whether editing the positions (randomized, shifted, ...) can change what it does."""
+    """Whether transforms of positions (randomized, shifted, …) can have an effect."""
 
     @property
     def shift(self) -> Shift:
-        """How attention scores respond when every position moves by the same amount."""
+        """How attention scores respond to a translation of all positions."""
         return "invariant"
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class Encoding(Variant, nn.Module):
 
     def bias(self, positions_q: Tensor, positions_k: Tensor) -> Tensor:
         """→ (batch or 1, heads, length_q, length_k), float32, added after the scaling by 1/√head_dim."""
-        raise NotImplementedError(f"{type(self).__name__} has no bias hook: ask hooks() first")
+        raise NotImplementedError(f"{type(self).__name__} has no bias hook; see hooks()")
 
     def score(self, logits: Tensor, q: Tensor, positions_q: Tensor, positions_k: Tensor, visible: Tensor) -> Tensor:
         """logits: (batch, heads, length_q, length_k), scaled; visible: bool, broadcastable to it."""
@@ -109,11 +109,11 @@ class Encoding(Variant, nn.Module):
     def interleave(
         self, x: Tensor, positions: Tensor, valid: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Interleaving]:
-        """→ a longer sequence, the positions in it, and what tells its tokens apart. valid: False at padding."""
-        raise NotImplementedError(f"{type(self).__name__} has no interleave hook: ask hooks() first")
+        """Returns the longer sequence, its positions, and the permutation that merged them. valid: False at padding."""
+        raise NotImplementedError(f"{type(self).__name__} has no interleave hook; see hooks()")
 
     def extract(self, x: Tensor, interleaving: Interleaving) -> Tensor:
-        """What `interleave` put in, after the model has read it."""
+        """The inserted tokens in the output of the model."""
         return interleaving.inserted(x)
 
     @classmethod
@@ -124,27 +124,27 @@ class Encoding(Variant, nn.Module):
 
     @classmethod
     def hooks(cls) -> tuple[str, ...]:
-        """The hooks this encoding overrides: where position enters."""
+        """Names of the hooks that this encoding overrides."""
         return tuple(hook for hook in HOOKS if getattr(cls, hook) is not getattr(Encoding, hook))
 
 
 def on_axes(positions: Tensor, axes: int = 1) -> Tensor:
-    """The positions, once their shape is known to be right: a wrong one would broadcast into nonsense."""
+    """The positions, after a check of their shape, because a wrong shape could broadcast silently."""
     if positions.ndim != (2 if axes == 1 else 3) or (axes > 1 and positions.shape[-1] != axes):
         wanted = "(batch, length)" if axes == 1 else f"(batch, length, {axes})"
-        raise ValueError(f"positions have shape {tuple(positions.shape)}; this encoding reads {wanted}")
+        raise ValueError(f"positions have shape {tuple(positions.shape)}, expected {wanted}")
     return positions
 
 
 def precise(positions: Tensor) -> Tensor:
-    """Positions in the widest float the device has: angles of far positions lose digits in float32."""
+    """Positions in the widest float of the device, because large angles lose precision in float32."""
     return positions.to(torch.float32 if positions.device.type == "mps" else torch.float64)
 
 
 def distances(positions_q: Tensor, positions_k: Tensor) -> Tensor:
-    """Signed distance query − key, (batch, 1, length_q, length_k): positive where the key lies behind.
+    """Signed distance query − key, (batch, 1, length_q, length_k): positive for earlier keys.
 
-    Subtracted in int64 or the widest float, so that neighbours stay neighbours a billion positions out.
+    Subtracted in int64 or the widest float, so that differences of large positions are exact.
     """
     q, k = on_axes(positions_q), on_axes(positions_k)
     widen = precise if q.is_floating_point() or k.is_floating_point() else Tensor.long
@@ -152,9 +152,9 @@ def distances(positions_q: Tensor, positions_k: Tensor) -> Tensor:
 
 
 def interpolate(at: Tensor, lookup: Callable[[Tensor], Tensor]) -> Tensor:
-    """A table that `lookup` reads at whole indices, read at fractional ones: linear between the neighbours.
+    """Values of `lookup`, which takes integer indices, at fractional indices by linear interpolation.
 
-    Ceiling rather than floor + 1, so that the last row needs no row after it.
+    Uses the ceiling rather than floor + 1, so that the last row needs no next row.
     """
     if not at.is_floating_point():
         return lookup(at).float()

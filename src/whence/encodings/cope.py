@@ -1,4 +1,4 @@
-"""Contextual positions: distance counted in keys that matter."""
+"""Contextual positions: distance as a gated count of keys."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from whence.encodings.base import Count, Encoding, Shift, interpolate
 
 
 class CoPE(Encoding):
-    """Count the keys that the query's own gates let through, and embed that count."""
+    """Count the keys between query and key, weighted by gates of the query, and embed the count."""
 
-    extrapolation = "counts are clamped at the last learned one"
-    reference = "Golovneva 2024"
+    extrapolation = "counts are clamped at the largest learned count"
+    reference = "Golovneva et al., 2024"
     causal_only = True
     per_layer = True
     admits_transforms = False
@@ -25,7 +25,7 @@ class CoPE(Encoding):
         head_dim: Count,
         *,
         counts: Annotated[
-            int, Field(ge=2, le=2**12, description="counts 0 to counts − 1 have a learned embedding")
+            int, Field(ge=2, le=2**12, description="number of learned counts, from 0 to counts − 1")
         ] = 64,
     ) -> None:
         super().__init__()
@@ -33,14 +33,14 @@ class CoPE(Encoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.zeros_(self.table)  # as published: contextual positions grow out of nothing
+        nn.init.zeros_(self.table)  # as published: contextual positions have no effect at first
 
     @property
     def shift(self) -> Shift:
         return "ignored"
 
     def score(self, logits: Tensor, q: Tensor, positions_q: Tensor, positions_k: Tensor, visible: Tensor) -> Tensor:
-        gates = logits.float().sigmoid() * visible  # a hidden key must not be counted
+        gates = logits.float().sigmoid() * visible  # a masked key must not be counted
         counts = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
         per_count = q.float() @ self.table.float().T
         return (logits.float() + interpolate(counts, lambda whole: per_count.gather(-1, whole))).to(logits.dtype)

@@ -13,20 +13,21 @@ from whence.encodings.base import Count, Encoding, Shift, distances, precise
 
 
 class FIRE(Encoding):
-    """A small MLP of ln(1 + c·d) / ln(1 + c·max(i, L)): distances as a share of the way back to the start."""
+    """Add an MLP of ln(1 + c·d) / ln(1 + c·max(i, L)): the distance relative to the position of the query."""
 
-    extrapolation = "distances are shares of the query's position i, so they stay in the range seen in training"
-    reference = "Li 2023 (FIRE)"
+    extrapolation = "relative distances stay in the range seen in training"
+    reference = "Li et al., 2024 (FIRE)"
 
     def __init__(
         self,
         heads: Count,
         train_length: Count = 2048,
         *,
-        d_hidden: Annotated[int, Field(ge=1, le=2**16, description="width of the MLP")] = 32,
-        c: Annotated[float, Field(gt=0, le=1e9, description="c at the start; it is learned")] = 0.1,
+        d_hidden: Annotated[int, Field(ge=1, le=2**16, description="hidden width of the MLP")] = 32,
+        c: Annotated[float, Field(gt=0, le=1e9, description="initial value of c, which is learned")] = 0.1,
         threshold: Annotated[
-            float, Field(gt=0, le=1e9, description="L at the start, as a share of the training length; it is learned")
+            float,
+            Field(gt=0, le=1e9, description="initial value of L, as a fraction of the training length; L is learned"),
         ] = 0.25,
     ) -> None:
         super().__init__()

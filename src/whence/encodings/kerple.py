@@ -15,7 +15,7 @@ class KERPLE(Encoding):
     """Subtract a learned function of the distance: p·ln(1 + a·d), or a·d^p."""
 
     extrapolation = "the learned curve goes on"
-    reference = "Chi 2022 (KERPLE)"
+    reference = "Chi et al., 2022 (KERPLE)"
     examples = ("kind=power",)
 
     def __init__(
@@ -28,13 +28,13 @@ class KERPLE(Encoding):
     ) -> None:
         super().__init__()
         self.kind = kind
-        # Kept where the kernel stays conditionally positive definite: a > 0, and p > 0 or 0 < p < 2.
+        # Constrained so that the kernel is conditionally positive definite: a > 0, and p > 0 or 0 < p < 2.
         self.log_a = nn.Parameter(torch.empty(heads))
         self.raw_p = nn.Parameter(torch.empty(heads))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """a uniform in (0, 1) and p in (0, 2), a little away from the ends, where gradients die."""
+        """a uniform in (0, 1) and p in (0, 2), away from the ends, where gradients vanish."""
         a = torch.empty_like(self.log_a).uniform_(0.05, 1.0)
         half_p = torch.empty_like(self.raw_p).uniform_(0.05, 0.95)
         with torch.no_grad():

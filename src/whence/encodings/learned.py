@@ -1,4 +1,4 @@
-"""A table with one learned vector per position, and a stated policy for positions past it."""
+"""A table with one learned vector per position, and an explicit policy for positions beyond it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from whence.encodings.base import Count, Encoding, Shift, interpolate, on_axes, 
 class Learned(Encoding):
     """Add a learned vector per position to the token embeddings; fractions interpolate between rows."""
 
-    extrapolation = "the option out_of_range says: an error, the last row, or rows that training never visited"
-    reference = "Gehring 2017; Devlin 2018"
+    extrapolation = "by out_of_range: an error, the last row, or rows without training"
+    reference = "Gehring et al., 2017; Devlin et al., 2019"
     examples = ("out_of_range=error", "out_of_range=clamp")
 
     def __init__(
@@ -27,11 +27,15 @@ class Learned(Encoding):
         *,
         out_of_range: Annotated[
             Literal["error", "clamp", "untrained"],
-            Field(description="past the training length: refuse, reuse the last row, or use rows kept for max_length"),
+            Field(description="beyond the training length: raise an error, use the last row, or use untrained rows"),
         ] = "untrained",
         init_std: Annotated[
             float,
-            Field(gt=0, le=1e6, description="deviation of the rows at the start; 0.7 gives them the energy of tokens"),
+            Field(
+                gt=0,
+                le=1e6,
+                description="standard deviation of the initial rows; 0.7 matches the norm of token embeddings",
+            ),
         ] = 0.7,
     ) -> None:
         super().__init__()
@@ -59,7 +63,7 @@ class Learned(Encoding):
 
     def _refuse_outside(self, at: Tensor) -> None:
         if torch.compiler.is_compiling() or at.is_meta:
-            return  # no values to look at; the lookup itself still refuses a missing row
+            return  # without values; the lookup itself raises for a missing row
         last = len(self.table) - 1
         outside = at[~((at >= 0) & (at <= last))]
         if outside.numel():

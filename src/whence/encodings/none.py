@@ -1,4 +1,4 @@
-"""No positional encoding at all: what the causal mask alone tells."""
+"""No positional encoding: position information comes from the causal mask alone."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from whence.encodings.base import Encoding, Shift
 
 
 class NoPE(Encoding):
-    """Nothing: only a causal mask, if there is one, breaks the symmetry between positions."""
+    """No encoding. Only a causal mask, if there is one, breaks the symmetry between positions."""
 
     extrapolation = "nothing to extrapolate; attention spreads over more keys"
-    reference = "Haviv 2022; Kazemnejad 2023"
+    reference = "Haviv et al., 2022; Kazemnejad et al., 2023"
     admits_transforms = False
 
     def __init__(self) -> None:

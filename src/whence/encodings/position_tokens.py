@@ -1,4 +1,4 @@
-"""Learnable position tokens (LPs): position enters as tokens that stand between the others."""
+"""Learnable position tokens (LPs): learned tokens that are inserted between the others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from whence.encodings.base import Count, Encoding, Shift
 
 Placement = Literal["equidistant", "middle", "n_group", "random", "adaptive", "hierarchical"]
 COARSE = 0.2
-"""Share of the tokens that form the coarse set of a hierarchy."""
+"""Fraction of the tokens in the coarse set of a hierarchy."""
 
 
 class PositionTokens(Encoding):
-    """Learned tokens stand between the others and carry what the model makes of their places."""
+    """Insert learned tokens between the others, from which the model can read position."""
 
-    extrapolation = "the tokens move apart: as many of them for more others"
+    extrapolation = "the same number of position tokens, spaced further apart"
     reference = "MAMBA-GINR"
     examples = (
         *(f"placement={placement}" for placement in ("middle", "n_group", "random", "adaptive", "hierarchical")),
@@ -31,20 +31,20 @@ class PositionTokens(Encoding):
         self,
         d_model: Count,
         *,
-        count: Annotated[int, Field(ge=1, le=65_536, description="how many (M)")] = 16,
+        count: Annotated[int, Field(ge=1, le=65_536, description="number of position tokens M")] = 16,
         placement: Annotated[
             Placement,
             Field(
-                description="equidistant; all in the middle; in groups; at random places; adaptive: learned places; "
-                "hierarchical: a coarse and a fine set"
+                description="placement in the sequence; middle: all in the middle; n_group: in groups; "
+                "adaptive: learned; hierarchical: a coarse and a fine set"
             ),
         ] = "equidistant",
-        groups: Annotated[int, Field(ge=1, le=2**20, description="of n_group")] = 2,
+        groups: Annotated[int, Field(ge=1, le=2**20, description="number of groups of n_group")] = 2,
         conditional: Annotated[
-            bool, Field(description="each starts from the tokens since the one before it, too, not from a table alone")
+            bool, Field(description="add a projection of the mean of the tokens since the previous position token")
         ] = False,
-        init: Annotated[Literal["small", "xavier", "unit"], Field(description="how large they start")] = "unit",
-        draw: Annotated[int, Field(ge=0, le=2**31, description="of random places: which")] = 0,
+        init: Annotated[Literal["small", "xavier", "unit"], Field(description="initial scale")] = "unit",
+        draw: Annotated[int, Field(ge=0, le=2**31, description="seed of the random placement")] = 0,
     ) -> None:
         super().__init__()
         self.count, self.placement, self.groups, self.draw, self.init = count, placement, groups, draw, init
@@ -53,7 +53,7 @@ class PositionTokens(Encoding):
         self.place_embedding = nn.Parameter(torch.empty(2, d_model)) if placement == "adaptive" else None
         self.content = nn.Parameter(torch.empty(d_model, d_model)) if conditional else None
         self.selected: Tensor | None = None
-        """After pruning: which of them still stand. None: all."""
+        """Indices that remain after pruning; None: all."""
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -71,10 +71,10 @@ class PositionTokens(Encoding):
 
     @property
     def shift(self) -> Shift:
-        return "ignored"  # they stand by order
+        return "ignored"  # placement depends on the order of tokens
 
     def reach(self, axes: int) -> Tensor:
-        """(count,): how far apart tokens of the same set are, over what it would be if all were one set."""
+        """(count,): spacing within a set, relative to the spacing if all tokens were one set."""
         reach = torch.ones(self.count)
         if self.placement == "hierarchical":
             reach[: self._coarse] = (self.count / self._coarse) ** (1 / axes)
@@ -86,7 +86,7 @@ class PositionTokens(Encoding):
         return min(self.count, max(1, round(COARSE * self.count)))
 
     def shares(self) -> Tensor:
-        """(count,): where each stands, as a share of the sequence from 0 to 1."""
+        """(count,): position of each token as a fraction of the sequence."""
         index = torch.arange(self.count, dtype=torch.float64, device=self.table.device)
         if self.placement == "middle":
             shares = torch.full_like(index, 0.5)
@@ -106,7 +106,7 @@ class PositionTokens(Encoding):
         return shares if self.selected is None else shares[self.selected.to(shares.device)]
 
     def interleaving(self, length: int, valid: Tensor | None = None) -> Interleaving:
-        """Where they stand among `length` tokens, or among the valid ones of every row."""
+        """Placement among `length` tokens, or among the valid tokens of every row."""
         counts = torch.tensor([[float(length)]]) if valid is None else valid.sum(1, keepdim=True)
         shares = self.shares()
         return Interleaving.of(shares * counts.to(shares) - 0.5, length, valid)
@@ -114,7 +114,7 @@ class PositionTokens(Encoding):
     def interleave(
         self, x: Tensor, positions: Tensor, valid: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Interleaving]:
-        """x: (rows, length, d_model). → tokens and LPs together, where both are, and what takes them apart again."""
+        """x: (rows, length, d_model). Returns merged tokens and LPs, their positions, and the permutation."""
         interleaving = self.interleaving(x.shape[1], valid)
         table = self.table if self.selected is None else self.table[self.selected.to(self.table.device)]
         lps = table.to(x.dtype).expand(len(x), -1, -1)

@@ -17,7 +17,7 @@ class RoPE(Encoding):
     """Rotate pairs of query and key channels by angles proportional to position."""
 
     extrapolation = "angles go on; slow pairs enter unseen angles unless scaled"
-    reference = "Su 2021; scaling: Chen 2023, bloc97 2023, Peng 2023; 2-D: Heo 2024"
+    reference = "Su et al., 2021; scaling: Chen et al., 2023; bloc97, 2023; Peng et al., 2023; 2-D: Heo et al., 2024"
     examples = (
         "pairing=adjacent",
         *(f"scaling={scaling},factor=4" for scaling in ("linear", "ntk", "dynamic_ntk", "yarn")),
@@ -31,12 +31,10 @@ class RoPE(Encoding):
         heads: Count = 1,
         train_length: Count = 2048,
         *,
-        base: Annotated[float, Field(gt=1, le=1e12, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
+        base: Annotated[float, Field(gt=1, le=1e12, description="base b of the frequencies θᵢ = b^(−2i/d)")] = 10_000.0,
         pairing: Pairing = "halves",
-        scaling: Annotated[
-            Scaling, Field(description="how frequencies are stretched past the training length")
-        ] = "none",
-        factor: Annotated[float, Field(ge=1, le=1e6, description="the stretch; 1 changes nothing")] = 1.0,
+        scaling: Annotated[Scaling, Field(description="scaling of the frequencies for longer sequences")] = "none",
+        factor: Annotated[float, Field(ge=1, le=1e6, description="scaling factor; 1: no scaling")] = 1.0,
         layout: Annotated[
             Literal["line", "axial", "mixed"],
             Field(description="1-D; 2-D with half the pairs per axis; 2-D with learned directions per pair"),
@@ -57,7 +55,7 @@ class RoPE(Encoding):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Mixed layout: the usual magnitudes θᵢ, each pair pointing in a random direction of the plane."""
+        """Mixed layout: magnitudes θᵢ as in 1-D, with a random direction in the plane for each pair."""
         if self.layout == "mixed":
             angle = torch.rand(self.directions.shape[1:], device=self.directions.device) * 2 * math.pi
             theta = geometric(self.head_dim, self.base).to(angle)
@@ -77,7 +75,7 @@ class RoPE(Encoding):
             theta = geometric(self.head_dim // 2, self.base).to(p)
             return (p[..., None] * theta).flatten(-2)[:, None]
         p = p[:, None, :, None]
-        reach = p.amax(2, keepdim=True) + 1  # of each row: what shares its batch must not change it
+        reach = p.amax(2, keepdim=True) + 1  # of each row: other rows of the batch must not change it
         theta = scaled(self.head_dim, self.base, self.scaling, self.factor, self.train_length, reach)
         return p * theta.to(p.dtype)
 

@@ -13,10 +13,10 @@ from whence.encodings.base import Count, Encoding, on_axes, precise
 
 
 class Sandwich(Encoding):
-    """Add Σᵢ cos((m−n)·θᵢ), less its peak, at a strength per head: ALiBi's decay with ripples."""
+    """Add Σᵢ cos((m−n)·θᵢ) minus its maximum, scaled per head: a decay with distance, like ALiBi, with ripples."""
 
     extrapolation = "the sum keeps decaying, roughly with the logarithm of the distance"
-    reference = "Chi 2022 (Sandwich)"
+    reference = "Chi et al., 2023 (Sandwich)"
 
     def __init__(
         self,

@@ -12,13 +12,13 @@ from whence.encodings.base import Count, Encoding, distances, interpolate
 
 
 class Shaw(Encoding):
-    """Let the query read a learned vector per clipped distance: logits + q·a(j−i)/√d.
+    """Add the product of the query with a learned vector per clipped distance: logits + q·a(j−i)/√d.
 
     The keys' half of the paper; its relative values, which it found to add nothing, are left out.
     """
 
-    extrapolation = "all distances past max_distance share one vector per side"
-    reference = "Shaw 2018"
+    extrapolation = "all distances beyond max_distance share one vector per side"
+    reference = "Shaw et al., 2018"
     per_layer = True
 
     def __init__(
@@ -26,7 +26,7 @@ class Shaw(Encoding):
         head_dim: Count,
         *,
         max_distance: Annotated[
-            int, Field(ge=1, le=2**12, description="distances are clipped here, on both sides")
+            int, Field(ge=1, le=2**12, description="distance at which distances are clipped, on both sides")
         ] = 16,
     ) -> None:
         super().__init__()

@@ -16,17 +16,17 @@ class Sinusoidal(Encoding):
     """Add sin(p·θᵢ), cos(p·θᵢ) in alternating channels to the token embeddings."""
 
     extrapolation = "defined everywhere; slow channels take values never seen in training"
-    reference = "Vaswani 2017"
+    reference = "Vaswani et al., 2017"
 
     def __init__(
         self,
         d_model: Count,
         *,
-        base: Annotated[float, Field(gt=1, le=1e12, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
+        base: Annotated[float, Field(gt=1, le=1e12, description="base b of the frequencies θᵢ = b^(−2i/d)")] = 10_000.0,
     ) -> None:
         super().__init__()
         if d_model % 2:
-            raise ValueError(f"sinusoidal pairs a sine with a cosine: d_model={d_model} must be even")
+            raise ValueError(f"sinusoidal needs an even d_model, got {d_model}")
         self.d_model, self.base = d_model, base
 
     @property

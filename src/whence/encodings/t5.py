@@ -15,8 +15,8 @@ from whence.encodings.base import Count, Encoding, distances, interpolate
 class T5(Encoding):
     """A learned bias per head and distance bucket: exact when near, logarithmic when far."""
 
-    extrapolation = "all distances past max_distance share the last bucket"
-    reference = "Raffel 2019"
+    extrapolation = "all distances beyond max_distance share the last bucket"
+    reference = "Raffel et al., 2020"
     examples = ("sides=past", "sides=both,buckets=8,max_distance=20")
 
     def __init__(
@@ -27,12 +27,14 @@ class T5(Encoding):
         sides: Annotated[
             Literal["auto", "both", "past"],
             Field(
-                description="both: half the buckets for keys ahead. past: all for keys behind, causal models only. "
-                "auto: past in a causal model"
+                description="both: half of the buckets for later keys. past: all for earlier keys, causal models only. "
+                "auto: past in a causal model, otherwise both"
             ),
         ] = "auto",
-        buckets: Annotated[int, Field(ge=4, le=2**16, description="how many distances are told apart")] = 32,
-        max_distance: Annotated[int, Field(ge=2, le=2**20, description="from here on all distances look alike")] = 128,
+        buckets: Annotated[int, Field(ge=4, le=2**16, description="number of buckets")] = 32,
+        max_distance: Annotated[
+            int, Field(ge=2, le=2**20, description="distance from which on all keys share the last bucket")
+        ] = 128,
     ) -> None:
         super().__init__()
         if sides == "auto":
@@ -42,7 +44,7 @@ class T5(Encoding):
         if max_distance <= self.per_side // 2:
             exact = self.per_side // 2
             raise ValueError(
-                f"{max_distance=} must exceed the {exact} distances that {buckets=} with {sides=} keep exact"
+                f"{max_distance=} must exceed {exact}, the number of exact distances of {buckets=} with {sides=}"
             )
         self.starts = bucket_starts(self.per_side, max_distance)
         self.table = nn.Parameter(torch.empty(2 * self.per_side if sides == "both" else buckets, heads))

@@ -14,10 +14,10 @@ from whence.encodings.base import Count, Encoding, on_axes, precise
 
 
 class XPos(Encoding):
-    """RoPE, times ζᵢ^(distance/512): fast pairs also fade as a key falls behind."""
+    """RoPE, times ζᵢ^(distance/512): the scores of high-frequency pairs decay with distance."""
 
-    extrapolation = "angles go on and scores fade; a span too wide for the number format is an error"
-    reference = "Sun 2022"
+    extrapolation = "scores keep decaying; a span that overflows the number format raises an error"
+    reference = "Sun et al., 2022"
     examples = ("pairing=adjacent",)
     causal_only = True
 
@@ -25,10 +25,10 @@ class XPos(Encoding):
         self,
         head_dim: Count,
         *,
-        base: Annotated[float, Field(gt=1, le=1e12, description="b in θᵢ = b^(−2i/d)")] = 10_000.0,
+        base: Annotated[float, Field(gt=1, le=1e12, description="base b of the frequencies θᵢ = b^(−2i/d)")] = 10_000.0,
         pairing: Pairing = "halves",
         scale_base: Annotated[
-            float, Field(gt=0, le=1e12, description="distance over which pair i fades by ζᵢ")
+            float, Field(gt=0, le=1e12, description="distance over which the scores of pair i decay by ζᵢ")
         ] = 512.0,
     ) -> None:
         super().__init__()

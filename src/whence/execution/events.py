@@ -1,4 +1,4 @@
-"""What an engine and its workers exchange, as JSON lines: requests in, events out."""
+"""The messages between an engine and its workers, as JSON lines: requests to a worker, events from it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from whence.execution.options import ExecutionOptions
 from whence.store.records import RunStatus
 
 RunEnd = Literal["finished", "skipped", "failed", "interrupted", "busy", "crashed"]
-"""How a run ended here. Skipped: the store had it. Busy: another process writes it. Crashed: its process died."""
+"""How a run ended here. Skipped: it was cached. Busy: another process is running it. Crashed: its process died."""
 RUN_ENDS: tuple[RunEnd, ...] = get_args(RunEnd)
 
 
 class Event(Config):
-    """Something that happened to a run, or to an engine (`stopping`) or a worker (`idle`), which have none."""
+    """An event of a run, or without a run, of an engine (`stopping`) or of a worker (`idle`)."""
 
     kind: Literal[RunEnd, "started", "progress", "notice", "stopping", "idle"]
     run: str = ""

@@ -1,4 +1,4 @@
-"""One run from its configuration to a resting state in the store: start, or go on from the last good checkpoint."""
+"""Execute one run: from its configuration or its last intact checkpoint to an end state in the store."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def execute(
     on_event: OnEvent = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> RunStatus:
-    """Run to the end and return the final status. Settled runs are returned as they are, after a check."""
+    """Run to the end and return the final status. Finished and diverged runs are verified and returned."""
     folder = store.folder(config.id)
     if disk.kind_of(folder.path) not in ("", "a directory"):
-        message = f"{folder.id}: not a folder (kept in {store.set_aside(folder.path)})"
+        message = f"{folder.id}: expected a directory (moved to {store.set_aside(folder.path)})"
         on_event(Event(kind="notice", run=folder.id, message=message))
     disk.make_directory(folder.path)
     with folder.lock() as lock:
-        status = _settled(folder)
+        status = _completed(folder)
         if status is None:
             return _Execution(config, store, folder, lock, options, on_event, should_stop).run()
         reason = _reason_to_repeat(folder, status, options)
@@ -57,24 +57,24 @@ def execute(
             on_event(Event.of_end("skipped" if status.state == "finished" else "failed", status))
             return status
         aside = store.set_aside(folder.path)
-        on_event(Event(kind="notice", run=folder.id, message=f"{reason}; kept in {aside}, running it again"))
+        on_event(Event(kind="notice", run=folder.id, message=f"{reason}; moved to {aside}, repeating the run"))
     return execute(config, store, options, on_event, should_stop)
 
 
 def attempt(
     config: AnyRun, store: Store, options: ExecutionOptions, on_event: OnEvent, should_stop: Callable[[], bool]
 ) -> None:
-    """The same for an engine: whatever goes wrong is an event."""
+    """`execute` for an engine: every failure becomes an event."""
     try:
         execute(config, store, options, on_event, should_stop)
     except LockedError:
         on_event(Event(kind="busy", run=config.id))
-    except Exception as error:  # the store itself failed: the run could not even be marked
+    except Exception as error:  # the store failed, so that the status could not be written
         on_event(Event(kind="failed", run=config.id, message=disk.explain(error)))
 
 
-def _settled(folder: RunFolder) -> RunStatus | None:
-    """The status of a run that more training would not change: finished, or sure to fail again exactly."""
+def _completed(folder: RunFolder) -> RunStatus | None:
+    """The status of a run that is finished, or that diverged and would do so again; else None."""
     try:
         status = folder.written_status()
     except (OSError, CorruptFileError):
@@ -84,25 +84,25 @@ def _settled(folder: RunFolder) -> RunStatus | None:
 
 def _reason_to_repeat(folder: RunFolder, status: RunStatus, options: ExecutionOptions) -> str | None:
     if status.state == "failed" and options.retry_failed:
-        return "asked to try again"
+        return "a failed run, with --retry-failed"
     leftover = ("log.jsonl", "checkpoint-") if status.state == "finished" else ("log.jsonl",)
     return next((problem for problem in problems_of(folder) if not problem.startswith(leftover)), None)
 
 
 def _tidy(folder: RunFolder, store: Store, status: RunStatus, on_event: OnEvent) -> RunStatus:
-    """What a kill or a damaged log left behind in a settled run, whose results are whole."""
+    """Clean up after a kill or a damaged log in a completed run, whose results are intact."""
     if status.state == "finished":
         for saved in checkpoint.saved_checkpoints(folder.path):
-            if disk.is_directory(saved):  # which cannot be removed as a file
+            if disk.is_directory(saved):  # a directory in place of a file
                 store.set_aside(saved)
         checkpoint.remove_all(folder.path)
     log = folder.path / "log.jsonl"
     with suppress(OSError, CorruptFileError):
         if stored_digest(log) == status.files["log.jsonl"]:
             return status
-    message = "log.jsonl: damaged; a new one begins"
+    message = "log.jsonl: damaged; starting a new one"
     if disk.kind_of(log):
-        message += f" (kept in {store.set_aside(log)})"
+        message += f" (moved to {store.set_aside(log)})"
     on_event(Event(kind="notice", run=folder.id, message=message))
     writer = ChainWriter(log)
     writer.append(LogRecord(event="log renewed", time=time.time()).to_json())
@@ -115,7 +115,7 @@ def _tidy(folder: RunFolder, store: Store, status: RunStatus, on_event: OnEvent)
 
 @contextmanager
 def _deterministic(threads: int) -> Generator[None]:
-    """Deterministic kernels while a run is on; the caller's settings afterwards."""
+    """Deterministic kernels during a run; the caller's settings are restored afterwards."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     threads_before = torch.get_num_threads()
@@ -166,7 +166,7 @@ class _Execution:
         return status
 
     def _guarded(self) -> RunStatus:
-        """Train; whatever goes wrong becomes the run's own end."""
+        """Train; every exception becomes the error of a failed run."""
         try:
             return self._train()
         except NonFiniteError as failure:
@@ -205,7 +205,7 @@ class _Execution:
             should_stop=self.should_stop,
         )
         if self.at.step == 0:
-            save(self.at)  # there is always a last good state, and a disk that cannot hold it shows at once
+            save(self.at)  # from here on there is a checkpoint; a full disk is noticed at once
         try:
             done = train(job, self.config.training, self.streams, optimizer, self.at, listener)
         except NonFiniteError:
@@ -217,15 +217,15 @@ class _Execution:
             checkpoint.save_weights(self.folder, job.model)
         return self._rest("finished" if done else "interrupted")
 
-    # --- coming back
+    # --- resuming
 
     def _clear(self) -> None:
-        """What a kill left behind, and what is no file and could not be replaced by one."""
+        """Remove temporary files that a kill left, and set aside directories and links in place of files."""
         for path in disk.entries(self.path):
             if path.name.startswith(disk.TEMPORARY):
                 disk.remove_tree(path)
             elif _is_own(path.name) and disk.kind_of(path) != "a file":
-                self._notice(f"{path.name}: {disk.kind_of(path)} instead of a file", path)
+                self._notice(f"{path.name}: expected a file, found {disk.kind_of(path)}", path)
 
     def _write_config(self) -> None:
         path = self.path / "config.json"
@@ -235,7 +235,7 @@ class _Execution:
         try:
             if read_as(StoredConfig, path) == config:
                 return
-            self._notice("config.json does not describe this run; rewritten", path)
+            self._notice("config.json: describes another run; rewritten", path)
         except FileNotFoundError:
             pass
         except CorruptFileError as damage:
@@ -247,11 +247,11 @@ class _Execution:
         try:
             return ChainWriter(path, read_chained(path)[1])
         except CorruptFileError as damage:
-            self._notice(f"log.jsonl: {damage.reason}; a new one begins", path)
+            self._notice(f"log.jsonl: {damage.reason}; starting a new one", path)
             return ChainWriter(path)
 
     def _restore(self, job: Trainable[Any], optimizer: torch.optim.Optimizer) -> ChainWriter:
-        """Go back to the newest checkpoint that is whole and whose metrics are whole; else to the beginning."""
+        """Restore the newest checkpoint that is intact and has intact metrics; start over if there is none."""
         path = self.path / "metrics.jsonl"
         self._check_old_status()
         for saved in checkpoint.saved_checkpoints(self.path):
@@ -261,23 +261,23 @@ class _Execution:
                 if read_chained(path, upto=mark[0])[1] != mark:
                     raise CorruptFileError(path, "does not match the checkpoint")
             except CorruptFileError as damage:
-                self._notice(f"{damage.path.name}: {damage.reason}; going back further", saved)
+                self._notice(f"{damage.path.name}: {damage.reason}; trying the checkpoint before it", saved)
                 continue
             checkpoint.restore(tensors, job.model, optimizer)
             self.at, self.created = facts.progress, facts.created
             self._note_changes(facts.environment)
             return ChainWriter(path, mark)
         if disk.kind_of(path) and path.stat().st_size:
-            self._notice("metrics.jsonl: no usable checkpoint goes with it; starting over", path)
+            self._notice("metrics.jsonl: no intact checkpoint belongs to it; starting over", path)
         return ChainWriter(path)
 
     def _note_changes(self, before: Environment) -> None:
-        """Threads are taken over, because results depend on them in the last bits; other changes are reported."""
+        """Use the earlier number of threads, on which the last digits of results depend; report other changes."""
         self.threads = before.threads
         pairs = zip(before, self._environment(), strict=True)
         changed = [f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new]
         if changed:
-            self._notice(f"goes on under other conditions ({', '.join(changed)}): last digits may differ", None)
+            self._notice(f"resumed in another environment ({', '.join(changed)}): last digits may differ", None)
 
     def _check_old_status(self) -> None:
         path = self.path / "status.json"
@@ -292,7 +292,7 @@ class _Execution:
         for name, expected in status.files.items():
             target = self.path / name
             if disk.kind_of(target) and name != "log.jsonl" and not _matches(target, expected):
-                self._notice(f"{name}: checksum does not match the one noted when the run stopped", None)
+                self._notice(f"{name}: checksum differs from the one stored when the run stopped", None)
 
     # --- reporting
 
@@ -314,7 +314,7 @@ class _Execution:
 
     def _notice(self, message: str, damaged: Path | None) -> None:
         if damaged is not None and disk.kind_of(damaged):
-            message += f" (kept in {self.store.set_aside(damaged)})"
+            message += f" (moved to {self.store.set_aside(damaged)})"
         self.notices.append(message)
         self.on_event(Event(kind="notice", run=self.config.id, message=message))
 
@@ -375,7 +375,7 @@ def _is_own(name: str) -> bool:
 
 
 def bytes_needed(parameters: int, runs: int, workers: int) -> int:
-    """Upper estimate for a sweep. Finished runs keep their weights; running ones also checkpoints, with two moments
-    each, and one more while it is being written."""
+    """Upper bound of the disk space for a sweep: the weights of finished runs, and the checkpoints of running ones
+    with two moments each, one of them being written."""
     weights = 4 * parameters
     return runs * (weights + 2**18) + workers * 3 * weights * (checkpoint.SAVED + 1)

@@ -14,7 +14,7 @@ import threading
 import time
 
 GRACE_SECONDS = 30
-"""How long a worker may take to finish its step and write a checkpoint once it has been told to stop."""
+"""Time for a worker to finish its step and to write a checkpoint, after the request to stop"""
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _exit_in_the_end(stop: threading.Event) -> None:
-    """A step or an evaluation may take minutes; nobody waits for it, and a checkpoint is on the disk."""
+    """A step or an evaluation may take minutes. Nothing waits for it, because there is a checkpoint."""
     stop.wait()
     time.sleep(GRACE_SECONDS)
     os._exit(1)

@@ -1,1 +1,1 @@
-"""Comparisons: variants × seeds → runs → a table with verdicts → a page, for every instrument."""
+"""Comparisons of every instrument: variants × seeds → runs → a table with verdicts → a page."""

@@ -1,4 +1,4 @@
-"""Two comparisons side by side: what was changed, and what changed with it, seed by seed."""
+"""Differences between two comparisons: of the configuration, and of the results, paired by seed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from whence.store.runs import Store
 
 @dataclass(frozen=True)
 class Change:
-    """One cell before and after, over the seeds that both have."""
+    """One cell before and after a change, over the seeds that both comparisons have."""
 
     table: str
     variant: str
     part: str
     before: str
-    """As the table shows it"""
+    """The cell as its table shows it"""
     after: str
     paired: stats.Comparison | None
-    """After against before; None where one of them may not be ranked"""
+    """The comparison of after with before; None where one of them is not ranked"""
 
     def to_json(self) -> dict[str, Any]:
         names = {"table": self.table, "variant": self.variant, "part": self.part}
@@ -45,7 +45,7 @@ def config_changes(before: Config, after: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def _readable(value: Any) -> Any:
-    """Choices as a user writes them."""
+    """The value with choices written as on the command line."""
     if is_list(value):
         return [_readable(item) for item in value]
     if not isinstance(value, BaseModel):
@@ -57,9 +57,9 @@ def _readable(value: Any) -> Any:
 def changes(
     instrument: Instrument[Any, Any], before: Sequence[Table[Any]], after: Sequence[Table[Any]], store: Store
 ) -> list[Change]:
-    """Cells that both have: tables of the same title or place, rows of the same name.
+    """Compare the cells that both comparisons have: tables with the same title or place, rows with the same name.
 
-    One correction over all cells that are tested, and over others that were shown before.
+    The error is controlled over all tested cells and over those that were shown before.
     """
     cells = [
         (one, two, old, new, criterion)
@@ -97,7 +97,7 @@ def _pair(old: Row[Any], new: Row[Any], criterion: Criterion) -> stats.Pair:
 
 
 def matched(before: Sequence[Table[Any]], after: Sequence[Table[Any]]) -> list[tuple[Table[Any], Table[Any]]]:
-    """Tables of the same title; then those of the same subject, the first part of a title, in the same place."""
+    """Pairs of tables with the same title; then of tables with the same first part of the title, in order."""
     pairs: list[tuple[Table[Any], Table[Any]]] = []
     for subject in dict.fromkeys(_subject(table) for table in before):
         ones, twos = ([t for t in tables if _subject(t) == subject] for tables in (before, after))

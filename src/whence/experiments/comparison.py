@@ -1,7 +1,7 @@
-"""From a configuration to its tables and its page: the one path, for the command line, Python and the app.
+"""From a configuration to its tables and its page, for the command line, Python and the app.
 
-plan → check → run → measure → tabulate → page. Whoever asks passes an instrument, a configuration, a store and how to
-run; what appears on a screen meanwhile is a matter of two callbacks.
+plan → check → run → measure → tabulate → page. The caller passes an instrument, a configuration, a store and execution
+options. Progress is reported through callbacks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from whence.training.config import AnyRun
 C = TypeVar("C", bound=ComparisonConfig)
 R = TypeVar("R", bound=AnyRun)
 Watch = Callable[[Sequence[AnyRun], int, int], AbstractContextManager[OnEvent]]
-"""Given the runs, the number of workers and of threads per worker: what receives the events while they run"""
+"""From the runs, the number of workers and the threads per worker: a context manager that returns an event handler"""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class ComparisonResult(Generic[R]):
     tables: Sequence[Table[R]]
     summary: Summary | None
     ends: dict[str, RunEnd]
-    """By run, how its process ended"""
+    """By run id, how its process ended"""
     report: Path | None
-    """The page; none while no run has finished"""
+    """The page; None while no run has finished"""
     command: str
-    """Makes it again"""
+    """The command that reproduces the comparison"""
     instrument: Instrument[Any, R]
     problems: Sequence[str] = ()
-    """What could not be measured or written, and why"""
+    """Measurements and files that failed, with the reason"""
 
     @property
     def interrupted(self) -> bool:
@@ -105,22 +105,28 @@ def run_comparison(
     on_progress: OnProgress = lambda message: None,
     on_note: OnProgress | None = None,
 ) -> ComparisonResult[R]:
-    """Run what is missing, then make the tables and the page.
+    """Run a comparison: train the runs that the store lacks, then make the tables and the page.
 
-    What is impossible is refused before anything is written. After `minutes`, `until_decided` adds no more seeds.
-    `on_progress` receives what is being done, `on_note` what a reader should still see later (by default the same).
+    Args:
+        minutes: time after which `until_decided` adds no more seeds.
+        watch: receives the events of the runs.
+        on_progress: receives the current activity.
+        on_note: receives messages that should remain visible; by default `on_progress`.
+
+    Raises:
+        UserError: for configurations that are impossible, before anything is written.
     """
     on_note = on_note or on_progress
     started = time.monotonic()
     if minutes is not None and not config.until_decided:
-        raise UserError("minutes: only --until-decided adds seeds. Allowed: both, or none.")
+        raise UserError("minutes: --minutes limits --until-decided, which was not given. Allowed: both, or neither.")
     check_resources(check_plan(instrument, config, store), store, options)
     save_config(instrument.name, config, store)
     on_note(plan_note(instrument, config, store))
     ends: dict[str, RunEnd] = {}
 
     def execute(runs: Sequence[R]) -> bool:
-        """Whether all of them were given their time."""
+        """Train the runs that have not ended; whether none was interrupted."""
         ends.update(execute_runs([run for run in runs if run.id not in ends], store, options, watch))
         return "interrupted" not in ends.values()
 
@@ -130,7 +136,7 @@ def run_comparison(
         more = [run for run in more_runs(instrument, config, store, ends) if run.id not in ends]
         if not more:
             break
-        on_note(f"Not decided yet: {len(more)} more runs, seed {more[0].seed}")
+        on_note(f"Not decided yet: adding seed {more[0].seed} ({stats.count(len(more), 'run')})")
         going = execute(more)
     problems: list[str] = []
     if going:
@@ -142,7 +148,7 @@ def run_comparison(
 
 
 def measure(measurement: Measurement[Any, Any], store: Store, on_progress: OnProgress) -> list[str]:
-    """Store it unless it is there; why that is not possible. Nothing else depends on it."""
+    """Measure and store what the store lacks. Returns problems, which do not stop the comparison."""
     if measurement.kind.find(measurement.request, store) is not None:
         return []
     on_progress(measurement.label)
@@ -161,15 +167,15 @@ def read_comparison(
     *,
     on_progress: OnProgress = lambda message: None,
 ) -> ComparisonResult[R]:
-    """Tables and page of what the store holds. Nothing is run or measured."""
+    """Tables and page from the runs in the store. Nothing is run or measured."""
     path = config_path(instrument.name, config, store)
     report, page = report_on(instrument, config, store, ["--config", str(path)], ends), None
     problems: list[str] = []
     if report.finished:
-        on_progress("Drawing the report")
+        on_progress("Writing the report")
         try:
             page = write(path.stem, report.html(), store.reports)
-        except (OSError, CorruptFileError) as error:  # the tables are worth showing all the same
+        except (OSError, CorruptFileError) as error:  # the tables can be shown without it
             problems.append(f"The report was not written: {disk.explain(error)}")
     summary = instrument.summary(report.tables)
     return ComparisonResult(
@@ -184,7 +190,7 @@ def report_on(
     named: Sequence[str],
     ends: dict[str, RunEnd] | None = None,
 ) -> Report[R]:
-    """named: the flag by which a command finds this configuration, and its value."""
+    """`named`: the flag and the value that select this configuration on the command line."""
     command = shlex.join(["whence", *instrument.command, *named, *store_flag(store)])
     tables = tables_of(instrument, config, store, ends)
     return Report(instrument, tables, config.model_dump(mode="json"), command, store)
@@ -212,31 +218,31 @@ def plan_comparison(instrument: Instrument[C, R], config: C, store: Store) -> li
 
 
 def runs_of(plan: Sequence[PlannedTable[R]]) -> list[R]:
-    """Every run of every table once; seeds vary slowest."""
+    """Every run of every table, once. Seeds vary slowest."""
     ordered = sorted((run for planned in plan for run in planned.runs), key=lambda run: run.seed)
     return list({run.id: run for run in ordered}.values())
 
 
 def planned_runs(instrument: Instrument[C, R], config: C, store: Store) -> list[R]:
-    """Every run of a comparison, those that must end before the plan is known first."""
+    """Every run of a comparison, beginning with the tuning runs, which must end before the plan is known."""
     first = [run for stage in instrument.stages(config, store) for run in stage]
     return [*first, *runs_of(plan_comparison(instrument, config, store))]
 
 
 def plan_note(instrument: Instrument[C, R], config: C, store: Store) -> str:
-    """How many seeds the plan needs for any verdict."""
+    """The number of seeds that the plan needs for a verdict, as a sentence."""
     comparisons = count_comparisons(instrument, config, store)
     return stats.plan_note(config.seeds, comparisons, family=config.error_family, design=config.design)
 
 
 def count_comparisons(instrument: Instrument[C, R], config: C, store: Store) -> int:
-    """How many share one error: those of the largest table, or of all."""
+    """Size of the family: the comparisons of the largest table, or of all tables."""
     counts = [len(planned.contrasts) for planned in instrument.plan(config, store)]
     return sum(counts) if config.error_family == "sheet" else max(counts, default=0)
 
 
 def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[str, RunEnd]) -> list[R]:
-    """One more paired seed for every variant that an open comparison waits for; none when all are decided."""
+    """One more seed for every variant of an undecided comparison; empty when all are decided."""
     tables = tables_of(instrument, config, store, ends)
     waiting = {
         (table.title, name) for table in tables for c in table.comparisons if not c.decided for name in (c.a, c.b)
@@ -256,7 +262,7 @@ def more_runs(instrument: Instrument[C, R], config: C, store: Store, ends: dict[
 
 
 def check_plan(instrument: Instrument[C, R], config: C, store: Store) -> list[R]:
-    """Refuse fields that are valid alone and impossible together; returns the runs. Nothing is written."""
+    """Check the configuration as a whole and return its runs. Raises UserError; nothing is written."""
     config.check_budget()
     runs = planned_runs(instrument, config, store)
     for run in _without_seeds(runs):
@@ -265,12 +271,12 @@ def check_plan(instrument: Instrument[C, R], config: C, store: Store) -> list[R]
 
 
 def _without_seeds(runs: Sequence[R]) -> list[R]:
-    """One of all runs that differ in their seeds only."""
+    """One run of each set that differs in the seed only."""
     return list({canonical({**run.document(), "seed": 0}): run for run in runs}.values())
 
 
 def check_resources(runs: Sequence[AnyRun], store: Store, options: ExecutionOptions) -> tuple[int, int]:
-    """Refuse what this machine cannot run; returns workers and threads per worker."""
+    """Check memory, disk and device; return the number of workers and of threads per worker. Raises UserError."""
     resolve_device(options.device)
     sizes = [(run.check(), run.working_bytes()) for run in _without_seeds(runs)]
     parameters = max((count for count, _ in sizes), default=0)
@@ -280,9 +286,10 @@ def check_resources(runs: Sequence[AnyRun], store: Store, options: ExecutionOpti
     needed, there = (weights + working) * workers, memory_bytes()
     if needed > there:
         raise UserError(
-            f"model: at least {as_size(needed)} of memory are needed: in each of {workers} workers {as_size(weights)} "
-            f"to train {weights // 16:,} parameters, and {as_size(working)} for activations and data. Allowed: what "
-            f"fits in {as_size(there)}. Make the model, the batch or the sequences smaller, or pass fewer --workers."
+            f"model: at least {as_size(needed)} of memory are needed, and {as_size(there)} are available: each of "
+            f"{stats.count(workers, 'worker')} needs {as_size(weights)} to train {weights // 16:,} parameters and "
+            f"{as_size(working)} for activations and data. Reduce the model, the batch size or the sequence length, or "
+            "pass fewer --workers."
         )
     store.prepare(bytes_needed(parameters, len(runs), workers))
     return workers, threads
@@ -291,7 +298,7 @@ def check_resources(runs: Sequence[AnyRun], store: Store, options: ExecutionOpti
 def execute_runs(
     runs: Sequence[AnyRun], store: Store, options: ExecutionOptions, watch: Watch = no_events
 ) -> dict[str, RunEnd]:
-    """Run them on this machine; by id, how each ended."""
+    """Run them on this machine. Returns how each ended, by id."""
     if not runs:
         return {}
     workers, threads = check_resources(runs, store, options)

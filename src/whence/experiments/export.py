@@ -1,4 +1,4 @@
-"""A report as a file: page, picture, CSV, Markdown, and the JSON that is published in `results/`."""
+"""Reports as files: HTML, PNG, CSV, Markdown, and the JSON that is published in `results/`."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ PUBLISHED_FORMAT = 1
 
 
 class PublishedResults(Config):
-    """What `whence report NAME --out results/NAME.json` writes: enough to check every number, without the store."""
+    """The content of `whence report NAME --out results/NAME.json`: every number can be checked without the store."""
 
     format: int
     instrument: str
     config: Any
-    """Of the comparison, or of every run"""
+    """Configuration of the comparison, or of every run"""
     command: str
     versions: dict[str, str]
-    """`format` is the format of whence under which the runs have these ids"""
+    """Versions of the packages, and `format`: the store format under which the runs have these ids"""
     tables: list[Any]
     """`Table.to_json`: scores of every seed, verdicts, run ids"""
     hash: str
-    """SHA-256 of all the rest"""
+    """SHA-256 of all other fields"""
 
     @classmethod
     def of(cls, **fields: Any) -> PublishedResults:
@@ -53,7 +53,7 @@ class PublishedResults(Config):
 
     @classmethod
     def load(cls, path: Path) -> PublishedResults:
-        """Refuses another format, and a file that was edited."""
+        """Read a file. Raises CorruptFileError for another format and for an edited file."""
         raw = disk.read(path.resolve())
         try:
             check_depth(raw)
@@ -70,7 +70,7 @@ class PublishedResults(Config):
 
 @dataclass(frozen=True)
 class Report(Generic[R]):
-    """Tables as the content of a file of any kind."""
+    """Tables that can be written in several formats."""
 
     instrument: Instrument[Any, R]
     tables: Sequence[Table[R]]
@@ -80,7 +80,7 @@ class Report(Generic[R]):
 
     @property
     def finished(self) -> bool:
-        """Some run has a result."""
+        """Whether any run has finished."""
         return any(row.finished for table in self.tables for row in table.rows)
 
     def html(self) -> bytes:
@@ -106,7 +106,7 @@ class Report(Generic[R]):
     def markdown(self) -> bytes:
         lines = [f"# {page_title(self.instrument, self.tables)}", ""]
         for table in self.tables:
-            lines += [f"## {table.title}", "", f"{table.heading}.", "", *(f"- {line}" for line in table.findings), ""]
+            lines += [f"## {table.title}", "", table.conclusion, ""]
             columns = table.filled_columns
             lines += [_markdown_row(["variant", "seeds", *(column.title for column in columns)])]
             lines += ["|---" * (2 + len(columns)) + "|"]
@@ -114,7 +114,8 @@ class Report(Generic[R]):
                 texts = [row.cell(column.key).words for column in columns]
                 lines.append(_markdown_row([row.name, str(len(row.finished)), *texts]))
             lines += ["", f"{table.caption}.", ""] if table.caption else [""]
-        return "\n".join([*lines, f"Made by `{self.command}`.", ""]).encode()
+            lines += [*(f"- {line}" for line in table.findings), "", f"How we know: {table.heading}.", ""]
+        return "\n".join([*lines, f"Reproduce: `{self.command}`", ""]).encode()
 
 
 FORMATS: dict[str, Callable[[Report[Any]], bytes]] = {
@@ -129,13 +130,16 @@ FORMATS: dict[str, Callable[[Report[Any]], bytes]] = {
 def report_on_runs(
     runs: Sequence[AnyRun], store: Store, instrument_of: Callable[[str], Instrument[Any, Any]]
 ) -> Report[Any]:
-    """Single runs of one instrument, tabulated. They may have been chosen by their results, so nothing is tested.
+    """A report on single runs of one instrument. Nothing is tested, because the runs may be chosen by their results.
 
-    `instrument_of`: an instrument by its name, which is the kind of its runs.
+    Args:
+        instrument_of: returns an instrument by its name, which is the kind of its runs.
     """
     kinds = {run.kind for run in runs}
     if len(kinds) > 1:
-        raise UserError(f"run: expected runs of one instrument, got {' and '.join(sorted(kinds))}. Name those of one.")
+        raise UserError(
+            f"run: expected runs of one instrument, got {' and '.join(sorted(kinds))}. Write a report for each."
+        )
     instrument, own = instrument_of(kinds.pop()), {run.id: run for run in runs}
     tables = tabulate(instrument, instrument.tables_of_runs(list(own.values())), store, tested=False)
     command = shlex.join(["whence", "report", *own, *store_flag(store)])
@@ -143,7 +147,7 @@ def report_on_runs(
 
 
 def versions() -> dict[str, str]:
-    """Of what results depend on."""
+    """Versions of the packages that results depend on."""
     names = ("whence", "torch", "numpy", "scipy", "numba")
     known = {name: metadata.version(name) for name in names}
     return {**known, "python": platform.python_version(), "machine": platform.machine(), "format": str(FORMAT)}

@@ -1,4 +1,4 @@
-"""What an instrument supplies. Everything else about a comparison is shared (`whence.experiments.comparison`)."""
+"""The interface of an instrument. Everything else about a comparison is shared (`whence.experiments.comparison`)."""
 
 from __future__ import annotations
 
@@ -27,40 +27,43 @@ R = TypeVar("R", bound=AnyRun)
 
 
 class ComparisonConfig(Config):
-    """What every comparison can be asked for."""
+    """Fields that all comparisons share."""
 
     GROUP: ClassVar[str] = "Seeds"
 
     seeds: int = Field(
-        default=3, ge=1, le=1000, description="paired seeds per variant; below 6 a table is headed exploratory"
+        default=3, ge=1, le=1000, description="number of random seeds per variant; below 6 results are exploratory"
     )
-    first_seed: int = Field(default=0, ge=0, le=2**31, description="the first of them; the others follow")
+    first_seed: int = Field(default=0, ge=0, le=2**31, description="first random seed; the others are consecutive")
     until_decided: bool = Field(
-        default=False, description="add paired seeds until every comparison is decided, or max_seeds are spent"
+        default=False,
+        description="add seeds until every comparison is decided or max_seeds is reached (sequential test)",
     )
-    max_seeds: int = Field(default=16, ge=1, le=1000, description="the budget of until_decided, in seeds")
+    max_seeds: int = Field(
+        default=16, ge=1, le=1000, description="maximum number of seeds per variant of until_decided"
+    )
 
     @property
     def seed_range(self) -> range:
-        """Seeds that are planned; with `until_decided`, those to begin with."""
+        """Planned seeds; with `until_decided`, the seeds to begin with."""
         count = self.seeds
-        if self.until_decided:  # fewer could not decide anything
+        if self.until_decided:  # fewer cannot decide anything
             count = max(count, min(stats.SEEDS_TO_DECIDE, self.max_seeds))
         return range(self.first_seed, self.first_seed + count)
 
     @property
     def variants(self) -> int:
-        """How many runs every seed takes, computed from the lengths of lists alone."""
+        """Number of runs per seed, computed without planning them."""
         return 1
 
     @property
     def further_runs(self) -> int:
-        """Beside those of tables"""
+        """Number of runs that are in no table, such as tuning runs."""
         return 0
 
     @pydantic.model_validator(mode="after")
     def _limit_runs(self) -> Self:
-        """Before they are planned: nobody waits for a mistyped sweep."""
+        """Limit the number of runs before they are planned, so that a mistyped sweep fails at once."""
         seeds = max(len(self.seed_range), self.max_seeds if self.until_decided else 0)
         count = self.variants * seeds + self.further_runs
         if count > MOST_RUNS:
@@ -85,15 +88,15 @@ class ComparisonConfig(Config):
     def check_budget(self) -> None:
         if self.until_decided and self.seeds > self.max_seeds:
             raise UserError(
-                f"max_seeds: {self.max_seeds} are fewer than the {self.seeds} to begin with. Allowed: {self.seeds} or "
-                "more, or fewer seeds."
+                f"max_seeds: {self.max_seeds} is less than seeds={self.seeds}. Allowed: {self.seeds} or more, or fewer "
+                "seeds."
             )
 
 
 MOST_VARIANTS = 100
-"""Of one kind, in one list: a table compares them in pairs"""
+"""Maximum length of a list of variants, which a table compares in pairs"""
 MOST_RUNS = 10_000
-"""Of one comparison, those of tuning included"""
+"""Maximum number of runs of a comparison, with tuning runs"""
 C = TypeVar("C", bound=ComparisonConfig)
 Q = TypeVar("Q", bound=Config)
 T = TypeVar("T", bound=Config)
@@ -102,28 +105,28 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Measurement(Generic[Q, T]):
-    """Something that a table shows and training does not give, such as the cost of a model. Stored as an artifact."""
+    """A measurement that a table shows and training does not compute, such as attention. Stored as an artifact."""
 
     kind: ArtifactKind[Q, T]
     request: Q
     label: str
-    """For progress lines"""
+    """Shown in progress lines"""
     compute: Callable[[], T]
 
 
 @dataclass(frozen=True)
 class Action(Generic[Q, T]):
-    """What an instrument measures on request, outside of comparisons: `whence INSTRUMENT VERB`, or a job of the app.
+    """A measurement on request, outside of comparisons: `whence INSTRUMENT VERB`, or a job of the app.
 
-    `run` returns the stored artifact where there is one, and measures otherwise. Its request may hold more than the
-    configuration, such as the checksum of a file.
+    `run` returns the stored artifact if there is one, and measures otherwise. The request of the artifact can hold more
+    than the configuration, such as the checksum of a file.
     """
 
     verb: str
     config: type[Q]
     run: Callable[[Q, Store, OnProgress], Artifact[Any, T]]
     title: Callable[[Q], str]
-    """One line, for lists"""
+    """A one-line title for lists"""
 
 
 @dataclass(frozen=True)
@@ -137,32 +140,32 @@ class Summary:
 
 
 class Instrument(Protocol[C, R]):
-    """One instrument's comparisons. Methods with a body are defaults that an instrument may override."""
+    """The comparisons of one instrument. Methods with a body are defaults that can be overridden."""
 
     name: str
     config: type[C]
     run: type[R]
-    """What it trains, one at a time: `whence INSTRUMENT train`"""
+    """Configuration of a single run: `whence INSTRUMENT train`"""
     presets: Presets[Any] | None = None
     actions: Sequence[Action[Any, Any]] = ()
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The words of the command line that start a comparison."""
+        """The command line that starts a comparison, without `whence`."""
         return (self.name, "compare")
 
     @abstractmethod
     def title(self, config: C) -> str:
-        """One line, for lists of comparisons."""
+        """A one-line title for lists of comparisons."""
         ...
 
     @abstractmethod
     def plan(self, config: C, store: Store) -> list[PlannedTable[R]]:
-        """Tables and runs, unchecked. What tuning chose, and seeds that were added, are read from the store."""
+        """Tables and runs, unchecked. Tuned values and added seeds are read from the store."""
         ...
 
     def tables_of_runs(self, runs: Sequence[R]) -> Sequence[PlannedTable[R]]:
-        """Tables of runs that were chosen one by one: a row for those that differ in nothing but the seed."""
+        """Tables of individually chosen runs: one row for runs that differ only in the seed."""
         groups: dict[str, list[R]] = {}
         for run in runs:
             groups.setdefault(variant(run), []).append(run)
@@ -174,48 +177,61 @@ class Instrument(Protocol[C, R]):
         return [PlannedTable("single runs", variants, (), ())]
 
     def stages(self, config: C, store: Store) -> Iterator[Sequence[R]]:
-        """Runs that must end before the plan is known, such as those of tuning."""
+        """Runs that must end before the plan is known, such as tuning runs."""
         yield from ()
 
     @abstractmethod
     def rows(self, planned: PlannedTable[R], rows: Sequence[Row[R]], store: Store) -> Sequence[Row[R]]:
-        """The same rows with their cells."""
+        """The rows with their cells filled in."""
         ...
 
     @abstractmethod
     def columns(self, planned: PlannedTable[R], rows: Sequence[Row[R]]) -> Sequence[Column]: ...
 
     def comparable(self, planned: PlannedTable[R], row: Row[R], criterion: Criterion) -> bool:
-        """Whether a row may be ranked."""
+        """Whether a row is ranked by this criterion."""
         return True
 
     def caption(self, table: Table[R]) -> str:
-        """What the columns are, in a line."""
+        """One line below the table that explains its columns."""
         return ""
 
+    def conclusion(self, table: Table[R]) -> str:
+        """The result in one sentence, with which a page begins."""
+        if table.untested:
+            return f"{table.untested}."
+        if text := stats.conclusion(table.comparisons, design=table.design):
+            return f"{text}."
+        return "No verdict: " + ("no two variants can be ranked." if table.planned.pairs else "nothing is compared.")
+
     def findings(self, table: Table[R]) -> Sequence[str]:
+        """One sentence per line: what the table shows, and failed runs."""
         return [*table.lost, *stats.report(table.comparisons)]
 
     def measurements(self, planned: PlannedTable[R], store: Store) -> Sequence[Measurement[Any, Any]]:
         return ()
 
     def style(self, table: Table[R], name: str) -> Mapping[str, str]:
-        """Colour and dash of a variant, as its figures draw it; empty where they draw all alike."""
+        """Colour and dash of a variant in figures; empty where figures do not distinguish variants."""
         return {}
 
     def figures(self, table: Table[R]) -> Mapping[str, go.Figure]:
-        """By heading, for pages and the app."""
+        """Figures by heading, for pages and the app. The first one leads the page."""
         return {}
 
     def sections(self, tables: Sequence[Table[R]], store: Store) -> Mapping[str, Sequence[str]]:
-        """By the title of a table, more HTML for its part of the page."""
+        """By the title of a table, more HTML for its part of the page, after its figures."""
         return {}
+
+    def evidence(self, table: Table[R]) -> Sequence[str]:
+        """HTML for the section "How we know" of a table, after the statistics."""
+        return ()
 
     def summary(self, tables: Sequence[Table[R]]) -> Summary | None:
         return None
 
     def records(self, table: Table[R]) -> Iterator[dict[str, Any]]:
-        """For CSV: by default one line per run, with every number that the table shows."""
+        """Records for CSV: by default one line per run, with every number of the table."""
         for row in table.rows:
             for result in row.finished:
                 seed = result.run.seed

@@ -1,13 +1,13 @@
-"""Which results of a store have been shown, so that nobody is misled by looking again.
+"""Record of shown results, which keeps the error of later tests controlled.
 
-Stopping or adding seeds because of what was seen, asking for fewer of them, or asking only for the pair that looked
-best are ways to find a false winner. A look records the seeds of every variant whose results were shown, the seeds that
-were planned, and the comparisons of the table. It has consequences for later tables that share a variant with it:
+Stopping or adding seeds after seeing results, leaving out seeds, or comparing only the most promising pair inflates the
+error. A look records the seeds whose results were shown, the planned seeds, and the comparisons of the table. For later
+tables that share a variant with it:
 
-- Their family includes the comparisons that were shown before, at any number of seeds.
+- The family includes the comparisons that were shown before, at any number of seeds.
 - The fixed test applies only if every earlier look with enough seeds for a verdict was part of the same plan.
-- If they add seeds to those shown before, the sequential test applies.
-- If they leave out seeds that were shown before, or start at another one, they are not tested.
+- If the table adds seeds to those shown before, the sequential test applies.
+- If the table leaves out seeds that were shown before, or starts at another seed, it is not tested.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from whence.training.config import AnyRun
 
 PREFIX = "look"
 Kind = Literal["table", "change"]
-"""Variants of one table, or one variant before and after a change: families of their own"""
+"""Variants of one table, or one variant before and after a change. Each kind is a family of its own"""
 
 
 Seeds = Annotated[tuple[int, ...], AfterValidator(lambda seeds: tuple(sorted(set(seeds))))]
@@ -41,7 +41,7 @@ Seeds = Annotated[tuple[int, ...], AfterValidator(lambda seeds: tuple(sorted(set
 class Look(Config):
     """The runs and comparisons behind one table, or behind tables that share one error."""
 
-    model_config = ConfigDict(extra="ignore")  # a look that is not understood would be a look that was never taken
+    model_config = ConfigDict(extra="ignore")  # a look that cannot be read would be ignored
 
     shown: dict[str, Seeds]
     """By variant, the seeds whose results were shown"""
@@ -50,7 +50,7 @@ class Look(Config):
     """Each begins with its kind"""
 
     def includes(self, other: Look) -> bool:
-        """Whether nothing would be lost by forgetting the other."""
+        """Whether this look makes the other one redundant."""
         return (
             other.comparisons <= self.comparisons
             and all(self.planned.get(name) == seeds for name, seeds in other.planned.items())
@@ -60,16 +60,16 @@ class Look(Config):
 
 @dataclass(frozen=True)
 class Earlier:
-    """What earlier looks at the same variants permit."""
+    """The tests that earlier looks at the same variants permit."""
 
     comparisons: int
-    """Comparisons that were shown before and are not in this table: they share its error"""
+    """Number of comparisons that were shown before and are not in this table; they belong to its family"""
     seeds: int
-    """The largest number of seeds of a look that was part of another plan; 0: there was none"""
+    """Largest number of seeds of a look of another plan; 0 if there was none"""
     permits: Literal["fixed", "sequential", "nothing"]
 
     def design(self, requested: TestDesign, *, complete: bool) -> TestDesign | None:
-        """The test that applies; None: the table is not tested."""
+        """The test that applies; None if the table is not tested."""
         if self.permits == "nothing" or (requested == self.permits == "fixed" and not complete):
             return None
         return "sequential" if "sequential" in (requested, self.permits) else "fixed"
@@ -86,16 +86,17 @@ class Earlier:
 
 
 def variant(run: AnyRun) -> str:
-    """What runs of one variant share: all that decides their training, except the seed."""
+    """Hash of everything that determines the training of a run, except the seed."""
     return digest(canonical({**run.training_document(), "seed": 0, "versions": run.versions()}))[:12]
 
 
 def consult(
     results: Iterable[RunResult[AnyRun]], pairs: Iterable[tuple[AnyRun, AnyRun, str]], store: Store, kind: Kind
 ) -> Earlier:
-    """What earlier looks permit; these results count as shown from now on.
+    """The tests that earlier looks permit. These results are recorded as shown.
 
-    pairs: for each comparison a run of either variant, and which of their scores are compared.
+    Args:
+        pairs: for each comparison a run of either variant, and which of their scores are compared.
     """
     shown: dict[str, set[int]] = {}
     planned: dict[str, set[int]] = {}
@@ -130,7 +131,7 @@ def _permitted(look: Look, others: Iterable[Look], kind: Kind) -> Earlier:
 
 
 def _record(look: Look, recorded: dict[Path, Look], store: Store) -> None:
-    """Each look is a file of its own, named by its content. It replaces earlier looks that it includes."""
+    """Write a look to a file named by its content. It replaces earlier looks that it includes."""
     if any(other.includes(look) for other in recorded.values()):
         return
     body = {**look.model_dump(mode="json"), "comparisons": sorted(look.comparisons)}

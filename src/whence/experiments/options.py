@@ -1,4 +1,4 @@
-"""The fields of a config as options: what the flags of the command line and the forms of the app have in common."""
+"""The fields of a config as options, from which command-line flags and the forms of the app are made."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NONE = "none"
 
 
 def metavar(text: str) -> dict[str, JsonValue]:
-    """For `Field(json_schema_extra=metavar("FILE"))`: what help shows in the place of a value."""
+    """The placeholder of a value in the help: `Field(json_schema_extra=metavar("FILE"))`."""
     return {"metavar": text}
 
 
 def positional(text: str) -> dict[str, JsonValue]:
-    """For a field that the command line takes as plain words, not as a flag. One per config."""
+    """Marks a field as a positional argument of the command line. One per config."""
     return {"metavar": text, "positional": True}
 
 
@@ -38,11 +38,12 @@ class Option:
     annotation: Any
     description: str
     value: bool | str | tuple[str, ...]
-    """As a user would write it: what the config has set, else the default"""
+    """As written on the command line: the value in the config, otherwise the default"""
     metavar: str
     positional: bool = False
+    required: bool = False
     variants: tuple[str, ...] = ()
-    """The names that a field of a registry, or a list of such, may begin with"""
+    """The allowed names of a field that takes entries of a registry"""
 
     @property
     def name(self) -> str:
@@ -67,13 +68,13 @@ class Option:
         return self.annotation is int
 
     def parse(self, value: bool | str | Sequence[str]) -> Any:
-        """What the config is to validate, from what a user has written."""
+        """The value to validate, from the text of a user."""
         text = tuple(value) if isinstance(value, list) else value
         return None if self.optional and text in (NONE, (NONE,), (), "") else text
 
 
 def options_of(config: BaseModel | type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Option]:
-    """All of them, those of nested configs in place of their field. Of a class: with the defaults as values."""
+    """All options, with those of nested configs in place of their field. For a class, values are the defaults."""
     for name, info in _fields(config).items():
         value = _set_or_default(config, name)
         if is_group(value):
@@ -87,13 +88,16 @@ def options_of(config: BaseModel | type[BaseModel], path: tuple[str, ...] = ()) 
                 _written(value, info.annotation),
                 str(extra.get("metavar") or _metavar(info.annotation)),
                 bool(extra.get("positional")),
+                info.is_required(),
                 _variants(info.rebuild_annotation()),
             )
 
 
 def set_fields(config: BaseModel | type[BaseModel]) -> dict[str, Any]:
-    """What has been set, by a file or by the default of a group. What a task or a mixer fills in is left out: it must
-    follow the task and the mixer that flags choose."""
+    """The fields that were set, by a file or by the default of a group.
+
+    Values that a task or a mixer fills in are left out, because flags may choose another task or mixer.
+    """
     document: dict[str, Any] = {}
     for name in _fields(config):
         value = _set_or_default(config, name)
@@ -107,7 +111,7 @@ def set_fields(config: BaseModel | type[BaseModel]) -> dict[str, Any]:
 def command(
     words: Sequence[str], config_class: type[Config], document: Mapping[str, Any], others: Sequence[str] = ()
 ) -> str:
-    """The command line for a document that holds what was set. others: options beside it."""
+    """The command line for a document of set fields. `others` are further options."""
     plain: list[str] = []
     flags: list[str] = []
     given = flat(document)
@@ -127,7 +131,7 @@ def command(
 
 
 def store_flag(store: Store) -> list[str]:
-    """The option that names this store, where it is not the one that would be used anyway."""
+    """The --store option for this store; empty for the default store."""
     root = store.root.absolute()
     return [] if Store().root.absolute() == root else ["--store", str(root)]
 
@@ -147,7 +151,7 @@ def is_list(value: Any) -> bool:
 
 
 def is_group(value: Any) -> bool:
-    """A nested config, unless a user writes it as one word (`rope:base=500`)."""
+    """Whether a value is a nested config that is not written as one word (`rope:base=500`)."""
     return isinstance(value, Config) and type(value).__str__ is BaseModel.__str__
 
 
@@ -156,7 +160,7 @@ def _written(value: Any, annotation: Any) -> bool | str | tuple[str, ...]:
         return value
     required = value is PydanticUndefined
     if tuple in (get_origin(annotation), *map(get_origin, get_args(annotation))):
-        return tuple(map(_text, () if required else value or ()))  # none and an empty list look the same here
+        return tuple(map(_text, () if required else value or ()))  # none and an empty list are written alike
     return "" if required else _text(value)
 
 

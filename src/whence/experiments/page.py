@@ -1,7 +1,8 @@
-"""The report of a comparison: findings, tables, figures, the configuration, and the command that makes it again."""
+"""The report of a comparison: results, figures, tables, statistics, and the command that reproduces it."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -23,31 +24,61 @@ STRIP = """\
  title="seed {{ seed }}: {{ value }}"></i>
 {% endfor %}</div>"""
 RUNS = """\
-<details><summary>The runs of this table</summary><p>
-{% for row in rows %}
-{{ row.name }}: <code>{{ row.results | map(attribute="run.id") | join(" ") }}</code>
-{% if not loop.last %}<br>{% endif %}
-{% endfor %}</p></details>"""
+<details><summary>Runs of this table ({{ count }})</summary>
+<ul class=runs>{% for row in rows %}
+<li>{{ row.name }}, seeds {{ row.results | map(attribute="run.seed") | join(", ") }}:
+<code>{{ row.results | map(attribute="run.id") | join(" ") }}</code>
+{% endfor %}</ul></details>"""
+CONTENTS = """\
+<ul class=lead>{% for table in tables %}
+<li><a href="#table-{{ loop.index }}">{{ table.title }}</a>: {{ table.conclusion }}
+{% endfor %}</ul>"""
+LEAD = "<p class=lead>{{ conclusion }}</p>"
 
 
 def comparison_page(
     instrument: Instrument[Any, R], tables: Sequence[Table[R]], config: Any, command: str, store: Store
 ) -> bytes:
-    """One self-contained HTML file."""
-    title = page_title(instrument, tables)
+    """One self-contained HTML file: for every table the result, the figure, the table, and how it was obtained."""
+    title, several = page_title(instrument, tables), len(tables) > 1
+    parts: list[str] = [heading(title, level=1)]
+    if several:
+        parts += [render(CONTENTS, tables=tables), *summary_html(instrument, tables)]
     sections = instrument.sections(tables, store)
-    parts: list[str] = [heading(title, level=1), *summary_html(instrument, tables)]
-    for table in tables:
-        parts += [heading(table.title, table.heading)]
-        parts += [bullets(table.findings), table_html(instrument, table)]
-        for name, figure in instrument.figures(table).items():
-            parts += [heading(name, level=3), plot(figure)]
-        parts += [*sections.get(table.title, ()), lost_html(table), render(RUNS, rows=table.rows)]
+    for number, table in enumerate(tables, 1):
+        if several:
+            parts.append(heading(table.title, anchor=f"table-{number}"))
+        parts += [render(LEAD, conclusion=table.conclusion)]
+        parts += _result(instrument, table, sections.get(table.title, ()))
+        parts += _evidence(instrument, table)
     return shell(title, [*parts, *regenerate(command, config)])
 
 
+def _result(instrument: Instrument[Any, R], table: Table[R], sections: Sequence[str]) -> list[str]:
+    """The first figure, the table, what it shows in words, and all other figures."""
+    figures = [[heading(name, level=3), plot(figure)] for name, figure in instrument.figures(table).items()]
+    first, others = figures[:1], figures[1:]
+    return [
+        *itertools.chain.from_iterable(first),
+        table_html(instrument, table),
+        bullets(table.findings),
+        *itertools.chain.from_iterable(others),
+        *sections,
+    ]
+
+
+def _evidence(instrument: Instrument[Any, R], table: Table[R]) -> list[str]:
+    """Statistics, baselines, failures and runs."""
+    runs = sum(len(row.results) for row in table.rows)
+    statistics = Markup("<p>{}.</p>").format(table.heading)
+    listed_runs = render(RUNS, rows=table.rows, count=runs)
+    return [heading("How we know", level=3), statistics, *instrument.evidence(table), lost_html(table), listed_runs]
+
+
 def page_title(instrument: Instrument[Any, Any], tables: Sequence[Table[Any]]) -> str:
-    return f"whence {instrument.name}: " + ", ".join(dict.fromkeys(table.title for table in tables))
+    """The titles of the tables, or their number where there are many."""
+    titles = list(dict.fromkeys(table.title for table in tables))
+    return f"whence {instrument.name}: " + (", ".join(titles) if len(titles) < 4 else f"{len(titles)} tables")
 
 
 def summary_html(instrument: Instrument[Any, R], tables: Sequence[Table[R]]) -> list[str]:
@@ -58,7 +89,7 @@ def summary_html(instrument: Instrument[Any, R], tables: Sequence[Table[R]]) -> 
 
 
 def table_html(instrument: Instrument[Any, R], table: Table[R]) -> Markup:
-    """The table itself. Verdicts are badges; where a column has a span, every seed is a dot on a strip."""
+    """The table. Verdicts are badges; where a column has a span, every seed is a dot on a strip."""
     columns = table.filled_columns
     styles = {row.name: instrument.style(table, row.name) for row in table.rows}
     rows = [
@@ -70,7 +101,8 @@ def table_html(instrument: Instrument[Any, R], table: Table[R]) -> Markup:
         for row in table.rows
     ]
     caption = Markup("<p class=note>{}</p>").format(table.caption) if table.caption else ""
-    return html_table(["", "seeds", *(c.title for c in columns)], rows, label=table.title) + caption
+    titles = ["variant", "seeds", *(column.title for column in columns)]
+    return html_table(titles, rows, label=table.title, row_headers=True, stack=True) + caption
 
 
 def _cell(row: Row[Any], column: Column) -> Markup:
@@ -80,7 +112,7 @@ def _cell(row: Row[Any], column: Column) -> Markup:
 
 
 def _strip(row: Row[Any], column: Column, colour: str) -> Markup:
-    """Every seed as a dot, the baseline as a line. HTML, because the app shows no SVG."""
+    """Every seed as a dot, the shortcut baseline as a line. HTML, because the app shows no SVG."""
     cell = row.cell(column.key)
     if not cell.per_seed or not cell.text or not column.span:
         return Markup("")
@@ -102,8 +134,8 @@ def _strip(row: Row[Any], column: Column, colour: str) -> Markup:
 
 
 def lost_html(table: Table[Any]) -> Markup:
-    """Why some runs have no results; empty if all have."""
+    """The reasons of failed and damaged runs; empty if there are none."""
     reasons = [
         f"{row.name}, {run}: {reason}" for row in table.rows for run, reason in {**row.failed, **row.damaged}.items()
     ]
-    return heading("Failed and damaged runs", level=3) + bullets(reasons) if reasons else Markup("")
+    return heading("Failed and damaged runs", level=4) + bullets(reasons) if reasons else Markup("")

@@ -1,4 +1,4 @@
-"""What the store holds of planned runs."""
+"""Results of planned runs, read from a store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Evaluation(Generic[M]):
 
 @dataclass(frozen=True)
 class RunResult(Generic[R]):
-    """One planned run. Only finished runs enter an average; failed and damaged ones carry the reason."""
+    """One planned run. Only finished runs enter averages; failed and damaged runs have a reason."""
 
     run: R
     state: State
     reason: str = ""
     diverged: bool = False
-    """Failed by its own numbers, as it would again. Other failures say nothing about the method."""
+    """Failed because its numbers diverged, which is reproducible. Other failures are no evidence on the method."""
     metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Of the last evaluation; empty unless finished"""
     losses: Sequence[LossRecord] = ()
@@ -43,7 +43,7 @@ class RunResult(Generic[R]):
 
     @property
     def ended(self) -> bool:
-        """Nothing that is done again would change it."""
+        """Whether running it again would give the same result."""
         return self.state == "finished" or self.diverged
 
 
@@ -53,13 +53,13 @@ def final_metrics(result: RunResult[RunConfig[M, Any]]) -> M:
 
 
 def evaluations_of(result: RunResult[RunConfig[M, Any]]) -> list[Evaluation[M]]:
-    """All of them, by step; none unless finished."""
+    """All evaluations by step; empty unless finished."""
     read = result.run.metrics_class().model_validate
     return [Evaluation(record.step, read(record.metrics)) for record in result.evaluations]
 
 
 def read_results(runs: Sequence[R], store: Store, ends: Mapping[str, str] = {}) -> list[RunResult[R]]:
-    """`ends`: how the processes of this comparison ended, for runs whose own files do not show it."""
+    """Read the results of runs. `ends`: how their processes ended, for runs whose files do not show it."""
     return [_read(run, store, ends.get(run.id, "")) for run in runs]
 
 
@@ -75,14 +75,14 @@ def _read(run: R, store: Store, end: str) -> RunResult[R]:
     except (OSError, CorruptFileError) as damage:
         return RunResult(run, "damaged", str(damage))
     if end == "crashed":
-        return RunResult(run, "failed", "its process died; the same command tries again")
+        return RunResult(run, "failed", "its process died; run the same command again")
     return RunResult(run, "unfinished" if status else "not run")
 
 
 def _check_numbers(document: Any) -> None:
-    """`ValueError` for numbers that no finished run has: training ends at the first that is not finite."""
+    """Raise ValueError for numbers that no finished run has: training stops at the first that is not finite."""
     if isinstance(document, int | float) and not abs(document) <= LARGEST_NUMBER:
-        raise ValueError(f"{document} is no measurement")
+        raise ValueError(f"expected numbers up to {LARGEST_NUMBER:g}, got {document}")
     if isinstance(document, dict):
         document = list(cast(dict[Any, Any], document).values())
     if isinstance(document, list | tuple):
@@ -106,6 +106,6 @@ def _finished(run: R, status: RunStatus, records: Sequence[MetricsRecord]) -> Ru
         _check_numbers(final.model_dump())
         for evaluation in evaluations_of(result):
             _check_numbers(evaluation.metrics.model_dump())
-    except ValueError as error:  # they are whole, and not what this instrument computes
+    except ValueError as error:  # intact files whose content is not what the instrument computes
         return RunResult(run, "damaged", f"{run.id}: not metrics of {run.kind} ({str(error).splitlines()[0]})")
     return result

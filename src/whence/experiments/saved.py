@@ -1,4 +1,4 @@
-"""Configurations by name: presets that come with an instrument, those that a store remembers, and files."""
+"""Configurations by name: presets of an instrument, comparisons saved in a store, and files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ CONFIG_FILES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True)
 class Presets(Generic[S]):
-    """Those of one instrument: YAML files in the folder `presets` of its package, described by their first comment."""
+    """The presets of one instrument: YAML files in the folder `presets` of its package, described by their comments."""
 
     package: str
     config: type[S]
-    """What they configure: comparisons, or single runs"""
+    """The configuration that they set: of comparisons or of single runs"""
 
     @property
     def command(self) -> str:
@@ -44,7 +44,7 @@ class Presets(Generic[S]):
         return Path(str(self._folder() / f"{name}.yaml"))
 
     def about(self, name: str) -> str:
-        """The words at its head: what it is, what it costs, what to expect."""
+        """The comment of a preset: its purpose, its command, the time it takes, expected results."""
         lines = self.path(name).read_text().splitlines()
         return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines if line.startswith("#"))
 
@@ -60,7 +60,7 @@ class Presets(Generic[S]):
 
 
 def save_config(kind: str, config: Config, store: Store) -> Path:
-    """`kind`: the instrument, which the file's name begins with."""
+    """Save a configuration. `kind` is the instrument, with which the name of the file begins."""
     path = config_path(kind, config, store)
     store.make_room(path)
     disk.write_atomically(path, _bytes(config))
@@ -68,12 +68,12 @@ def save_config(kind: str, config: Config, store: Store) -> Path:
 
 
 def config_path(kind: str, config: Config, store: Store) -> Path:
-    """Absolute: commands and pages that name it are the same from every folder."""
+    """Absolute path of a saved configuration, which commands and pages refer to."""
     return store.reports.absolute() / addressed_name(kind, _bytes(config), ".json")
 
 
 def saved_configs(kind: str, store: Store) -> list[Path]:
-    """The latest first."""
+    """Paths of saved configurations, latest first."""
     names = re.compile(rf"{kind}-[0-9a-f]{{16}}\.json")
     return disk.latest_first(path for path in disk.entries(store.reports.absolute()) if names.fullmatch(path.name))
 
@@ -83,15 +83,15 @@ def read_config(path: Path, config: type[S]) -> S:
 
 
 def read_document(path: Path, field: str) -> dict[str, Any]:
-    """The fields that a file sets. field: what named it, for `UserError`, which is raised whatever is wrong with it."""
+    """The fields that a file sets. Raises UserError, whose message begins with `field`, if it cannot be read."""
     name = str(path)
     if path.suffix not in CONFIG_FILES:
-        raise UserError(f"{field}: {name!r} is not a config file. Allowed: FILE.yaml, FILE.json.")
+        raise UserError(f"{field}: {name!r} is not a config file. Allowed: FILE.yaml, FILE.yml, FILE.json.")
     try:
         raw = disk.read(path.resolve(), LARGEST_CONFIG)
     except CorruptFileError as damage:
         raise UserError(f"{field}: {name!r} cannot be read: {damage.reason}.") from None
-    except (OSError, ValueError, RuntimeError) as error:  # no name of a file: a null byte, a loop of links
+    except (OSError, ValueError, RuntimeError) as error:  # not a valid file name: a null byte, a loop of links
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{field}: {name!r} cannot be read ({reason}).") from None
     try:
@@ -101,12 +101,12 @@ def read_document(path: Path, field: str) -> dict[str, Any]:
 
 
 def find_config(text: str, store: Store, kinds: Mapping[str, Presets[Any] | None]) -> tuple[str, Path]:
-    """The instrument and the file of a comparison: a preset, or the beginning of the name under which it is saved."""
+    """The instrument and the file of a comparison, from a preset or the beginning of the name of a saved one."""
     for kind, presets in kinds.items():
         if presets and text in presets.names():
             return kind, presets.path(text)
     saved = [(kind, path) for kind in kinds for path in saved_configs(kind, store)]
-    # by its beginning, with or without the instrument, or by the name of a report of it, which is longer
+    # the beginning of the name, with or without the instrument, or the longer name of a report
     matches = [
         (kind, path)
         for kind, path in saved
@@ -119,7 +119,7 @@ def find_config(text: str, store: Store, kinds: Mapping[str, Presets[Any] | None
     presets = [name for those in kinds.values() if those for name in those.names()]
     raise UserError(
         f"comparison: {text!r} {'is ambiguous' if matches else 'is not known'}. Allowed: a preset "
-        f"({', '.join(presets)}), a config file, or one that {store.root} keeps ({', '.join(known) or 'none yet'})."
+        f"({', '.join(presets)}), a config file, or a comparison in {store.root} ({', '.join(known) or 'none yet'})."
     )
 
 

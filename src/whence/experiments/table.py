@@ -1,7 +1,6 @@
 """The table of a comparison: one row per variant, verdicts on their differences.
 
-A table is data, made from what the store holds (`whence.experiments.tabulate`). Terminals, pages, CSV and JSON
-only read it.
+A table is data that is made from the store (`whence.experiments.tabulate`). The terminal, pages, CSV and JSON read it.
 """
 
 from __future__ import annotations
@@ -16,33 +15,33 @@ from whence.training.config import AnyRun
 
 R = TypeVar("R", bound=AnyRun)
 Family = Literal["table", "sheet"]
-"""The comparisons of one table, or of all tables that are made together, share one error."""
+"""The family over which the error is controlled: the comparisons of one table, or of all tables made together."""
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """What variants are compared by: the values of one column."""
+    """The metric and the column by which variants are compared."""
 
     metric: stats.Metric
     column: str
     part: str = ""
     """Which scores these are, for sentences: `id`, `at mask ratio 0.5`"""
     look: str = ""
-    """The same for the record of what was shown, where `part` does not tell them apart"""
+    """The same for the record of shown results, where `part` is ambiguous"""
 
 
 @dataclass(frozen=True)
 class PlannedTable(Generic[R]):
-    """Which runs make a table, and which of its rows are compared. Decided before any of them has run."""
+    """The runs of a table and the comparisons of its rows, determined before any run."""
 
     title: str
     variants: Mapping[str, Sequence[R]]
     """By name, one run per seed"""
     pairs: Sequence[tuple[str, str]]
     criteria: Sequence[Criterion]
-    """Each pair is compared by each of them"""
+    """Each pair is compared by each criterion"""
     on: str = ""
-    """Held-out data that all seeds share: verdicts are then about these data alone"""
+    """Held-out data that all seeds share. Verdicts are then limited to these data"""
 
     @property
     def contrasts(self) -> list[tuple[str, str, Criterion]]:
@@ -50,20 +49,20 @@ class PlannedTable(Generic[R]):
 
     @property
     def runs(self) -> list[R]:
-        """Each once. Seeds vary slowest, so that an interrupted comparison is still one."""
+        """Each run once. Seeds vary slowest, so that an interrupted comparison has complete seeds."""
         longest = max(map(len, self.variants.values()), default=0)
         ordered = (runs[place] for place in range(longest) for runs in self.variants.values() if place < len(runs))
         return list({run.id: run for run in ordered}.values())
 
     @property
     def run(self) -> R:
-        """Any of them."""
+        """Any run of the table."""
         return next(iter(self.variants.values()))[0]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a row: a number over seeds, or words."""
+    """One entry of a row: a number over seeds, or text."""
 
     text: str = ""
     per_seed: Mapping[int, float] = field(default_factory=dict[int, float])
@@ -81,7 +80,7 @@ class Cell:
 
     @property
     def baseline_mark(self) -> float | None:
-        """A value that needs no skill, which strips of seeds mark; None: there is none."""
+        """The shortcut baseline, which strips of seeds mark; None if there is none."""
         return None
 
     def to_json(self) -> dict[str, Any]:
@@ -98,9 +97,9 @@ class Column:
     key: str
     title: str
     detail: bool = False
-    """Shown on pages only: a terminal has no room for it"""
+    """Shown on pages, not in the terminal"""
     span: tuple[float, float] | None = None
-    """Range of a strip on which pages draw every seed"""
+    """Range of the strip on which pages draw every seed"""
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Row(Generic[R]):
 
     @property
     def failed(self) -> dict[str, str]:
-        """By run, why."""
+        """The reasons, by run id."""
         return {result.run.id: result.reason for result in self.results if result.state == "failed"}
 
     @property
@@ -127,17 +126,17 @@ class Row(Generic[R]):
 
     @property
     def diverged(self) -> list[int]:
-        """Seeds."""
+        """Seeds of diverged runs."""
         return [result.run.seed for result in self.results if result.diverged]
 
     @property
     def complete(self) -> bool:
-        """No planned run is still to come."""
+        """Whether every planned run has ended."""
         return all(result.state in ("finished", "failed", "damaged") for result in self.results)
 
     @property
     def state(self) -> str:
-        """Of a row without results."""
+        """State of a row without results."""
         states = {result.state for result in self.results}
         known = {"failed": "failed", "damaged": "damaged", "unfinished": "not finished"}
         return next((text for state, text in known.items() if state in states), "not run")
@@ -168,22 +167,24 @@ class Row(Generic[R]):
 
 @dataclass(frozen=True)
 class Table(Generic[R]):
-    """The rows of one planned table, and which of their differences are real."""
+    """The rows of one planned table and the verdicts on their differences."""
 
     planned: PlannedTable[R]
     columns: tuple[Column, ...]
     rows: tuple[Row[R], ...]
     comparisons: tuple[stats.Comparison, ...] = ()
-    """Those that are shown, in the order of the plan"""
+    """Comparisons of ranked rows, in the order of the plan"""
     design: stats.TestDesign = "fixed"
     family: int = 0
-    """How many comparisons share the error"""
+    """Number of comparisons over which the error is controlled"""
     family_name: Family = "table"
     earlier: int = 0
-    """Seeds of another plan whose results were shown before; 0: none"""
+    """Number of seeds of another plan whose results were shown before"""
     untested: str = ""
-    """Why nothing is tested; empty if it is"""
+    """Why nothing is tested; empty if the table is tested"""
     caption: str = ""
+    conclusion: str = ""
+    """The result in one sentence"""
     findings: tuple[str, ...] = ()
 
     @property
@@ -192,7 +193,7 @@ class Table(Generic[R]):
 
     @property
     def filled_columns(self) -> list[Column]:
-        """Those in which any row has an entry."""
+        """Columns in which any row has an entry."""
         return [column for column in self.columns if any(row.cell(column.key).words for row in self.rows)]
 
     def row(self, name: str) -> Row[R]:
@@ -208,7 +209,7 @@ class Table(Generic[R]):
 
     @property
     def seeds(self) -> int:
-        """Paired seeds of the comparison that has most; where nothing is compared, the seeds of the longest row."""
+        """Largest number of paired seeds; where nothing is compared, of finished runs of a row."""
         return max(self._paired, default=0)
 
     @property
@@ -217,7 +218,7 @@ class Table(Generic[R]):
 
     @property
     def heading(self) -> str:
-        """What a table of so many seeds may claim."""
+        """The statistics of the table as a sentence."""
         return stats.heading(
             self.seeds,
             self.family,
@@ -232,17 +233,17 @@ class Table(Generic[R]):
 
     @property
     def decided(self) -> bool:
-        """No comparison is open."""
+        """Whether every comparison is decided."""
         return all(c.decided for c in self.comparisons)
 
     @property
     def lost(self) -> list[str]:
-        """Failed and damaged runs, in words."""
+        """Failed and damaged runs as sentences."""
         lines: list[str] = []
         for kind, what in (("failed", "Failed"), ("damaged", "Damaged")):
             counts = [f"{row.name} ({len(getattr(row, kind))})" for row in self.rows if getattr(row, kind)]
             hint = " ('whence runs verify' gives details)" if kind == "damaged" else ""
-            lines += [f"{what} runs, in no average: {', '.join(counts)}{hint}."] if counts else []
+            lines += [f"{what} runs, excluded from averages: {', '.join(counts)}{hint}."] if counts else []
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -250,6 +251,7 @@ class Table(Generic[R]):
             "title": self.title,
             "seeds": self.seeds,
             "heading": self.heading,
+            "conclusion": self.conclusion,
             "findings": list(self.findings),
             "columns": [{"key": column.key, "title": column.title} for column in self.columns],
             "rows": [row.to_json() for row in self.rows],

@@ -1,4 +1,4 @@
-"""From what the store holds to tables with verdicts: `tabulate`, the one function that does."""
+"""Tables with verdicts from the runs of a store."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ def tabulate(
 ) -> list[Table[R]]:
     """Tables in the order of the plan.
 
-    `ends`: how the processes of this comparison ended. Earlier looks at the same variants decide which test applies
-    (`whence.experiments.looks`). Runs that were chosen by hand, maybe by their results, are not a planned comparison,
-    and not `tested`.
+    Earlier looks at the same variants determine which test applies (`whence.experiments.looks`).
+
+    Args:
+        ends: how the processes of this comparison ended, by run id.
+        tested: False for runs that were chosen individually, possibly by their results.
     """
     tables: list[Table[R]] = []
     for planned in plan:
@@ -42,13 +44,16 @@ def tabulate(
         families = [tables] if family == "sheet" else [[table] for table in tables]
         tables = [table for own in families for table in _tested(instrument, own, store, design)]
     tables = [replace(table, caption=instrument.caption(table)) for table in tables]
-    return [replace(table, findings=tuple(instrument.findings(table))) for table in tables]
+    return [
+        replace(table, conclusion=instrument.conclusion(table), findings=tuple(instrument.findings(table)))
+        for table in tables
+    ]
 
 
 def _tested(
     instrument: Instrument[Any, R], tables: Sequence[Table[R]], store: Store, design: stats.TestDesign
 ) -> Iterator[Table[R]]:
-    """Tables that share one error, with verdicts by the test that their plan and earlier looks permit."""
+    """Tables of one family, with verdicts from the test that their plan and earlier looks permit."""
     contrasts = [(table, contrast) for table in tables for contrast in table.planned.contrasts]
     earlier = consult(
         [result for table in tables for row in table.rows for result in row.results],

@@ -1,6 +1,6 @@
-"""What is measured on request, outside of comparisons: configuration in, stored artifact out.
+"""Actions: measurements on request, outside of comparisons. Each takes a configuration and returns a stored artifact.
 
-The command line and the app's jobs both call the actions. What the store has already is not measured again.
+The command line and the app's jobs call the same actions. Stored results are not measured again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from whence.store.runs import Store
 
 
 class CollectRequest(CollectConfig):
-    """With what the files contained."""
+    """The configuration, with checksums of text and weights."""
 
     text_checksum: str
     weights: str
@@ -59,7 +59,7 @@ COLLECTED = ArtifactKind("collection", CollectRequest, CollectionRecord)
 def run_collect(
     config: CollectConfig, store: Store, on_progress: OnProgress
 ) -> Artifact[CollectRequest, CollectionRecord]:
-    """The record is stored; activations that were removed since are collected again."""
+    """Collect activations and store a record of them. Activations that were removed since are collected again."""
     if config.model.startswith(RUN):
         run = store.find(config.model.removeprefix(RUN)).id
         config = config.model_copy(update={"model": f"{RUN}{run}", "text": ""})
@@ -80,12 +80,12 @@ def run_collect(
 
 
 def repair_collection(name: str, store: Store, on_progress: OnProgress) -> None:
-    """Collect what is damaged or missing again. `UserError` where that is not possible."""
+    """Collect damaged or missing activations again. Raises `UserError` where that is not possible."""
     run_collect(_collected(name, store), store, on_progress)
 
 
 def _collected(name: str, store: Store) -> CollectConfig:
-    """What was requested: from the collection itself, or from its record."""
+    """The configuration of a collection, from the collection itself or from its record."""
     try:
         config = Collection.begun(folder(store, name)).config
     except UserError:
@@ -94,10 +94,10 @@ def _collected(name: str, store: Store) -> CollectConfig:
             own = {field: getattr(record.request, field) for field in CollectConfig.model_fields}
             return CollectConfig(**{**own, "name": name})
         raise UserError(
-            f"name: what {name!r} was collected from is not recorded. Repeat the command that began it."
+            f"name: the store has no record of what {name!r} was collected from. Repeat the original command."
         ) from None
     if config.site is None:
-        raise UserError(f"name: {name!r} was collected by a program. Repeat what called 'collect_from'.")
+        raise UserError(f"name: {name!r} was collected by a Python program. Repeat its call of collect_from().")
     own = {field: config.about[field] for field in ("tokens", "batch_size") if field in config.about}
     return CollectConfig.read({**config.site.model_dump(), **own, "text": config.text, "name": name})
 
@@ -106,16 +106,16 @@ def _collected(name: str, store: Store) -> CollectConfig:
 
 
 class EvaluateRequest(Config):
-    """A dictionary by the id of its run, or by its checksum; activations by theirs."""
+    """A dictionary by the id of its run or by its checksum, and activations by their checksum."""
 
     run: str
     dictionary: str
     activations: str
-    """Empty: those that the run was trained on"""
+    """Empty for those that the run was trained on"""
 
 
 class EvaluateResult(Config):
-    """On held-out activations."""
+    """Metrics on held-out activations."""
 
     d_in: int
     d_sae: int
@@ -129,12 +129,15 @@ def run_evaluate(
     config: EvaluateConfig, store: Store, on_progress: OnProgress
 ) -> Artifact[EvaluateRequest, EvaluateResult]:
     if not config.target:
-        raise UserError("target: name one run, or one directory of SAELens.")
+        raise UserError(
+            "target: expected a run or a directory in the format of SAELens, got none. Pass one, e.g. 'whence features "
+            "evaluate 3f2a'."
+        )
     collection = Collection.open(store, config.activations) if config.activations else None
     stored = StoredActivations(path=str(collection.path)) if collection else None
     folder = Path(config.target) if os.path.isdir(config.target) else None
     if folder and stored is None:
-        raise UserError("activations: a directory needs them. Allowed: --activations NAME.")
+        raise UserError(f"activations: {config.target!r} is a directory, which requires --activations NAME.")
     request = EvaluateRequest(
         run="" if folder else store.find(config.target).id,
         dictionary=imported_checksum(folder) if folder else "",
@@ -159,20 +162,20 @@ def run_evaluate(
 
 
 class ProbeRequest(ProbeConfig):
-    """A run's id includes the checksum of its activations, which include what the model contained."""
+    """The configuration with complete ids of runs, which depend on the checksums of their activations."""
 
     texts: str
-    """Version of the packaged ones"""
+    """Version of the packaged texts"""
 
 
 class ProbeReport(Config):
-    """By name of the set, or of the order task."""
+    """Results by name of the set, or of the word-order task."""
 
     sets: dict[str, SetProbe]
     by_position: dict[str, ProbeByPosition]
     order: dict[str, OrderProbe]
     activations: dict[str, str]
-    """Checksums of those that were read"""
+    """Checksums of the activations"""
 
 
 PROBES = ArtifactKind("probe", ProbeRequest, ProbeReport)
@@ -188,7 +191,7 @@ def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeR
     dictionaries, _, site = _on_text(store, config.runs)
     report = ProbeReport(sets={}, by_position={}, order={}, activations={})
     for name in config.sets:
-        on_shard = partial(_tell_shards, on_progress, f"{name}: activations of texts")
+        on_shard = partial(_report_shards, on_progress, f"{name}: collecting activations")
         texts = labelled_activations(name, site, store, train=config.train, test=config.test, on_progress=on_shard)
         on_progress(f"{name}: probing")
         report.activations[name] = texts.checksum
@@ -197,7 +200,7 @@ def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeR
             report.by_position[name] = probe_by_position(dictionaries, texts, mask_off=config.mask_off)
     for kind in config.order:
         texts = order_activations(
-            kind, site, store, on_progress=partial(_tell_shards, on_progress, f"{kind}: activations")
+            kind, site, store, on_progress=partial(_report_shards, on_progress, f"{kind}: collecting activations")
         )
         on_progress(f"{kind}: probing")
         report.activations[kind] = texts.checksum
@@ -205,28 +208,28 @@ def _probe(config: ProbeConfig, store: Store, on_progress: OnProgress) -> ProbeR
     return report
 
 
-def _tell_shards(on_progress: OnProgress, what: str, done: int, parts: int) -> None:
-    on_progress(f"{what}, {done} of {parts}")
+def _report_shards(on_progress: OnProgress, what: str, done: int, parts: int) -> None:
+    on_progress(f"{what}, {done} of {parts} parts")
 
 
 # --- splice
 
 
 class SpliceRequest(SpliceConfig):
-    """As that of a probe."""
+    """The configuration with complete ids of runs."""
 
     texts: str
 
 
 class SplicedRun(Config):
-    """What was requested of one dictionary."""
+    """Results of one dictionary; None where not requested."""
 
     recovered: Recovered | None = None
     unlearning: UnlearningResult | None = None
 
 
 class SpliceReport(Config):
-    """By name of the dictionary."""
+    """Results by name of the dictionary."""
 
     runs: dict[str, SplicedRun]
 
@@ -252,7 +255,7 @@ def _splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> Spli
         runs = {name: SplicedRun(recovered=entropies[name]) for name in dictionaries}
     if config.what != "recovered":
         settings = UnlearningSettings(length=min(UnlearningSettings.length, collection.context_size))
-        on_progress("Reading the texts to forget and to retain")
+        on_progress("Computing activations of the texts to forget and to retain")
         corpora = Corpora.read(split_model, settings)
         for name, dictionary in dictionaries.items():
             on_progress(f"Unlearning: {name}")
@@ -263,28 +266,39 @@ def _splice(config: SpliceConfig, store: Store, on_progress: OnProgress) -> Spli
 
 def run_ids(names: Sequence[str], store: Store) -> tuple[str, ...]:
     if not names:
-        raise UserError("run: name at least one run. See 'whence runs list'.")
+        raise UserError("run: expected one or more runs, got none. See 'whence runs list'.")
     return tuple(store.find(name).id for name in names)
 
 
 def _on_text(store: Store, runs: Sequence[str]) -> tuple[dict[str, Autoencoder], Collection, ActivationSite]:
-    """By id and architecture, and the activations that all of them were trained on: of a model that reads text."""
+    """Dictionaries by id and architecture, and their common collection, which must be of a language model."""
     dictionaries, collections = {}, {}
     for name in runs:
         model, run = load_autoencoder(store, name)
         data = run.data.build()
         if not isinstance(data, StoredActivations):
-            raise UserError(f"run: {run.id} is on synthetic activations. Allowed: runs on collected activations.")
+            raise UserError(
+                f"run: expected runs trained on collected activations, got {run.id}, trained on synthetic ones. "
+                "Collect activations first ('whence features collect')."
+            )
         dictionaries[f"{run.id} {run.labels()['architecture']}"] = model
         collections[run.data] = data.collection
     if len(collections) > 1:
-        raise UserError("run: they are on different activations. Allowed: runs on the same collection.")
+        raise UserError(
+            f"run: expected runs trained on the same collection, got {len(collections)} collections. Name one run each."
+        )
     collection = next(iter(collections.values()))
     site = collection.config.site
     if site is None or site.model.startswith(RUN):
-        raise UserError("run: its activations are of no model that reads text. Allowed: runs on such activations.")
+        raise UserError(
+            "run: expected a run on activations of a language model, got activations of "
+            f"{site.model if site else 'another module'}, which has no text."
+        )
     if collection.config.about.get("weights") not in (None, content_of(site.model)):
-        raise UserError(f"model: {site.model!r} has changed since its activations were collected. Allowed: the same.")
+        raise UserError(
+            f"model: the weights of {site.model!r} have changed since its activations were collected. Collect them "
+            "again, and train on the new collection."
+        )
     return dictionaries, collection, site
 
 
@@ -296,7 +310,7 @@ PROFILES = ArtifactKind("feature_profiles", ShowConfig, FeatureProfiles)
 
 def run_show(config: ShowConfig, store: Store, on_progress: OnProgress) -> Artifact[ShowConfig, FeatureProfiles]:
     if not config.run:
-        raise UserError("run: name one run. See 'whence runs list'.")
+        raise UserError("run: expected a run, got none. See 'whence runs list'.")
     request = ShowConfig(run=store.find(config.run).id)
 
     def profiles() -> FeatureProfiles:
@@ -316,10 +330,10 @@ class PairOfRuns(Config):
 
 
 class SeedStability(Config):
-    """Whether two seeds learn the same directions."""
+    """Agreement of the directions that two seeds learn."""
 
     cosine: float
-    """Mean, directions matched one to one"""
+    """Mean cosine, with directions matched one to one"""
 
 
 STABILITY = ArtifactKind("seed_stability", PairOfRuns, SeedStability)
@@ -331,9 +345,14 @@ def match_seeds(store: Store, pair: PairOfRuns) -> SeedStability:
 
 
 ACTIONS: tuple[Action[Any, Any], ...] = (
-    Action("collect", CollectConfig, run_collect, lambda c: f"activations of {c.model} after block {c.layer}"),
-    Action("evaluate", EvaluateConfig, run_evaluate, lambda c: f"{c.target} on {c.activations or 'its own data'}"),
-    Action("probe", ProbeConfig, run_probe, lambda c: f"probes of {', '.join(c.runs)}"),
-    Action("splice", SpliceConfig, run_splice, lambda c: f"reconstructions of {', '.join(c.runs)} in the model"),
-    Action("show", ShowConfig, run_show, lambda c: f"features of {c.run}"),
+    Action("collect", CollectConfig, run_collect, lambda c: f"Activations of {c.model}, layer {c.layer}"),
+    Action(
+        "evaluate",
+        EvaluateConfig,
+        run_evaluate,
+        lambda c: f"Evaluation of {c.target} on {c.activations or 'its own data'}",
+    ),
+    Action("probe", ProbeConfig, run_probe, lambda c: f"Sparse probing of {', '.join(c.runs)}"),
+    Action("splice", SpliceConfig, run_splice, lambda c: f"Cross-entropy and unlearning with {', '.join(c.runs)}"),
+    Action("show", ShowConfig, run_show, lambda c: f"Features of {c.run}"),
 )

@@ -1,4 +1,4 @@
-"""Everything of the features instrument that can be configured: training, comparisons, collecting and evaluations."""
+"""Configurations of the features instrument: collecting, training, comparisons and evaluations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from whence.config import Config
 from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
-from whence.experiments.options import positional
+from whence.experiments.options import metavar, positional
 from whence.experiments.saved import Presets
 from whence.features.activations.store import SHARD, ActivationSite
 from whence.features.activations.text import PROBES
@@ -30,38 +30,41 @@ OrderTask = Literal["first", "halves", "thirds"]
 
 
 class AutoencoderConfig(Config):
-    """What an autoencoder is composed of."""
+    """The parts of an autoencoder."""
 
-    d_sae: int = Field(default=2048, ge=1, le=2**20, description="features")
+    d_sae: int = Field(default=2048, ge=1, le=2**20, description="number of features")
     centering: Annotated[Choice[Centering], CENTERINGS] = Field(
-        default=CENTERINGS.choose("mean"), description="subtracted from activations beforehand"
+        default=CENTERINGS.choose("mean"),
+        description="mean to subtract from activations: of all (mean), or of each position (position_mean)",
     )
     encoder: Annotated[Choice[Encoder], ENCODERS] = Field(
-        default=ENCODERS.choose("shared"), description="activations to pre-activations"
+        default=ENCODERS.choose("shared"), description="map from activations to pre-activations"
     )
     norm: Annotated[Choice[Norm], NORMS] = Field(
-        default=NORMS.choose("none"), description="of all pre-activations of an activation"
+        default=NORMS.choose("none"), description="normalization over the pre-activations of an activation"
     )
     mask: Annotated[Choice[Mask], MASKS] = Field(
-        default=MASKS.choose("none"), description="which features are active where"
+        default=MASKS.choose("none"), description="mask over positions and features; none: no mask"
     )
     sparsity: Annotated[Choice[Sparsity], SPARSITY] = Field(
-        default=SPARSITY.choose("topk"), description="what keeps codes sparse"
+        default=SPARSITY.choose("topk"), description="sparsity mechanism"
     )
     losses: tuple[Annotated[Choice[Loss], LOSSES], ...] = Field(
-        default=(), max_length=32, description="loss terms besides reconstruction"
+        default=(), max_length=32, description="loss terms in addition to reconstruction and sparsity; none: no others"
     )
     position_schedule: Annotated[Choice[Schedule], SCHEDULES] = Field(
-        default=SCHEDULES.choose("constant"), description="how position comes in"
+        default=SCHEDULES.choose("constant"), description="strength of position-dependent parts during training"
     )
-    init: Annotated[Choice[Init], INITS] = Field(default=INITS.choose("unit"), description="initial directions")
+    init: Annotated[Choice[Init], INITS] = Field(
+        default=INITS.choose("unit"), description="initialization of the decoder directions"
+    )
     position_ablated: bool = Field(
-        default=False, description="control: nothing is masked, all activations have one position"
+        default=False, description="control: mask off, and the same position for all activations"
     )
 
     @property
     def uses_positions(self) -> bool:
-        """Whether any part depends on the position of an activation."""
+        """Whether any part depends on position."""
         plain = AutoencoderConfig()
         return any(getattr(self, part) != getattr(plain, part) for part in ("centering", "encoder", "mask", "losses"))
 
@@ -69,22 +72,25 @@ class AutoencoderConfig(Config):
 class FeaturesTraining(TrainingConfig):
     """How an autoencoder is trained."""
 
-    steps: int = Field(default=400, ge=1, le=10**9, description="optimiser steps")
+    steps: int = Field(default=400, ge=1, le=10**9, description="optimizer steps")
     batch_size: int = Field(default=1024, ge=1, le=2**20, description="activations per step")
     lr: float = Field(default=8e-3, gt=0, le=1e38, description="peak learning rate")
     position_lr_multiplier: float = Field(
-        default=10.0, gt=0, le=1e6, description="learning rate of parameters that are about position, in terms of lr"
+        default=10.0,
+        gt=0,
+        le=1e6,
+        description="learning rate of position-dependent parameters, as a multiple of lr; 1: the same",
     )
-    warmup: int = Field(default=30, ge=0, le=10**9, description="steps of linear warm-up")
-    weight_decay: float = Field(default=0.0, ge=0, le=1e6, description="of all parameters")
-    clip: float = Field(default=1000.0, gt=0, le=1e38, description="largest norm of the gradient")
+    warmup: int = Field(default=30, ge=0, le=10**9, description="steps of linear warmup; 0: none")
+    weight_decay: float = Field(default=0.0, ge=0, le=1e6, description="weight decay of all parameters; 0: none")
+    clip: float = Field(default=1000.0, gt=0, le=1e38, description="largest gradient norm; large values: no clipping")
     evaluations: int = Field(
         default=5, ge=1, le=10_000, description="evaluations after the one at step 0, evenly spaced"
     )
 
 
 def parse_data(value: Any) -> Any:
-    """The folder of a collection may stand for it."""
+    """Accept the directory of a collection."""
     if not isinstance(value, str) or value.split(":")[0] in DATA.names():
         return value
     return {"name": "stored", "path": value}
@@ -94,26 +100,39 @@ DataChoice = Annotated[Choice[ActivationData], DATA, BeforeValidator(parse_data)
 
 
 class FeaturesConfig(ComparisonConfig):
-    """What to compare, on what."""
+    """Presets to compare, and their common data, size and sparsity."""
 
     presets: tuple[str, ...] = Field(
-        default=(ALL,), min_length=1, max_length=MOST_VARIANTS, description="names ('whence features presets'), or all"
+        default=(ALL,),
+        min_length=1,
+        max_length=MOST_VARIANTS,
+        description="presets to compare ('whence features presets'), or all",
+        json_schema_extra=metavar("NAME"),
     )
-    data: DataChoice = Field(default=DATA.choose("synthetic"), description="activations to learn features of")
-    d_sae: int = Field(default=0, ge=0, le=2**20, description="features; 0: as usual for the data")
+    data: DataChoice = Field(
+        default=DATA.choose("synthetic"), description="activations to train on: synthetic, or a collection's directory"
+    )
+    d_sae: int = Field(default=0, ge=0, le=2**20, description="features per autoencoder; 0: the default of the data")
     l0: int = Field(
-        default=0, ge=0, le=2**20, description="active features that all are brought to; 0: as usual for the data"
+        default=0,
+        ge=0,
+        le=2**20,
+        description="active features per activation, matched for all presets; 0: the default of the data",
     )
-    sparsity: str = Field(default=OWN, description="own: each preset's; or one for all of them, as topk or l1")
+    sparsity: str = Field(
+        default=OWN,
+        description="one mechanism for all presets, such as topk or l1; own: each preset's",
+        json_schema_extra=metavar("NAME"),
+    )
     controls: bool = Field(
         default=False,
-        description="beside each preset, itself without positions; beside larger ones, a plain one of their size",
+        description="add controls: each preset with position ablated, and a plain autoencoder of the same size",
     )
     training: FeaturesTraining = FeaturesTraining()
 
     @property
     def variants(self) -> int:
-        """At most: each preset has up to two controls."""
+        """The largest possible number: each preset has up to two controls."""
         own = Presets("whence.features", AutoencoderConfig).names() if self.presets == (ALL,) else self.presets
         return len(own) * (3 if self.controls else 1)
 
@@ -127,63 +146,84 @@ class FeaturesConfig(ComparisonConfig):
 
 
 class CollectConfig(ActivationSite):
-    """Which activations of which model, on which text."""
+    """Model, layer and text to collect activations of."""
 
     model: str = Field(
         default="minilm",
-        description="minilm, smollm2, a directory with a transformers model, or run:ID, a run of the arena",
+        description="minilm, smollm2, a directory with a transformers model, or run:ID for a run of the arena",
+        json_schema_extra=metavar("MODEL"),
     )
-    tokens: int = Field(default=500_000, ge=1, le=10**9, description="activations, special tokens not counted")
-    text: str = Field(default=PROBES, description="probes: the packaged labelled sets; or a text file")
-    batch_size: int = Field(default=16, ge=1, le=SHARD, description="sequences at once")
-    name: str = Field(default="", description="of the collection; none: model and layer")
+    tokens: int = Field(default=500_000, ge=1, le=10**9, description="activations to collect, without special tokens")
+    text: str = Field(
+        default=PROBES,
+        description="text file with documents; probes: the packaged labelled sets",
+        json_schema_extra=metavar("FILE"),
+    )
+    batch_size: int = Field(default=16, ge=1, le=SHARD, description="sequences per forward pass")
+    name: str = Field(
+        default="", description="name of the collection; none: MODEL-LAYER", json_schema_extra=metavar("NAME")
+    )
 
 
 class EvaluateConfig(Config):
-    """One dictionary, on which activations."""
+    """The autoencoder to evaluate, and the activations."""
 
     target: str = Field(
         default="",
-        description="a run, or a directory as SAELens writes it",
+        description="id of a run (first digits), or a directory in the format of SAELens",
         json_schema_extra=positional("RUN|DIR"),
     )
-    activations: str = Field(default="", description="name of a collection; none: what a run was trained on")
+    activations: str = Field(
+        default="",
+        description="name of a collection ('whence features collect'); none: that of the training",
+        json_schema_extra=metavar("NAME"),
+    )
 
 
 class ProbeConfig(Config):
-    """What is read from features."""
+    """Autoencoders and tasks of sparse probing."""
 
     runs: tuple[str, ...] = Field(
-        default=(), max_length=64, description="trained on the same collection", json_schema_extra=positional("RUN")
+        default=(),
+        max_length=64,
+        description="ids of runs (first digits), trained on the same collection",
+        json_schema_extra=positional("RUN"),
     )
     sets: tuple[str, ...] = Field(
-        default=(), max_length=256, description="labelled sets that come with sae-probes; none: five of them"
+        default=(),
+        max_length=256,
+        description="labelled text sets of the sae-probes package; none: five of them",
+        json_schema_extra=metavar("NAME"),
     )
     order: tuple[OrderTask, ...] = Field(
         default=("first", "halves", "thirds"),
         max_length=3,
-        description="which of two words came first; halves exchanged; first or last third",
+        description="word-order tasks. first: which of two words is earlier; halves: whether the halves of a text are "
+        "exchanged; thirds: whether a token is in the first or the last third of the context",
     )
-    train: int = Field(default=4000, ge=20, le=10**6, description="texts of a set to learn from")
-    test: int = Field(default=1000, ge=20, le=10**6, description="texts of a set to be judged on")
-    by_position: bool = Field(default=False, description="also from one range of positions at a time")
-    mask_off: bool = Field(default=False, description="without masks over positions")
+    train: int = Field(default=4000, ge=20, le=10**6, description="training texts per set")
+    test: int = Field(default=1000, ge=20, le=10**6, description="test texts per set")
+    by_position: bool = Field(default=False, description="also probe ranges of positions separately")
+    mask_off: bool = Field(default=False, description="encode with the mask off")
 
 
 class SpliceConfig(Config):
-    """What is done to a language model."""
+    """Autoencoders to splice into their language model."""
 
     runs: tuple[str, ...] = Field(
-        default=(), max_length=64, description="trained on the same collection", json_schema_extra=positional("RUN")
+        default=(),
+        max_length=64,
+        description="ids of runs (first digits), trained on the same collection",
+        json_schema_extra=positional("RUN"),
     )
-    what: Literal["both", "recovered", "unlearning"] = Field(default="both", description="which evaluation")
-    sequences: int = Field(
-        default=32, ge=1, le=10**6, description="held-out sequences that cross-entropies are taken on"
+    what: Literal["both", "recovered", "unlearning"] = Field(
+        default="both", description="recovered cross-entropy, unlearning, or both"
     )
-    mask_off: bool = Field(default=False, description="cross-entropies without masks over positions")
+    sequences: int = Field(default=32, ge=1, le=10**6, description="held-out sequences for the cross-entropy")
+    mask_off: bool = Field(default=False, description="encode with the mask off for the cross-entropy")
 
 
 class ShowConfig(Config):
-    """Whose features."""
+    """The autoencoder whose features are shown."""
 
-    run: str = Field(default="", description="a finished run")
+    run: str = Field(default="", description="id of a finished run (first digits)", json_schema_extra=metavar("RUN"))

@@ -1,4 +1,4 @@
-"""Data that autoencoders are trained on: activations with their positions, some of them held out."""
+"""Training data of autoencoders: activations with their positions, some of them held out."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ActivationBatch = tuple[Tensor, Tensor]
 PART = 8192
 """Activations in a part"""
 LARGEST_TABLE = 2**26
-"""Numbers about true features that are held in memory"""
+"""Values of the table of true features that is held in memory"""
 SYNTHETIC_PARTS, SYNTHETIC_HELD_OUT = 8, 5
-"""Parts of what is fitted, and of what is held out"""
+"""Parts of the data that are fitted, and held out"""
 
 
 def by_position(rows: Tensor, positions: Tensor, context_size: int) -> Tensor:
@@ -39,7 +39,7 @@ def sum_of_squares(values: Tensor) -> float:
 
 @dataclass(frozen=True)
 class DataShape:
-    """What a dictionary of the data needs to know of them. Positions run from 0 to context_size − 1."""
+    """The shape of activations, and default sizes of dictionaries. Positions run from 0 to context_size − 1."""
 
     d_in: int
     context_size: int
@@ -48,39 +48,39 @@ class DataShape:
     default_d_sae: int
     default_l0: int
     features: int = 0
-    """Those that are drawn for every activation"""
+    """True features of synthetic activations"""
 
 
 class ActivationData(Variant):
-    """Activations to learn features of."""
+    """Activations to train an autoencoder on."""
 
     held_out_name: ClassVar[str] = "these held-out texts"
-    """Held-out data that all seeds share; empty where every seed draws its own."""
+    """Name of the held-out data that all seeds share; empty where every seed draws its own."""
 
     @property
     def shape(self) -> DataShape:
         raise NotImplementedError
 
     def draw(self, generator: torch.Generator, count: int) -> ActivationBatch:
-        """Training states, at random."""
+        """Random training activations."""
         raise NotImplementedError
 
     def everything(self) -> Iterator[ActivationBatch]:
-        """Training states, part by part, for what is fitted rather than trained."""
+        """All training activations, in parts, to fit means and scales."""
         raise NotImplementedError
 
     def held_out(self, stream: int = 0) -> Iterator[ActivationBatch]:
-        """States never trained on, part by part. Data that can be drawn are drawn anew for every `stream`."""
+        """Held-out activations, in parts. Synthetic data are drawn anew for every `stream`."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raises UserError, before any work, where there is nothing to draw from."""
+        """Raise UserError if there are no data, before anything is computed."""
 
     def verify(self) -> None:
-        """Raises UserError unless all that is stored of them is what was written. Reads every byte once a process."""
+        """Raise UserError if stored data are damaged. Reads every byte, once per process."""
 
     def truth(self) -> dict[str, Tensor]:
-        """By kind, directions (features, d_in) that are known to be there; empty where nobody knows."""
+        """True directions (features, d_in) by kind; empty if unknown."""
         return {}
 
 
@@ -88,13 +88,16 @@ DATA: Registry[ActivationData] = Registry(__name__, ActivationData)
 
 
 STREAM = "planted"
-"""Part of every seed, so that another name would give other data"""
+"""Part of every random seed: changing it changes all synthetic data."""
 
 
 class Synthetic(ActivationData):
-    """Sums of a few of many directions. Half of them are free: active anywhere. The others are position-specific, each
-    active in one of `windows` parts of the context. rare: they are as frequent as free ones in their part, so rarer
-    overall; equal: as frequent as free ones overall, so more frequent in their part."""
+    """Synthetic activations: sparse sums of known directions, half of them free and half position-specific.
+
+    Free features are active at any position, position-specific ones in one of `windows` ranges of the context. In the
+    regime `rare`, position-specific features are as frequent as free ones within their range, so that they are rarer
+    overall. In the regime `equal`, they are as frequent overall, so that they are more frequent within their range.
+    """
 
     held_out_name = ""
 
@@ -102,26 +105,33 @@ class Synthetic(ActivationData):
         self,
         *,
         regime: Annotated[
-            Literal["rare", "equal"], Field(description="how frequent position-specific features are")
+            Literal["rare", "equal"],
+            Field(description="overall frequency of position-specific features, compared with free ones"),
         ] = "rare",
-        d_in: Annotated[int, Field(ge=2, le=2**16, description="numbers per state")] = 64,
+        d_in: Annotated[int, Field(ge=2, le=2**16, description="dimensions of an activation")] = 64,
         features: Annotated[
             int, Field(ge=2, le=2**20, multiple_of=2, description="true features, half of them position-specific")
         ] = 192,
         context_size: Annotated[int, Field(ge=2, le=2**20, description="positions")] = 32,
-        windows: Annotated[int, Field(ge=1, le=2**16, description="parts of the context")] = 4,
-        rate: Annotated[float, Field(gt=0, lt=1, description="how often a free feature is active")] = 0.04,
-        noise: Annotated[float, Field(ge=0, le=1e6, description="deviation of what is added to every number")] = 0.02,
-        world: Annotated[int, Field(ge=0, le=2**31, description="which directions: another number, other ones")] = 0,
+        windows: Annotated[int, Field(ge=1, le=2**16, description="ranges of the context")] = 4,
+        rate: Annotated[float, Field(gt=0, lt=1, description="probability that a free feature is active")] = 0.04,
+        noise: Annotated[
+            float, Field(ge=0, le=1e6, description="standard deviation of Gaussian noise per dimension; 0: none")
+        ] = 0.02,
+        world: Annotated[int, Field(ge=0, le=2**31, description="random seed of the true directions")] = 0,
     ) -> None:
         if features * max(d_in, context_size) > LARGEST_TABLE:
             raise ValueError(
-                f"features: {features} × {max(d_in, context_size)} numbers. Allowed: up to {LARGEST_TABLE:,}"
+                f"features: expected at most {LARGEST_TABLE:,} values, got {features} × {max(d_in, context_size)}. "
+                "Reduce features, d_in or context_size."
             )
         if windows > context_size:
-            raise ValueError("windows: no more than positions")
+            raise ValueError(f"windows: expected at most {context_size}, the context size, got {windows}")
         if regime == "equal" and rate * windows >= 1:
-            raise ValueError("rate: position-specific features cannot be as frequent as that in their window")
+            raise ValueError(
+                f"rate: expected less than {1 / windows:g} in the regime 'equal', got {rate:g}: position-specific "
+                f"features are active {windows} times as often within their range"
+            )
         self.d_in, self.context_size, self.windows = d_in, context_size, windows
         self.features, self.rate, self.noise, self.world = features, rate, noise, world
         self.inside = rate * windows if regime == "equal" else rate
@@ -142,8 +152,8 @@ class Synthetic(ActivationData):
 
     @property
     def shape(self) -> DataShape:
-        """A third more features than there are true ones, in whole groups for every position, as many active as are on
-        average."""
+        """By default, a third more features than true ones, rounded up to a multiple of the context size, and the true
+        mean number of active features."""
         d_sae = -(-4 * self.features // (3 * self.context_size)) * self.context_size
         l0 = max(1, round(float(self.rates.sum(1).mean())))
         return DataShape(self.d_in, self.context_size, (0, self.context_size - 1), d_sae, l0, self.features)
@@ -170,20 +180,15 @@ class Synthetic(ActivationData):
 
 
 class StoredActivations(ActivationData):
-    """Activations of a model, as `whence features collect` stores them.
-
-    Special and first tokens are left out, and attention sinks.
-    """
+    """Collected activations of a model ('whence features collect'), without special tokens, first tokens and sinks."""
 
     name = "stored"
 
     def __init__(
         self,
         *,
-        path: Annotated[str, Field(description="the folder of a collection")] = "",
-        checksum: Annotated[
-            str, Field(description="of what was collected; filled in: other activations are other data")
-        ] = "",
+        path: Annotated[str, Field(description="directory of a collection")] = "",
+        checksum: Annotated[str, Field(description="checksum of the collection; filled in automatically")] = "",
     ) -> None:
         self.path, self.checksum = Path(path), checksum
 
@@ -192,7 +197,8 @@ class StoredActivations(ActivationData):
         collection = Collection.at(self.path)
         if self.checksum and self.checksum != collection.checksum:
             raise UserError(
-                f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same activations."
+                f"data: expected {str(self.path)!r} with checksum {self.checksum}, got {collection.checksum}: the "
+                "collection has changed. Collect the same activations again, or start a new comparison."
             )
         return collection
 
@@ -209,12 +215,12 @@ class StoredActivations(ActivationData):
     def shape(self) -> DataShape:
         content = (self.collection.flags == CONTENT).nonzero().flatten()
         d_in, context_size = self.collection.d_in, self.collection.context_size
-        # so many features that a group of them for every position can fill a code
+        # 16 features per position: a group of features for each position can then fill a whole code
         return DataShape(d_in, context_size, (int(content[0]), int(content[-1])), 16 * context_size, 16)
 
     @functools.cached_property
     def places(self) -> dict[Split, Tensor]:
-        """(n, 2): sequence and position of every state of a split, in the order that they are given in."""
+        """(n, 2): sequence and position of every activation of a split, in order."""
         train, held_out = self.collection.places("train"), self.collection.places("held out")
         lengths = self._lengths(train)
         without_sinks = held_out[~sinks(self._lengths(held_out), lengths)]
@@ -238,7 +244,7 @@ class StoredActivations(ActivationData):
 
 
 def build_data(choice: Choice[ActivationData]) -> ActivationData:
-    """The data, checked; what is impossible about them is the user's to mend."""
+    """The data, checked. Raises UserError for impossible options."""
     try:
         data = choice.build()
     except ValueError as error:

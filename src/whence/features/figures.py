@@ -1,4 +1,4 @@
-"""Figures of a comparison of autoencoders. A preset has the same colour and dash wherever it is drawn."""
+"""Figures of a comparison of autoencoders. A preset has the same colour and dash in all of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FINAL_SHARE = 0.1
 
 
 def style(name: str) -> dict[str, str]:
-    """By the place among all presets, baselines first; a control has the colour of what it is a control of."""
+    """Colour and dash of a preset. A control has the colour of its preset."""
     names = sorted(PRESETS.names(), key=lambda preset: (preset[0].isdigit(), preset))
     base = name.split(", ")[0]
     place = names.index(base) if base in names else len(names)
@@ -46,18 +46,18 @@ def style(name: str) -> dict[str, str]:
 
 
 def score_figures(table: Table[FeaturesRun]) -> dict[str, go.Figure]:
-    """By heading; none where nothing has finished."""
+    """Figures by heading; none before a run has finished."""
     rows = [row for row in table.rows if row.finished]
     if not rows:
         return {}
     styles = {row.name: style(row.name) for row in rows}
     fvu = {row.name: [{e.step: e.metrics.curve for e in evaluations_of(r)} for r in row.finished] for row in rows}
     final = {row.name: list(final_losses(row).values()) for row in rows}
-    figures = {"FVU by preset": _bars("FVU", {"mean": _values(rows, "fvu")})}
+    figures = {"Reconstruction by preset": _bars("FVU (lower is better)", {"mean": _values(rows, "fvu")})}
     recovered = {kind: _values(rows, f"{kind}_recovered") for kind in ("position_specific", "free")}
     if any(recovered["free"].values()):  # true directions are known
         label = "mean cosine with the true directions, matched one to one"
-        figures["True directions recovered"] = _bars(label, recovered)
+        figures["Recovery of true directions"] = _bars(label, recovered)
     figures |= {
         "Training loss": learning_curves({row.name: losses(row) for row in rows}, "loss", styles, log=True),
         "FVU on held-out activations": learning_curves(fvu, "FVU", styles, log=True),
@@ -65,18 +65,18 @@ def score_figures(table: Table[FeaturesRun]) -> dict[str, go.Figure]:
     }
     if strict := by_strictness(rows):
         named = [replace(row, name=f"{STRICT[row.name]}: {row.name}") for row in strict]
-        groups = {"with its mask": _values(named, "fvu"), "mask off": _values(named, "fvu_mask_off")}
-        figures["FVU with and without the mask"] = _bars("FVU", groups)
+        groups = {"with mask": _values(named, "fvu"), "mask off": _values(named, "fvu_mask_off")}
+        figures["Reconstruction with and without the mask"] = _bars("FVU (lower is better)", groups)
     return figures
 
 
 def losses(row: Row[FeaturesRun]) -> list[dict[int, float]]:
-    """By run, the training loss by step."""
+    """Training losses by step, one per run."""
     return [{record.step: record.loss for record in result.losses} for result in row.finished]
 
 
 def final_losses(row: Row[FeaturesRun]) -> dict[str, float]:
-    """By run, the mean over the last steps: the loss of a single batch is noise."""
+    """Mean loss over the last steps by run, since the loss of a single batch is noisy."""
     return {
         result.run.id: stats.mean([loss for step, loss in of.items() if step >= (1 - FINAL_SHARE) * max(of)])
         for result, of in zip(row.finished, losses(row), strict=True)
@@ -85,36 +85,36 @@ def final_losses(row: Row[FeaturesRun]) -> dict[str, float]:
 
 
 def _values(rows: Sequence[Row[FeaturesRun]], column: str) -> dict[str, list[float]]:
-    """By row, a value per seed."""
+    """Values per seed, by row."""
     return {row.name: list(row.cell(column).per_seed.values()) for row in rows}
 
 
 def by_strictness(rows: Sequence[Row[FeaturesRun]]) -> list[Row[FeaturesRun]]:
-    """Those that differ in how strict their mask is, from none to hard; none where fewer than two have a result."""
+    """Presets that differ in the strictness of their mask, from none to hard; none if fewer than two have a result."""
     by_name = {row.name: row for row in rows if row.finished}
     there = [by_name[name] for name in STRICT if name in by_name]
     return there if len(there) > 1 else []
 
 
 def strictness_section(rows: Sequence[Row[FeaturesRun]]) -> list[str]:
-    """They, side by side."""
+    """A table of them."""
     there = by_strictness(rows)
     if not there:
         return []
     columns = ["mask", "preset", *STRICT_COLUMNS.values()]
     cells = [[STRICT[row.name], row.name, *(row.cell(key).text for key in STRICT_COLUMNS)] for row in there]
     note = (
-        "The same runs, by how strict their mask is. FVU is comparable at a similar number of active features (L0). "
-        "Mask off: how a dictionary does without its mask; what was learned, rather than imposed, stays."
+        "The same runs, in order of the strictness of their mask. FVU is comparable at a similar number of active "
+        "features (L0). With the mask off, only what the features have learned remains."
     )
     title = "Hard and soft masks"
     return [heading(title, note, level=3), html_table(columns, cells, label=title)]
 
 
 def _bars(label: str, groups: Mapping[str, Mapping[str, Sequence[float]]]) -> go.Figure:
-    """Bars lie, so that long names can be read; the dots of seeds stand on them.
+    """Horizontal bars for means, with a dot for every seed.
 
-    groups: what stands beside each other; of a single one, every bar has the colour of its preset.
+    groups: bars that are drawn beside each other. With a single group, every bar has the colour of its preset.
     """
     figure = figure_of(label, "")
     for place, (group, values) in enumerate(groups.items()):
@@ -135,10 +135,14 @@ def _bars(label: str, groups: Mapping[str, Mapping[str, Sequence[float]]]) -> go
             name=f"{group}, seeds",
             mode="markers",
             orientation="h",
-            marker={"color": "#fff", "size": 7, "line": {"color": "#1c1c1c", "width": 1}},  # seen on any bar and page
+            marker={
+                "color": "#fff",
+                "size": 7,
+                "line": {"color": "#1c1c1c", "width": 1},
+            },  # visible on any bar and page
             offsetgroup=str(place),
             showlegend=False,
-            hovertemplate="%{y}: %{x:.4f}<extra>a seed</extra>",
+            hovertemplate="%{y}: %{x:.4f}<extra>one seed</extra>",
         )
     layout = {"barmode": "group", "scattermode": "group", "showlegend": len(groups) > 1}
     figure.update_layout(height=120 + 26 * sum(map(len, groups.values())), **layout)

@@ -26,25 +26,26 @@ from whence.registry import Choice
 from whence.store.runs import Store
 
 BASELINE = "position_mean_topk"
-"""What every positional mechanism has to beat."""
+"""The baseline for every positional mechanism."""
 PLAIN = {"topk": "plain_topk", "l1": "plain_l1"}
-"""By sparsity, the preset without anything positional."""
+"""By sparsity, the preset without position-dependent parts."""
 L0_TOLERANCE = 0.05
-"""Relative distance from the requested number of active features up to which a variant is compared"""
+"""Largest relative deviation from the requested number of active features at which a variant is compared"""
 LARGEST_MATCHED = 4096
-"""Features, above which matching the directions of two seeds would take longer than training them"""
+"""Number of features above which matching the directions of two seeds would take longer than training them"""
 LEGEND = (
-    "FVU: fraction of variance unexplained. L0: active features per activation. dead: share never active. mask off: "
-    "without the mask. position-specific: features of whose variance position explains at least half, mask off. "
-    "position selectivity: that share, median over features. retention: correlation of mask value and mean activation "
-    "by position, mask off; chance: with the masks of other features. free, position-specific recovered: cosine with "
-    "the true directions. In brackets: 95 % over seeds"
+    "FVU: fraction of variance unexplained (1 − explained variance), on held-out activations. L0: active features per "
+    "activation. Dead: share of features that are never active. Position-specific: number of features with at least "
+    "half of their variance explained by position, mask off; position selectivity is the median of that share over "
+    "features. Retention: correlation over positions of mask value and mean activation, mask off (by chance: with the "
+    "masks of other features). Free, position-specific recovered: mean cosine with the true directions. In brackets: "
+    "95 % intervals over seeds."
 )
 
 
 @dataclass(frozen=True)
 class MetricColumn:
-    """A column: its title, and how it is read from a run's metrics."""
+    """A column: its title, and how its value is read from the metrics of a run."""
 
     title: str
     read: Callable[[FeaturesMetrics, DictionaryMetrics], float | None]
@@ -60,7 +61,7 @@ def _matched(kind: str) -> Callable[[FeaturesMetrics, DictionaryMetrics], float 
 COLUMNS: dict[str, MetricColumn] = {
     "fvu": MetricColumn("FVU", lambda m, final: m.fvu, 4),
     "l0": MetricColumn("L0", lambda m, final: m.l0, 1),
-    "dead": MetricColumn("dead", lambda m, final: final.dead, 1, percent=True),
+    "dead": MetricColumn("dead features", lambda m, final: final.dead, 1, percent=True),
     "fvu_mask_off": MetricColumn("FVU, mask off", lambda m, final: final.mask_off.fvu, 4),
     "l0_mask_off": MetricColumn("L0, mask off", lambda m, final: final.mask_off.l0, 1, detail=True),
     "position_specific": MetricColumn(
@@ -71,7 +72,7 @@ COLUMNS: dict[str, MetricColumn] = {
     ),
     "retention": MetricColumn("retention", lambda m, final: r.median if (r := final.mask_off.retention) else None),
     "retention_chance": MetricColumn(
-        "chance", lambda m, final: r.chance if (r := final.mask_off.retention) else None, detail=True
+        "retention by chance", lambda m, final: r.chance if (r := final.mask_off.retention) else None, detail=True
     ),
     "free_recovered": MetricColumn("free recovered", _matched("free")),
     "position_specific_recovered": MetricColumn("position-specific recovered", _matched("position_specific")),
@@ -79,7 +80,7 @@ COLUMNS: dict[str, MetricColumn] = {
 
 
 def planned_runs(config: FeaturesConfig) -> dict[str, list[FeaturesRun]]:
-    """By name of the variant, one run per seed."""
+    """One run per seed, by name of the variant."""
     data = build_data(config.data)
     names = PRESETS.names() if config.presets == (ALL,) else list(dict.fromkeys(config.presets))
     plan = {name: _runs(config, data, PRESETS.read(name)) for name in names}
@@ -96,7 +97,7 @@ def _runs(config: FeaturesConfig, data: ActivationData, preset: Mapping[str, Any
 
 
 def _at_l0(sparsity: str, l0: int) -> Choice[Sparsity]:
-    """With the options that give so many active features."""
+    """A sparsity mechanism with options for a number of active features."""
     try:
         choice = SPARSITY.choose(sparsity)
         return SPARSITY.choose({"name": choice.name, **choice.options(), **choice.variant.at_l0(l0)})
@@ -105,7 +106,7 @@ def _at_l0(sparsity: str, l0: int) -> Choice[Sparsity]:
 
 
 def _controls(data: ActivationData, plan: Mapping[str, list[FeaturesRun]]) -> dict[str, list[FeaturesRun]]:
-    """The same without positions, and plain autoencoders with as many parameters, trained alike."""
+    """Controls: the same with position ablated, and plain autoencoders with as many parameters."""
     controls: dict[str, list[FeaturesRun]] = {}
     for name, runs in plan.items():
         model, d_in = runs[0].model, data.shape.d_in
@@ -115,12 +116,12 @@ def _controls(data: ActivationData, plan: Mapping[str, list[FeaturesRun]]) -> di
         d_sae = (runs[0].parameters() - d_in) // (2 * d_in + 1)
         if d_sae > 1.05 * model.d_sae:
             plain = AutoencoderConfig(d_sae=d_sae, sparsity=model.sparsity, centering=model.centering)
-            controls[f"{name}, plain of its size"] = [run.model_copy(update={"model": plain}) for run in runs]
+            controls[f"{name}, plain of the same size"] = [run.model_copy(update={"model": plain}) for run in runs]
     return controls
 
 
 def controlled_pairs(sparsity: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Which presets are compared, by name: each with the position-mean baseline and the plain one of its sparsity."""
+    """Pairs of presets to compare: each with the position-mean baseline and with the plain one of its sparsity."""
     controls = [name for name in (BASELINE, *PLAIN.values()) if name in sparsity]
     pairs = []
     for control in controls:
@@ -152,7 +153,7 @@ class Features(Instrument[FeaturesConfig, FeaturesRun]):
         return [replace(row, cells=_cells(row, store)) for row in rows]
 
     def columns(self, planned: PlannedTable[FeaturesRun], rows: Sequence[Row[FeaturesRun]]) -> list[Column]:
-        """Those that some run has."""
+        """The columns that at least one run has."""
         there = [key for key in COLUMNS if any(row.cell(key).per_seed for row in rows)]
         return [
             *(Column(key, COLUMNS[key].title, COLUMNS[key].detail) for key in there),
@@ -169,11 +170,12 @@ class Features(Instrument[FeaturesConfig, FeaturesRun]):
     def findings(self, table: Table[FeaturesRun]) -> list[str]:
         missed = [row for row in table.rows if row.finished and not at_requested_l0(row)]
         named = ", ".join(f"{row.name} ({row.cell('l0').mean:.1f} of {requested_l0(row):g})" for row in missed)
-        lines = [f"Not at the requested number of active features, and not compared: {named}."] if missed else []
+        away = f"more than {100 * L0_TOLERANCE:g} % from the requested number of active features"
+        lines = [f"Not compared, since L0 is {away}: {named}."] if missed else []
         return [*table.lost, *lines, *stats.report(table.comparisons)]
 
     def measurements(self, planned: PlannedTable[FeaturesRun], store: Store) -> list[Measurement[Any, Any]]:
-        """Whether two seeds learn the same directions."""
+        """Agreement of the directions that two seeds learn."""
         pairs = {name: _first_two(read_results(runs, store)) for name, runs in planned.variants.items()}
         label = "Matching features of two seeds: "
         return [
@@ -196,7 +198,7 @@ FEATURES = Features()
 
 
 def requested_l0(row: Row[FeaturesRun]) -> float:
-    """Active features per activation; 0: no number was requested."""
+    """The requested number of active features per activation; 0 if none was requested."""
     options = row.results[0].run.model.sparsity.options()
     return options.get("k") or options.get("l0", 0)
 

@@ -1,4 +1,4 @@
-"""What an evaluation of a sparse autoencoder computes. Definitions: docs/features.md."""
+"""Metrics of sparse autoencoders. Definitions: docs/features.md."""
 
 from __future__ import annotations
 
@@ -15,68 +15,70 @@ class MetricsGroup(Config):
 
 
 class SelectivityMetrics(MetricsGroup):
-    """Position selectivity (ε²) over the features that are frequent enough to have one."""
+    """Position selectivity (ε²) over the features that are active often enough to estimate it."""
 
     features: int
     median: float
     mean: float
-    """Alone, it would rise when a dictionary merely shrinks"""
+    """Rises when a dictionary merely has fewer features, so that it is no measure on its own"""
     position_specific: int
-    """Features of whose variance position explains at least half"""
+    """Number of features with at least half of their variance explained by position"""
 
 
 class RetentionMetrics(MetricsGroup):
-    """Correlation over positions of a feature's mask and of its mean activation with the mask off."""
+    """Correlation over positions between the mask value of a feature and its mean activation with the mask off."""
 
     features: int
     median: float
     chance: float
-    """The same with the masks of other features"""
+    """The same correlation with the masks of other features"""
 
 
 class MaskOffMetrics(MetricsGroup):
-    """Of a dictionary without its mask; the same as with it where it has none."""
+    """Metrics with the mask off; equal to those with the mask if there is none."""
 
     fvu: float
     l0: float
     position_selectivity: SelectivityMetrics
     retention: RetentionMetrics | None = None
-    """None: there is no mask"""
+    """None if there is no mask"""
 
 
 class DictionaryMetrics(MetricsGroup):
-    """Of a dictionary on held-out activations."""
+    """Metrics on held-out activations."""
 
     fvu: float
     """Fraction of variance unexplained"""
     l0: float
     """Active features per activation"""
     dead: float
-    """Share of the features that are never active"""
+    """Share of features that are never active"""
     activations: int
     position_selectivity: SelectivityMetrics
     mask_off: MaskOffMetrics
 
 
 class RecoveryMetrics(MetricsGroup):
-    """Cosines of known directions with the learned ones."""
+    """Cosine similarity between true and learned directions."""
 
     largest: float
-    """Mean of the largest cosines"""
+    """Mean over true directions of the largest cosine"""
     matched: float
-    """Mean with every learned direction used once"""
+    """Mean with true and learned directions matched one to one"""
     recovered: float
-    """Share of the matched directions above 0.9"""
+    """Share of matched directions with a cosine of 0.9 or more"""
 
 
 class FeaturesMetrics(Metrics):
-    """Of a run. While training goes on, only the first part of what is held out is used."""
+    """Metrics of a run. Before the end of training, they are computed on the first part of the held-out data."""
 
     fvu: float
+    """Fraction of variance unexplained"""
     l0: float
+    """Active features per activation"""
     curve: float
-    """FVU of the first part alone, at every step"""
+    """FVU on the first part of the held-out data, for learning curves"""
     final: DictionaryMetrics | None = None
-    """None: before the end of training"""
+    """None before the end of training"""
     recovery: dict[str, RecoveryMetrics] = Field(default={})
     """By kind; empty where true directions are not known"""

@@ -9,18 +9,18 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from whence.features.evals.measures import POSITION_SPECIFIC
-from whence.features.evals.profiles import ActivatingContext, FeatureProfiles, Order
+from whence.features.evals.measures import FEW, POSITION_SPECIFIC
+from whence.features.evals.profiles import ActivatingContext, FeatureProfiles, Order, most_position_specific
 from whence.features.run import FeaturesRun
 from whence.report.figures import COLOURS, figure_of, learning_curves
-from whence.report.html import bullets, heading, render
+from whence.report.html import bullets, heading, html_table, render
 from whence.report.shell import plot, regenerate, shell
 from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
 
 TALL = 640
-"""Lines of a map; where there are more features, a line is the mean of several."""
+"""Largest number of rows of a heat map; with more features, each row is the mean of several."""
 NAMED = 45
-"""Lines up to which there is room for the name of each."""
+"""Largest number of rows that are labelled."""
 STYLE = """
 .contexts td:first-child, .contexts td:nth-child(2) { white-space: nowrap }
 mark { background: #ffe08a; color: inherit; padding: 0 .15em }
@@ -37,47 +37,75 @@ CONTEXTS = """\
 <tr><td class=n>{{ "%.3g" % c.value }}<td class=n>{{ c.position }}
 <td>{{ c.before }} <mark>{{ c.token }}</mark> {{ c.after }}</tr>
 {% endfor %}</table></div>{% endif %}"""
+LEAD = "<p class=lead><strong>{{ sentence }}</strong></p>"
 MAP_NOTE = (
-    "A line is a feature; each is scaled to its own maximum, and features that are never active come last. Sorted by "
-    "the position of the peak, noise makes a diagonal, too: position selectivity tells how much of it is position."
+    "Each row is a feature, scaled to its own maximum; features that are never active are at the bottom. Sorted by the "
+    "position of their peak, features without position information also form a diagonal, since every row has a maximum "
+    "somewhere. Position selectivity measures how much of a feature's variance position explains."
+)
+METHOD = (
+    "Position selectivity (ε²): the share of a feature's variance that position explains, corrected for chance. A "
+    f"feature is position-specific from {100 * POSITION_SPECIFIC:g} %.",
+    "Everything is measured on held-out activations. Under a mask, a feature is active at the positions that the mask "
+    "admits, whatever it has learned. Mean activations and selectivity are therefore measured with the mask off.",
+    f"Limits: the selectivity of features that are active fewer than {FEW} times is not measured. A run is one seed; "
+    "'whence features compare' repeats runs over seeds and tests differences.",
 )
 
 
 def run_page(run: FeaturesRun, profiles: FeatureProfiles, records: Sequence[MetricsRecord], command: str) -> bytes:
-    """records: losses and evaluations of the run, by step."""
-    title = f"whence features: {run.id}"
-    parts = [f"<style>{STYLE}</style>", heading(title, " · ".join(run.labels().values()), level=1)]
-    parts += [bullets(profile_findings(profiles)), heading("Mean activation by position", MAP_NOTE)]
-    for name, (caption, _) in tables(profiles).items():
-        parts += [heading(caption, level=3), plot(sortable_map(profiles, name))]
+    """A self-contained page of one autoencoder: the verdict, the heat map, the table, and how they were obtained.
+
+    records: losses and evaluations of the run, by step.
+    """
+    title = f"whence features: {' · '.join(run.labels().values())}"
+    verdict, *findings = profile_findings(profiles)
+    (first, _), *others = tables(profiles).items()
+    parts = [f"<style>{STYLE}</style>", heading(title, f"run {run.id}", level=1), render(LEAD, sentence=verdict)]
+    parts += [heading("Mean activation by position", MAP_NOTE), plot(sortable_map(profiles, first))]
+    parts += [heading("Most position-specific features"), specific_table(profiles), bullets(findings)]
     parts += [heading("Single features"), *_feature_sections(profiles)]
-    parts += [heading("Position selectivity"), plot(selectivity_histogram(profiles))]
-    parts += [heading("Training"), plot(learning_curve(records))]
-    parts += [f"<p class=note>Run <code>{run.id}</code>, on activations of held-out documents.</p>"]
+    for name, (caption, _) in others:
+        parts += [heading(caption.capitalize()), plot(sortable_map(profiles, name))]
+    parts += [heading("How we know"), bullets(METHOD)]
+    parts += [heading("Position selectivity of all features", level=3), plot(selectivity_histogram(profiles))]
+    parts += [heading("Learning curve", level=3), plot(learning_curve(records))]
     return shell(title, [*parts, *regenerate(command, run.document())])
 
 
+def specific_table(profiles: FeatureProfiles, count: int = 10) -> str:
+    """The features with the highest position selectivity."""
+    peaks, active, selectivity = profiles.peaks.tolist(), profiles.active.tolist(), profiles.position_selectivity
+    rows = [
+        [str(feature), str(peaks[feature]), f"{selectivity[feature]:.3f}", f"{100 * active[feature]:.2f} %"]
+        for feature in most_position_specific(selectivity)[:count]
+    ]
+    columns = ["feature", "peak position", "position selectivity", "active"]
+    return html_table(columns, rows, label="most position-specific features")
+
+
 def profile_findings(profiles: FeatureProfiles) -> list[str]:
-    """In words."""
+    """Sentences on the features, the verdict first."""
     d_sae, masked = profiles.mask_off.shape[1], profiles.mask_values is not None
     specific, frequent = profiles.position_specific, len(profiles.position_selectivity)
     lines = [
-        f"{len(specific)} of {frequent} features are position-specific{', mask off' * masked}: position explains at "
-        f"least {100 * POSITION_SPECIFIC:g} % of their variance. The other {d_sae - frequent} are too rarely active to "
-        "say."
+        f"{len(specific)} of {frequent} features are position-specific{' with the mask off' * masked}: position "
+        f"explains at least {100 * POSITION_SPECIFIC:g} % of their variance."
     ]
+    if d_sae > frequent:
+        lines.append(f"Another {d_sae - frequent} features are active too rarely to measure their selectivity.")
     if specific:
         peaks, selectivity = profiles.peaks.tolist(), profiles.position_selectivity
         named = ", ".join(f"{f} at {peaks[f]} ({selectivity[f]:.2f})" for f in specific[:8])
         more = ", …" if len(specific) > 8 else ""
-        lines.append(f"Most position-specific, with the position of their peak: {named}{more}.")
-    mask_off = f"with mask off {profiles.fvu_mask_off:.4f}" if masked else "there are no masks"
-    lines.append(f"FVU {profiles.fvu:.4f}; {mask_off}.")
+        lines.append(f"Most position-specific features, with peak position and (selectivity): {named}{more}.")
+    mask_off = f"{profiles.fvu_mask_off:.4f} with the mask off" if masked else "the autoencoder has no mask"
+    lines.append(f"FVU (fraction of variance unexplained) {profiles.fvu:.4f}; {mask_off}.")
     return lines
 
 
 def tables(profiles: FeatureProfiles) -> dict[str, tuple[str, Tensor]]:
-    """By name, in words and as (positions, d_sae): mask off; as trained, and the mask itself, where there is one."""
+    """Captions and tables (positions, d_sae): mask off and, if there is a mask, as trained and the mask itself."""
     if profiles.mask_values is None or profiles.used is None:
         return {"mask_off": ("mean activation", profiles.mask_off)}
     return {
@@ -88,18 +116,18 @@ def tables(profiles: FeatureProfiles) -> dict[str, tuple[str, Tensor]]:
 
 
 def orders(profiles: FeatureProfiles) -> dict[Order, str]:
-    """By what a map can be sorted, in words."""
+    """Captions of the orders in which a map can be sorted."""
     names: dict[Order, str] = {"peak": "position of the peak", "position_selectivity": "position selectivity"}
-    names |= {"frequency": "frequency", "number": "number"}
+    names |= {"frequency": "frequency", "number": "feature number"}
     if profiles.mask_values is not None:
-        names["mask_values"] = "centre of the mask"
+        names["mask_values"] = "center of the mask"
     return names
 
 
 def profile_map(profiles: FeatureProfiles, table: str, features: Sequence[int]) -> go.Figure:
-    """A line is a feature, from the first at the top; where there are more than room for, the mean of several.
+    """Heat map with a row per feature, or with means of several features if there are more than `TALL`.
 
-    table: one of `tables`.
+    table: a key of `tables`.
     """
     values = tables(profiles)[table][1]
     lines, shares = _lines(values, features)
@@ -111,7 +139,7 @@ def profile_map(profiles: FeatureProfiles, table: str, features: Sequence[int]) 
 
 
 def sortable_map(profiles: FeatureProfiles, table: str) -> go.Figure:
-    """All features, with a menu of orders."""
+    """Heat map of all features, with a menu of orders."""
     values, names = tables(profiles)[table][1], orders(profiles)
     figure = _map_figure(profiles, min(TALL, values.shape[1]))
     hover = {**HEATMAP, "hovertemplate": HEATMAP["hovertemplate"].replace("%{y}", "%{customdata}")}
@@ -126,7 +154,7 @@ def sortable_map(profiles: FeatureProfiles, table: str) -> go.Figure:
 
 
 def _menu(labels: Sequence[str], each: int = 1, **place: float | str) -> list[dict[str, Any]]:
-    """To choose from groups of so many traces each."""
+    """A menu that shows one group of traces at a time. each: traces per group."""
     count = range(len(labels))
     shown = [{"visible": [group == chosen for group in count for _ in range(each)]} for chosen in count]
     buttons = [{"label": label, "method": "restyle", "args": [args]} for label, args in zip(labels, shown, strict=True)]
@@ -137,13 +165,19 @@ HEATMAP: dict[str, Any] = {
     "zmin": 0,
     "zmax": 100,
     "colorscale": "Cividis",
-    "colorbar": {"title": "% of its maximum", "thickness": 10, "orientation": "h", "y": 1.02, "yanchor": "bottom"},
-    "hovertemplate": "feature %{y}, position %{x}: %{z} % of its maximum<extra></extra>",
+    "colorbar": {
+        "title": "% of the feature's maximum",
+        "thickness": 10,
+        "orientation": "h",
+        "y": 1.02,
+        "yanchor": "bottom",
+    },
+    "hovertemplate": "feature %{y}, position %{x}: %{z} % of the maximum<extra></extra>",
 }
 
 
 def _lines(values: Tensor, features: Sequence[int]) -> tuple[list[Sequence[int]], Tensor]:
-    """The features of each line, and (lines, positions) in % of each feature's maximum."""
+    """The features of each row, and a table (rows, positions) in % of each feature's maximum."""
     count = min(len(features), TALL)
     lines = [features[place * len(features) // count : (place + 1) * len(features) // count] for place in range(count)]
     shares = (values / values.amax(0).clamp(min=1e-30)).clamp(0, 1)
@@ -165,7 +199,7 @@ def _map_figure(profiles: FeatureProfiles, count: int) -> go.Figure:
 
 
 def _mark_peaks(figure: go.Figure, peaks: Tensor, features: Sequence[int]) -> None:
-    """The marks know their features, so that a page can tell which was clicked."""
+    """Mark the peak of every feature. The marks carry feature numbers, so that a page can react to clicks."""
     figure.add_scatter(
         x=peaks[list(features)].tolist(),
         y=[_name([feature]) for feature in features],
@@ -180,15 +214,15 @@ def _mark_peaks(figure: go.Figure, peaks: Tensor, features: Sequence[int]) -> No
 
 
 def feature_profile(profiles: FeatureProfiles, features: Sequence[int]) -> go.Figure:
-    """Mean activation of a feature at every position, and its mask value, where there is a mask.
+    """Mean activation of a feature at every position and, if there is a mask, its mask value.
 
-    features: the first is shown, the others can be chosen from a menu.
+    features: the first is shown; a menu switches to the others.
     """
     masked = profiles.mask_values is not None
     styles = {
         "mask_off": ("mask off" if masked else "mean activation", COLOURS[0], "solid", "y"),
         "used": ("as trained", COLOURS[1], "dash", "y"),
-        "mask_values": ("mask value (right)", "#888", "dot", "y2"),
+        "mask_values": ("mask value (right axis)", "#888", "dot", "y2"),
     }
     figure, drawn = figure_of("position", "mean activation"), tables(profiles)
     for feature in features:
@@ -213,17 +247,17 @@ def feature_profile(profiles: FeatureProfiles, features: Sequence[int]) -> go.Fi
 
 
 def describe_feature(profiles: FeatureProfiles, feature: int) -> str:
-    """In words."""
+    """A sentence on one feature."""
     selectivity = profiles.position_selectivity.get(feature)
-    text = "unknown (too rarely active)" if selectivity is None else f"{selectivity:.3f}"
+    text = "unknown (active too rarely)" if selectivity is None else f"{selectivity:.3f}"
     return (
         f"Feature {feature}: peak at position {int(profiles.peaks[feature])}, position selectivity {text}, "
-        f"active at {100 * float(profiles.active[feature]):.2f} % of activations."
+        f"active for {100 * float(profiles.active[feature]):.2f} % of activations."
     )
 
 
 def _feature_sections(profiles: FeatureProfiles) -> list[str]:
-    """The profiles of features with text, or of the most position-specific, and the text."""
+    """Profiles and activating text of the selected features or, without text, of the most position-specific ones."""
     shown = list(profiles.contexts) or profiles.position_specific[:8] or [0]
     described = [
         (describe_feature(profiles, feature), context_table(profiles.contexts.get(feature, ()))) for feature in shown
@@ -233,12 +267,12 @@ def _feature_sections(profiles: FeatureProfiles) -> list[str]:
 
 
 def context_table(contexts: Sequence[ActivatingContext]) -> str:
-    """The text of one feature, where it is most active; empty where it never is."""
+    """The contexts in which a feature is most active; empty if it is never active."""
     return render(CONTEXTS, contexts=contexts)
 
 
 def selectivity_histogram(profiles: FeatureProfiles) -> go.Figure:
-    figure = figure_of("position selectivity: share of variance that position explains", "features")
+    figure = figure_of("position selectivity (share of variance that position explains)", "features")
     figure.add_histogram(
         x=list(profiles.position_selectivity.values()),
         xbins={"start": -0.05, "end": 1.0, "size": 0.025},
@@ -248,10 +282,10 @@ def selectivity_histogram(profiles: FeatureProfiles) -> go.Figure:
         POSITION_SPECIFIC,
         line_dash="dot",
         line_color="#888",
-        annotation_text="position-specific from here on",
+        annotation_text="position-specific",
         annotation_position="top left",
     )
-    figure.update_yaxes(type="log", title="features (logarithmic)")
+    figure.update_yaxes(type="log", title="features (log scale)")
     return figure.update_xaxes(range=[-0.06, 1.02])
 
 

@@ -27,7 +27,9 @@ class FeaturesRun(RunConfig[FeaturesMetrics, FeaturesTraining]):
     """Train one autoencoder."""
 
     kind: ClassVar[str] = "features"
-    data: DataChoice = Field(default=DATA.choose("synthetic"), description="activations to learn features of")
+    data: DataChoice = Field(
+        default=DATA.choose("synthetic"), description="activations to train on: synthetic, or a collection's directory"
+    )
     model: AutoencoderConfig = AutoencoderConfig()
     training: FeaturesTraining = FeaturesTraining()
 
@@ -49,7 +51,7 @@ class FeaturesRun(RunConfig[FeaturesMetrics, FeaturesTraining]):
         return self.parameters()
 
     def working_bytes(self) -> int:
-        """Activations, codes and what they are made of, in training or of a part of what is fitted and held out."""
+        """Activations and codes of a training batch, or of a part of the data that is fitted or held out."""
         shape = self.data.build().shape
         rows = max(self.training.batch_size, PART)
         return 4 * rows * (shape.d_in + max(self.model.d_sae, shape.features))
@@ -90,8 +92,11 @@ class FeaturesTrainable(Trainable[Autoencoder]):
         model, own = self.model, self.run.training
         positional = {id(parameter) for parameter in model.positional_parameters()}
         groups = [
-            {"params": [p for p in model.parameters() if id(p) not in positional], "pace": 1.0},
-            {"params": [p for p in model.parameters() if id(p) in positional], "pace": own.position_lr_multiplier},
+            {"params": [p for p in model.parameters() if id(p) not in positional], "lr_multiplier": 1.0},
+            {
+                "params": [p for p in model.parameters() if id(p) in positional],
+                "lr_multiplier": own.position_lr_multiplier,
+            },
         ]
         used = [group for group in groups if group["params"]]
         return torch.optim.AdamW(used, lr=own.lr, betas=(0.9, 0.99), weight_decay=own.weight_decay, fused=True)
@@ -101,7 +106,7 @@ class FeaturesTrainable(Trainable[Autoencoder]):
         return self.model.loss(activations.to(self.device), positions.to(self.device)), len(activations)
 
     def evaluate(self, streams: Streams) -> FeaturesMetrics:
-        """On the first part of what is held out while training goes on, on everything at its end."""
+        """Metrics on the first part of the held-out data during training, and on all of it at the end."""
         with torch.autocast(self.device.type, enabled=False):
             return self._metrics(streams.evaluation)
 
@@ -127,10 +132,13 @@ class FeaturesTrainable(Trainable[Autoencoder]):
 
 
 def load_autoencoder(store: Store, text: str) -> tuple[Autoencoder, FeaturesRun]:
-    """That of a finished run, by the first digits of its id."""
+    """The autoencoder of a finished run, by the first digits of its id."""
     with open_finished_run(store, text) as (folder, run):
         if not isinstance(run, FeaturesRun):
-            raise UserError(f"run: {folder.id} is no autoencoder. Allowed: runs of 'whence features train'.")
+            raise UserError(
+                f"run: expected a run of 'whence features', got {folder.id}, a run of {run.kind}. "
+                "See 'whence runs list'."
+            )
         model = run.build_model("cpu")
         model.load_state_dict(weights_of(folder))
     return model.eval(), run

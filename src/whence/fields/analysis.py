@@ -1,4 +1,4 @@
-"""What a trained field relies on: its position tokens swapped, moved, left out, and drawn. Stored as artifacts."""
+"""Analysis of a trained field: token swap, location jitter, query offset, pruning, PCA. Stored as artifacts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from whence.random import Streams, generator
 from whence.store.artifacts import Artifact, ArtifactKind
 
 CROPS, RANKED = 16, 4
-"""Signals that are analyzed, and those of them on which the contribution of tokens is measured"""
+"""Analyzed signals, and those of them on which the contribution of each token is measured"""
 JITTERS = (0.0, 0.05, 0.1, 0.2, 0.4)
 """Standard deviations of locations, and offsets of queries, in spacings of position tokens."""
 PRUNED = (0.0, 0.1, 0.25, 0.5, 0.75)
@@ -30,28 +30,28 @@ SHOWN = 4
 
 
 class Pruning(Config):
-    """dB that each position token contributes, and by share of those left out, the PSNR without the least of them."""
+    """Contribution of each position token in dB, and PSNR by share of tokens removed, least important first."""
 
     contribution: list[float]
     psnr: dict[float, float]
 
 
 class FieldAnalysis(Config):
-    """PSNR (dB) of the field at the input's own size, unless noted, and what changes it."""
+    """PSNR (dB) of the field at the resolution of the input, unless noted, intact and after each intervention."""
 
     own: float
     swapped: float
     """With the position tokens of another signal"""
     diversity: Diversity
     render: float | None = None
-    """Of the render, at the finest size"""
+    """Of the render, at the finest resolution"""
     render_swapped: float | None = None
     jitter: dict[float, float]
     """By standard deviation of the noise on the locations of position tokens, in spacings"""
     query_offset: dict[float, float]
-    """By distance between the coordinate that is decoded and the one that attends to the tokens, in spacings"""
+    """By distance between the decoded coordinate and the coordinate that attends to the tokens, in spacings"""
     neighbours: list[int]
-    """For every signal, the other one whose mean position token is nearest by cosine"""
+    """For every signal, the other signal whose mean position token has the highest cosine similarity"""
     pruning: Pruning
 
 
@@ -60,7 +60,7 @@ Analysis = Artifact[AnalyzeConfig, FieldAnalysis]
 
 
 def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None]) -> FieldAnalysis:
-    """On signals of the test split."""
+    """Analyze a model on signals of the test split."""
     signals, x = example_signals(run, CROPS)
     with torch.no_grad():
         encoded = model.encode(x)
@@ -77,7 +77,7 @@ def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None
         swapped = encoded.swapped()
         own, field_swapped = field(encoded), field(swapped)
         rendered, render_swapped = render(encoded), render(swapped)
-        on_progress("Moving locations and queries")
+        on_progress("Jittering token locations and offsetting queries")
         spacing = model.shape.spacing
         noise = torch.randn(encoded.locations.shape, generator=torch.Generator().manual_seed(0))
         at = grid(model.size)[None]
@@ -88,7 +88,7 @@ def analyze(model: FieldModel, run: FieldsRun, on_progress: Callable[[str], None
 
         jitter = {by: field(replace(encoded, locations=encoded.locations + by * spacing * noise)) for by in JITTERS}
         query_offset = {by: offset(by) for by in JITTERS}
-        on_progress("Pruning position tokens, one by one")
+        on_progress("Pruning position tokens one at a time")
         return FieldAnalysis(
             own=own,
             swapped=field_swapped,
@@ -113,11 +113,11 @@ def _neighbours(encoded: Encoded) -> list[int]:
 
 
 def _prune(model: FieldModel, x: Tensor) -> Pruning:
-    few, rest, count = x[:RANKED], x[RANKED:], model.config.lps  # ranked on some, judged on others
+    few, rest, count = x[:RANKED], x[RANKED:], model.config.lps  # ranked on some signals, evaluated on others
 
-    def without(gone: Sequence[int], signals: Tensor) -> float:
-        """These position tokens are neither in the sequence nor attended to."""
-        model.positions.selected = torch.tensor([index for index in range(count) if index not in gone])
+    def without(removed: Sequence[int], signals: Tensor) -> float:
+        """Quality with these position tokens neither in the sequence nor attended to."""
+        model.positions.selected = torch.tensor([index for index in range(count) if index not in removed])
         try:
             return _quality(decode(model, signals, model.size, "field"), signals)
         finally:
@@ -130,18 +130,18 @@ def _prune(model: FieldModel, x: Tensor) -> Pruning:
     return Pruning(contribution=contribution, psnr=pruned)
 
 
-# --- images for a page: made anew, because a few decodings are cheaper than files to store and verify
+# --- images for a page: recomputed, because a few decodings are cheaper than files to store and verify
 
 
 def example_signals(run: FieldsRun, count: int) -> tuple[Tensor, Tensor]:
-    """True signals of the test split, and the inputs; always the same ones."""
+    """Target signals of the test split and their inputs; the same for every call."""
     data = run.data.build()
     signals = data.draw(generator(Streams.of(0).evaluation, "analysis", str(run.data)), count, "test")
     return signals, data.at(signals, data.inputs)
 
 
 def side_by_side(model: FieldModel, signals: Tensor, x: Tensor) -> dict[str, Tensor]:
-    """By name, (rows, channels, *true): the original, interpolated, and the model's outputs."""
+    """By name, (rows, channels, *true): the original, bicubic interpolation, and the outputs of the model."""
     size = tuple(signals.shape[2:])
     outputs: list[Output] = ["field"] if model.renderer is None else ["field", "render"]
     with torch.no_grad():
@@ -151,11 +151,11 @@ def side_by_side(model: FieldModel, signals: Tensor, x: Tensor) -> dict[str, Ten
 
 
 def as_images(columns: dict[str, Tensor]) -> dict[str, Tensor]:
-    """(rows, 3, height, width), and the error of the last beside; of a volume, its middle slice."""
+    """(rows, 3, height, width), with the absolute error of the last column; of a volume, its middle slice."""
     name, last = list(columns.items())[-1]
     error = (last.clamp(0, 1) - columns["original"]).abs().mean(1, keepdim=True)
     images = {}
-    for column, values in {**columns, f"error of the {name} × 4": 4 * error}.items():
+    for column, values in {**columns, f"|{name} − original| × 4": 4 * error}.items():
         values = values.clamp(0, 1)
         values = values[:, :, values.shape[2] // 2] if values.ndim == 5 else values
         images[column] = values if values.shape[1] == 3 else values[:, :1].expand(-1, 3, -1, -1)
@@ -163,7 +163,7 @@ def as_images(columns: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def analysis_images(model: FieldModel, run: FieldsRun) -> dict[str, Tensor]:
-    """By column, (rows, 3, height, width) of the first signals that are analyzed; none unless signals are images."""
+    """By column, (rows, 3, height, width) of the first analyzed signals; empty unless signals are images."""
     if len(model.size) != 2:
         return {}
     signals, x = (values[:SHOWN] for values in example_signals(run, CROPS))
@@ -181,7 +181,7 @@ def analysis_images(model: FieldModel, run: FieldsRun) -> dict[str, Tensor]:
 
 
 def _principal_components(features: Tensor, size: tuple[int, int]) -> Tensor:
-    """The first three of the features that tokens have at each pixel, as red, green and blue."""
+    """The first three principal components of the token features at each pixel, as red, green and blue."""
     flat = features.flatten(0, 1) - features.flatten(0, 1).mean(0)
     _, _, axes = torch.pca_lowrank(flat, q=min(3, flat.shape[-1]), niter=4)
     scores = flat @ axes

@@ -1,4 +1,4 @@
-"""What hyponets share: a signal as position tokens, and how coordinates attend to them."""
+"""Shared by hyponets: a signal encoded as position tokens, and attention from coordinates to them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Encoded:
     lps: Tensor
     """(rows, M, d_model)"""
     locations: Tensor
-    """(1, M, k): the true place of each"""
+    """(1, M, k): the coordinates of each token"""
     selected: Tensor | None = None
-    """After pruning: which of the tokens are left. None: all"""
+    """After pruning: indices of the remaining tokens. None: all"""
 
     def swapped(self) -> Encoded:
-        """Every row with the tokens of another."""
+        """Every row with the tokens of another row."""
         return replace(self, lps=self.lps.roll(1, 0))
 
 
@@ -43,7 +43,7 @@ class FieldShape:
 
     @property
     def spacing(self) -> float:
-        """Between position tokens, if they were spread evenly."""
+        """Distance between evenly spread position tokens."""
         return self.lps ** (-1 / self.axes)
 
 
@@ -63,15 +63,15 @@ class Hyponet(Variant, nn.Module):
 
 
 class Nearness(nn.Module):
-    """Attention of a coordinate to each token: by its distance, sharply at first, and by which token it is.
+    """Attention of a coordinate to each token, by distance (sharp at init) and by token index.
 
-    Not by its content: then the weights are the same for all rows of a batch with the same coordinates, and one
-    matrix product serves them all.
+    Weights do not depend on the content of tokens. They are therefore the same for all rows of a batch with the same
+    coordinates, and one matrix product serves all rows.
     """
 
     WIDTH = 16
     reach: Tensor
-    """(M,): by how much farther than the spacing each token reaches"""
+    """(M,): range of each token, as a multiple of the spacing"""
 
     def __init__(self, shape: FieldShape, heads: int) -> None:
         super().__init__()
@@ -134,10 +134,10 @@ def waves(at: Tensor, bands: int) -> Tensor:
 
 
 def products(factors: Iterable[Tensor]) -> Tensor:
-    """Of each entry of one with each of the next, on the last axis."""
+    """Products of each entry of one factor with each entry of the next, on the last axis."""
     return functools.reduce(lambda a, b: (a[..., :, None] * b[..., None, :]).flatten(-2), factors)
 
 
 def cell_feature(cell: Tensor, features: Tensor) -> Tensor:
-    """(…, 1): how wide a cell is, to be put beside the features."""
+    """(…, 1): the width of a cell, as one more feature."""
     return (cell.log().mean() / 5).expand(*features.shape[:-1], 1)

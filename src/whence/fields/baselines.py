@@ -1,4 +1,4 @@
-"""Grids of pixels, and what a field must beat on them: resizing by a fixed kernel, and by the best kernel there is."""
+"""Pixel grids, and the baselines of a field: interpolation with a fixed kernel and with a least-squares kernel."""
 
 from __future__ import annotations
 
@@ -31,17 +31,16 @@ def points(axes: Sequence[Tensor]) -> Tensor:
 
 
 def cell(size: Sequence[int], device: torch.device | str | None = None) -> Tensor:
-    """(k,): how wide the cell of one pixel is."""
+    """(k,): the width of the cell of one pixel."""
     return 1 / torch.tensor(size, dtype=torch.float32, device=device)
 
 
 def resize(x: Tensor, size: Sequence[int], kind: Resampling) -> Tensor:
-    """(rows, channels, *spatial) at another size, one axis after the other. Centres of pixels lie at half steps.
+    """Resize (rows, channels, *spatial) one axis after the other. Pixel centres lie at half steps.
 
-    linear, bicubic: through the pixels (bicubic is Keys' with a = -0.75, as torch's, which is the stronger one on
-    photographs: -0.5 stays .2 dB below it at twice the size), the outermost repeated beyond the edge. They
-    would alias where there are to be fewer pixels, and refuse. area: the mean over what a new pixel covers of the
-    old ones, at any ratio.
+    linear, bicubic: interpolation with edge pixels repeated; for enlarging only, because they alias otherwise.
+    Bicubic is Keys' kernel with a = -0.75 as in torch; on photographs, a = -0.5 is 0.2 dB worse at ×2.
+    area: mean over the area of each new pixel, at any ratio.
     """
     for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True), 2):
         if old != new:
@@ -52,7 +51,7 @@ def resize(x: Tensor, size: Sequence[int], kind: Resampling) -> Tensor:
 
 
 def _weights(old: int, new: int, kind: Resampling) -> Tensor:
-    """(new, old): what every old pixel counts for in every new one."""
+    """(new, old): the weight of every old pixel in every new one."""
     if new < old:
         raise ValueError(f"{kind} would alias from {old} to {new} pixels: use area")
     place = (torch.arange(new, dtype=torch.float64) + 0.5) * (old / new) - 0.5
@@ -63,7 +62,7 @@ def _weights(old: int, new: int, kind: Resampling) -> Tensor:
 
 
 def _averaged(x: Tensor, new: int) -> Tensor:
-    """By differences of sums from the beginning, whose cost does not grow with how much is averaged."""
+    """By differences of cumulative sums, whose cost does not depend on the ratio."""
     old = x.shape[-1]
     sums = functional.pad(x.double().cumsum(-1), (1, 0))
     edges = torch.arange(new + 1, device=x.device) * old
@@ -81,9 +80,9 @@ def _keys(distance: Tensor, a: float = -0.75) -> Tensor:
 
 @dataclass(frozen=True)
 class LeastSquaresKernel:
-    """The best linear upscaling of images by a whole number: 7 x 7 pixels and a bias for each of the scale² phases.
+    """Least-squares linear upscaling of images by an integer: 7 × 7 pixels and a bias for each of the scale² phases.
 
-    All channels share it. Beyond the edge, the outermost pixels are repeated.
+    All channels share the kernel. Edge pixels are repeated.
     """
 
     kernel: Tensor
@@ -93,7 +92,7 @@ class LeastSquaresKernel:
 
     @classmethod
     def fit(cls, low: Tensor, high: Tensor) -> Self:
-        """To images (rows, channels, h, w) and (rows, channels, scale * h, scale * w)."""
+        """Fit to images (rows, channels, h, w) and (rows, channels, scale * h, scale * w)."""
         scale, unknowns = high.shape[-1] // low.shape[-1], SIDE**2 + 1
         squares = torch.zeros(unknowns, unknowns, dtype=torch.float64)
         products = torch.zeros(unknowns, scale**2, dtype=torch.float64)

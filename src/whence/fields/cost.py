@@ -1,4 +1,4 @@
-"""What a model costs: time, peak memory in a fresh process, steps per minute. Measured once, stored as artifacts."""
+"""Cost of a model: time, peak memory in a fresh process, steps per minute. Measured once, stored as artifacts."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ TOKENS = (256, 512, 1024, 2048, 4096)
 ENCODER = ("mixer", "encoding", "d_model", "layers", "heads", "mlp_ratio")
 """Fields of a model that its encoder depends on"""
 TRANSFORMER_MLP = 1.75
-"""By so much more of an MLP, a block of attention is as large as one of bidirectional Mamba"""
-PACE_SECONDS = 4.0
-"""Of steps that are timed, after two that warm up."""
+"""Increase of the MLP ratio that makes an attention block as large as a bidirectional Mamba block"""
+TIMED_SECONDS = 4.0
+"""Duration of timed steps, after two warm-up steps"""
 T = TypeVar("T")
 
 
 class CostRequest(Config):
-    """A cost belongs to an architecture, whatever its weights are."""
+    """The architecture and the data; a cost does not depend on weights."""
 
     data: str
     model: FieldModelConfig
 
 
 class Cost(Config):
-    """Milliseconds to encode one signal and to decode it at its own size; MiB to encode it, beyond the model."""
+    """Milliseconds to encode one signal and to decode it at ×1; MiB to encode it, beyond the model."""
 
     encode: float
     decode: float
@@ -64,7 +64,7 @@ def cost_request(run: FieldsRun) -> CostRequest:
 
 
 def measure_cost(store: Store, run: FieldsRun) -> Cost:
-    """Times are medians on one thread, which neighbours disturb least."""
+    """Times are medians on one thread, which other processes disturb least."""
     model, _ = load_model(store, run.id)
     x = torch.rand(1, model.channels, *model.size, generator=torch.Generator().manual_seed(0))
     with _threads(1), torch.no_grad():
@@ -96,7 +96,7 @@ def _seconds(act: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-# --- against the number of tokens
+# --- by number of tokens
 
 
 class EncoderCostRequest(Config):
@@ -107,7 +107,7 @@ class EncoderCostRequest(Config):
 
 
 class TokenCost(Config):
-    """To encode one signal of so many tokens: milliseconds, and MiB beyond the model."""
+    """Cost of encoding one signal of that many tokens: milliseconds, and MiB beyond the model."""
 
     tokens: int
     ms: float
@@ -115,7 +115,7 @@ class TokenCost(Config):
 
 
 class EncoderCost(Config):
-    """By number of tokens, rising."""
+    """In increasing order of the number of tokens."""
 
     costs: list[TokenCost]
 
@@ -127,7 +127,7 @@ ENCODER_COSTS = ArtifactKind("encoder_cost", EncoderCostRequest, EncoderCost)
 
 
 def compared_encoders(model: FieldModelConfig) -> dict[str, FieldModelConfig]:
-    """The encoder of a model, and if it is no Transformer, one of about its size."""
+    """The encoder of a model and, unless that is a Transformer, a Transformer of about the same size."""
     own = FieldModelConfig.read({name: getattr(model, name) for name in ENCODER})
     if own.mixer.name == "attention" or own.d_model % (2 * own.heads):
         return {own.encoder: own}
@@ -136,7 +136,7 @@ def compared_encoders(model: FieldModelConfig) -> dict[str, FieldModelConfig]:
 
 
 def encoder_costs(run: FieldsRun, store: Store) -> dict[str, EncoderCost]:
-    """By encoder, those that have been measured."""
+    """By encoder, those that the store has."""
     return {
         name: artifact.result
         for name, model in compared_encoders(run.model).items()
@@ -145,7 +145,7 @@ def encoder_costs(run: FieldsRun, store: Store) -> dict[str, EncoderCost]:
 
 
 def model_of_tokens(config: FieldModelConfig, tokens: int) -> tuple[FieldModel, Tensor]:
-    """A model of one axis whose patches and position tokens together are that many, and a signal for it."""
+    """A one-dimensional model with that many patches and position tokens in total, and a signal for it."""
     patches = tokens * 4 // 5 // 4 * 4
     config = config.model_copy(update={"lps": tokens - patches, "render_width": 0})
     pixels = config.patch * patches
@@ -171,15 +171,15 @@ def encoder_cost(config: FieldModelConfig, counts: Sequence[int]) -> EncoderCost
 
 
 def _load_libraries(config: FieldModelConfig) -> None:
-    """What is loaded once counts for no model."""
+    """Load libraries before measuring, so that their memory is not attributed to the model."""
     small, x = model_of_tokens(config, 64)
     small.encode(x)
 
 
 def crossing(slow_to_grow: Mapping[int, float], fast_to_grow: Mapping[int, float]) -> float | None:
-    """From how many tokens on the first is cheaper for good, between the counts by straight lines over logarithms.
+    """The number of tokens from which on the first is always cheaper, by log-log linear interpolation.
 
-    None: never. The smallest count: throughout.
+    None: never. The smallest count: at every count.
     """
     counts = sorted(slow_to_grow)
     ahead = [math.log(fast_to_grow[n] / slow_to_grow[n]) for n in counts]
@@ -215,14 +215,14 @@ def _with_config(measure: Callable[..., T], config: str, rest: tuple[object, ...
 
 
 def memory_of(act: Callable[[], object]) -> float:
-    """At most, beyond what the process has."""
+    """Peak memory of a call, beyond what the process has before it."""
     before = _of_this_process("VmRSS")
     act()
     return max(0.0, _of_this_process("VmHWM") - before)
 
 
 def _of_this_process(what: str) -> float:
-    """MiB. Elsewhere than on Linux only the peak is known, which then stands for both."""
+    """In MiB. On systems other than Linux only the peak is available and is used for both."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith(what))
@@ -230,39 +230,41 @@ def _of_this_process(what: str) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (20 if sys.platform == "darwin" else 10)
 
 
-# --- how many steps fit into some minutes on this machine
+# --- number of steps that fit into a time budget on this machine
 
 
-class PaceRequest(Config):
-    """A run, whatever its number of steps, and the minutes that it may take."""
+class StepBudgetRequest(Config):
+    """A run, its number of steps ignored, and a time budget in minutes."""
 
     run: FieldsRun
     minutes: float
 
 
-class Pace(Config):
-    """As measured, and the steps that fit. The same request means the same run, to be resumed or already finished."""
+class StepBudget(Config):
+    """Measured times and the number of steps that fit. Stored, so that the same command names the same run."""
 
     step_seconds: float
     evaluation_seconds: float
     steps: int
 
 
-PACES = ArtifactKind("field_pace", PaceRequest, Pace)
+STEP_BUDGETS = ArtifactKind("field_step_budget", StepBudgetRequest, StepBudget)
 
 
 def _with_steps(run: FieldsRun, steps: int) -> FieldsRun:
     return run.model_copy(update={"training": run.training.model_copy(update={"steps": steps})})
 
 
-def fit_minutes(run: FieldsRun, minutes: float, store: Store, threads: int | None = None) -> tuple[FieldsRun, Pace]:
-    """The run with as many steps as fit."""
-    request = PaceRequest(run=_with_steps(run, 1), minutes=minutes)
-    pace = PACES.measure(request, store, lambda: _measure_pace(run, minutes, threads)).result
-    return _with_steps(run, pace.steps), pace
+def fit_minutes(
+    run: FieldsRun, minutes: float, store: Store, threads: int | None = None
+) -> tuple[FieldsRun, StepBudget]:
+    """The run with the largest number of steps that fits into `minutes`."""
+    request = StepBudgetRequest(run=_with_steps(run, 1), minutes=minutes)
+    budget = STEP_BUDGETS.measure(request, store, lambda: _measure_steps(run, minutes, threads)).result
+    return _with_steps(run, budget.steps), budget
 
 
-def _measure_pace(run: FieldsRun, minutes: float, threads: int | None) -> Pace:
+def _measure_steps(run: FieldsRun, minutes: float, threads: int | None) -> StepBudget:
     times: list[float] = []
     with _threads(threads or torch.get_num_threads()), preserve_rng_state():
         job, streams = run.job(), Streams.of(run.seed)
@@ -274,7 +276,7 @@ def _measure_pace(run: FieldsRun, minutes: float, threads: int | None) -> Pace:
             optimizer.step()
             optimizer.zero_grad()
 
-        while len(times) < 3 or sum(times[2:]) < PACE_SECONDS:
+        while len(times) < 3 or sum(times[2:]) < TIMED_SECONDS:
             times.append(_seconds(step))
         job.model.eval()
         with torch.no_grad():
@@ -282,16 +284,16 @@ def _measure_pace(run: FieldsRun, minutes: float, threads: int | None) -> Pace:
     step_seconds = statistics.mean(times[2:])
     left = 60 * minutes - evaluation_seconds * (run.training.evaluations + 1)
     steps = max(run.training.evaluations, int(left / step_seconds))
-    steps = int(float(f"{steps:.2g}"))  # rounded: the last steps mean nothing, the number should read well
-    return Pace(step_seconds=step_seconds, evaluation_seconds=evaluation_seconds, steps=steps)
+    steps = int(float(f"{steps:.2g}"))  # two digits: the estimate is no more precise
+    return StepBudget(step_seconds=step_seconds, evaluation_seconds=evaluation_seconds, steps=steps)
 
 
 def measure_costs(run: FieldsRun, store: Store, on_progress: Callable[[str], None]) -> None:
-    """Of a finished run, what its page shows; what the store has already is not measured again."""
+    """Measure the costs that the page of a finished run shows, unless the store has them."""
     on_progress("Measuring time and memory of the model")
     COSTS.measure(cost_request(run), store, lambda: measure_cost(store, run))
     for name, model in compared_encoders(run.model).items():
-        on_progress(f"Measuring time and memory of {name} by number of tokens")
+        on_progress(f"Measuring encoding time and memory of {name} by number of tokens")
         ENCODER_COSTS.measure(
             EncoderCostRequest(model=model), store, partial(in_fresh_process, encoder_cost, model, TOKENS)
         )

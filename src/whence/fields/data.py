@@ -1,4 +1,4 @@
-"""Signals to learn fields of: those that come with packages, made-up ones, and a user's own."""
+"""Signals to train fields on: packaged data, synthetic data, and a user's own files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from whence.system import packaged_file
 
 DATA: Registry[FieldData] = Registry(__name__, FieldData)
 DataChoice = Annotated[Choice[FieldData], DATA]
-FACTOR = Field(ge=1, le=8, description="how much finer the true signal is")
+FACTOR = Field(ge=1, le=8, description="resolution of the target relative to the input")
 IMAGE_SIZE = Field(ge=8, le=64, description="pixels per side of the input")
 IMAGE, LEARN = ("scikit-image", "skimage/data"), ("scikit-learn", "sklearn/datasets/images")
 PHOTOS: dict[Split, dict[tuple[str, str], tuple[str, ...]]] = {
@@ -46,12 +46,12 @@ EMOJI_SIDE, LARGEST_EMOJI = 128, 512
 LARGEST_FONT = 2**26
 """Bytes"""
 OPEN_TYPE = (b"\0\1\0\0", b"OTTO", b"true")
-"""No other is opened: fonts of the web are compressed without a bound"""
+"""Other formats are refused: web fonts may decompress to any size"""
 KINDS = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
 class Photos(ImageData):
-    """Ten colour photographs: six to train on, two to choose designs by, two to report."""
+    """Ten colour photographs: six for training, two for validation, two for test."""
 
     def __init__(self, *, size: Annotated[int, IMAGE_SIZE] = 32, factor: Annotated[int, FACTOR] = 4) -> None:
         super().__init__(size, factor)
@@ -65,15 +65,17 @@ class Photos(ImageData):
 
 
 class Folder(ImageData):
-    """A folder of images: of every six, by name, four to train on, one to choose designs by, one to report."""
+    """A directory of images, in order of name: of every six, four for training, one for validation, one for test."""
 
     def __init__(
         self,
         *,
-        path: Annotated[str, Field(description="the folder")] = "",
+        path: Annotated[str, Field(description="directory of images")] = "",
         size: Annotated[int, IMAGE_SIZE] = 32,
         factor: Annotated[int, FACTOR] = 4,
-        checksum: Annotated[str, Field(description="of the images; filled in: changed ones are other data")] = "",
+        checksum: Annotated[
+            str, Field(description="of the images; filled in automatically, so that changed images are a new run")
+        ] = "",
     ) -> None:
         super().__init__(size, factor)
         self.path, self.checksum = path, checksum
@@ -86,15 +88,15 @@ class Folder(ImageData):
 
     @functools.cached_property
     def _files(self) -> list[Path]:
-        """Looked for when it is needed: a model that was trained on it needs it no more."""
+        """Listed on first use: a trained model can be loaded without them."""
         files = image_files(self.path)
         if len(files) < 3:
             raise UserError(
-                f"data: {self.path!r} holds {len(files)} images. Allowed: 3 or more, so that some can be held out."
+                f"data: expected 3 or more images in {self.path!r}, because some are held out; got {len(files)}."
             )
         if self.checksum not in ("", self.checksum_now()):
             raise UserError(
-                f"data: the images in {self.path!r} have changed since this was requested. Allowed: the same ones."
+                f"data: the images in {self.path!r} have changed since this run was configured. Restore them."
             )
         return files
 
@@ -105,17 +107,17 @@ def _checksum(files: tuple[tuple[Path, int], ...]) -> str:
 
 
 class Emoji(FieldData):
-    """Some 3,900 emoji of 128×128 pixels over white, from the font Noto Color Emoji (bitmaps).
+    """About 3,900 emoji of 128×128 pixels on white, from the bitmap font Noto Color Emoji.
 
-    Of every six, by code, four to train on, one to choose designs by, one to report. Those that begin alike, as all
-    skin tones of a hand, stay together.
+    Of every six, by code, four for training, one for validation, one for test. Variants of one emoji, such as skin
+    tones, stay in one split.
     """
 
     def __init__(
         self,
         *,
         size: Annotated[int, Field(ge=8, le=128, description="pixels per side of the input; must divide 128")] = 32,
-        font: Annotated[str, Field(description="the font's file, if it is not where Linux keeps it")] = "",
+        font: Annotated[str, Field(description="font file; empty: the usual places on Linux")] = "",
     ) -> None:
         if EMOJI_SIDE % size:
             raise UserError(f"data: size {size} does not divide {EMOJI_SIDE}. Allowed: 8, 16, 32, 64, 128.")
@@ -127,8 +129,8 @@ class Emoji(FieldData):
         path = next((Path(font) for font in fonts if os.path.isfile(font)), None)
         if path is None:
             raise UserError(
-                "data: emoji come with the font Noto Color Emoji, which is not here. Install Debian's "
-                "fonts-noto-color-emoji, or name the file: emoji:font=FILE.ttf"
+                "data: the font Noto Color Emoji was not found. Install it (Debian: fonts-noto-color-emoji), or name "
+                "its file:  emoji:font=FILE.ttf"
             )
         files = emoji_files(path)[split]
         return torch.stack([emoji_image(files[below(len(files), generator)]) for _ in range(rows)]).float() / 255
@@ -136,7 +138,7 @@ class Emoji(FieldData):
 
 @functools.cache
 def emoji_files(font: Path) -> dict[Split, list[bytes]]:
-    """PNGs of the font, each once."""
+    """By split, the PNG files in the font, without duplicates."""
     glyphs, parents = _opened_font(font)
     families: dict[str, list[bytes]] = {}
     for file, name in {file: name for name, file in reversed(glyphs.items())}.items():
@@ -154,7 +156,7 @@ def family(glyph: str, parents: Mapping[str, str]) -> str:
 
 
 def _opened_font(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The PNG of every glyph, and of those that stand for a sequence, what it begins with."""
+    """The PNG of every glyph, and for every glyph of a sequence the first glyph of that sequence."""
     try:
         from fontTools.ttLib import TTFont, TTLibError
     except ImportError:
@@ -178,17 +180,19 @@ def _opened_font(font: Path) -> tuple[dict[str, bytes], dict[str, str]]:
             return glyphs, parents
     except UserError:
         raise
-    except Exception:  # of a reader that checks little
+    except Exception:  # fontTools validates little, and raises almost anything
         raise UserError(
-            f"data: {str(font)!r} holds no bitmaps. Allowed: Noto Color Emoji with its table CBDT."
+            f"data: expected Noto Color Emoji with bitmaps (table CBDT), got {str(font)!r}. Name another font file."
         ) from None
 
 
 @functools.lru_cache(maxsize=4096)
 def emoji_image(file: bytes) -> Tensor:
-    """In bytes, the middle 128×128, over white."""
+    """The central 128×128 pixels on white, as bytes."""
     if max(read_size(file, "emoji")) > LARGEST_EMOJI:
-        raise UserError(f"data: the font holds an emoji of more than {LARGEST_EMOJI} pixels. Allowed: smaller ones.")
+        raise UserError(
+            f"data: expected emoji of at most {LARGEST_EMOJI} pixels per side, got a larger one. Name another font."
+        )
     image = read(file, "emoji")
     before = [int((EMOJI_SIDE - count) / 2) for count in image.shape[1:]]  # below 0: cut off
     after = [EMOJI_SIDE - count - space for count, space in zip(image.shape[1:], before, strict=True)]
@@ -197,7 +201,7 @@ def emoji_image(file: bytes) -> Tensor:
 
 
 class Digits(FieldData):
-    """1,797 grey digits of 8×8 pixels: four of six to train on, one to choose designs by, one to report."""
+    """1,797 grey digits of 8×8 pixels: of every six, four for training, one for validation, one for test."""
 
     def __init__(
         self,
@@ -215,22 +219,24 @@ class Digits(FieldData):
 @functools.cache
 def _digits(path: Path) -> tuple[Tensor, ...]:
     """Each (1, 8, 8) from 0 to 1."""
-    table = np.loadtxt(path, delimiter=",", dtype=np.float32)  # unpacks it, too
+    table = np.loadtxt(path, delimiter=",", dtype=np.float32)  # also decompresses
     return torch.from_numpy(table[:, :64] / 16).view(-1, 1, 8, 8).unbind()
 
 
 class Outlines(Crops):
-    """442 outlines of leaves, 427 pixels each: the published 200 to train on (of which every fifth to choose by), and
-    242 to report."""
+    """442 outlines of leaves, 427 samples each: the published 200 for training (every fifth for validation) and 242 for
+    test."""
 
     def __init__(
         self,
         *,
-        size: Annotated[int, Field(ge=8, le=256, description="pixels of the input")] = 64,
+        size: Annotated[int, Field(ge=8, le=256, description="samples of the input")] = 64,
         factor: Annotated[int, FACTOR] = 4,
     ) -> None:
         if size * factor > 427:
-            raise UserError(f"data: size × factor is {size * factor}. Allowed: up to 427, as outlines have.")
+            raise UserError(
+                f"data: expected size × factor of at most 427 (the length of an outline), got {size * factor}."
+            )
         super().__init__(1, 1, size, factor)
 
     def signals(self, split: Split) -> Sequence[Tensor]:
@@ -243,7 +249,7 @@ class Outlines(Crops):
 
 @functools.cache
 def _read_outlines(training: Path, test: Path) -> dict[Split, list[Tensor]]:
-    """Standardised one by one as published, so that five deviations either way hold all of them."""
+    """Outlines are published standardized; the range of ±5 standard deviations is mapped to [0, 1]."""
     known, rest = ([(one / 10 + 0.5).clamp(0, 1) for one in read_ts(path)] for path in (training, test))
     return {"train": [one for i, one in enumerate(known) if i % 5], "validation": known[::5], "test": rest}
 
@@ -251,27 +257,29 @@ def _read_outlines(training: Path, test: Path) -> dict[Split, list[Tensor]]:
 class Arrays(Crops):
     """A .npy file of signals (signals, length …).
 
-    Of every six signals, four to train on, one to choose designs by, one to report. Channel by channel, what the
-    training signals span becomes .05 to .95; what lies beyond 0 and 1 after that is clipped.
+    Of every six signals, four for training, one for validation, one for test. The range of the training signals is
+    mapped to [.05, .95] per channel; values outside of [0, 1] are clipped.
     """
 
     def __init__(
         self,
         *,
-        path: Annotated[str, Field(description="the .npy file")] = "",
-        axes: Annotated[int, Field(ge=1, le=3, description="of one signal: 1 series, 2 images, 3 volumes")] = 1,
+        path: Annotated[str, Field(description=".npy file")] = "",
+        axes: Annotated[int, Field(ge=1, le=3, description="axes of one signal: 1 series, 2 images, 3 volumes")] = 1,
         channels: Annotated[
-            int, Field(ge=0, le=64, description="numbers per pixel, on the file's last axis; 0: it has no such axis")
+            int, Field(ge=0, le=64, description="channels, on the last axis of the file; 0: no such axis")
         ] = 0,
         size: Annotated[int, Field(ge=4, le=4096, description="pixels per axis of the input")] = 32,
         factor: Annotated[int, FACTOR] = 4,
-        checksum: Annotated[str, Field(description="of its bytes; filled in: a changed file is other data")] = "",
+        checksum: Annotated[
+            str, Field(description="of the file; filled in automatically, so that a changed file is a new run")
+        ] = "",
     ) -> None:
         super().__init__(axes, channels or 1, size, factor)
         self.path, self.checksum, self.last = Path(path), checksum, channels
 
     def checksum_now(self) -> str:
-        self.signals("train")  # refuses what is no such file
+        self.signals("train")  # raises UserError for another kind of file
         return _digest(self.path, self.path.stat().st_mtime_ns)
 
     def signals(self, split: Split) -> Sequence[Tensor]:
@@ -280,11 +288,13 @@ class Arrays(Crops):
         size = signals["train"][0].shape[1:]
         if min(size) < self.true[0]:
             raise UserError(
-                f"data: signals of {'×'.join(map(str, size))} pixels. Allowed: {self.true[0]} per axis or more "
-                "(size × factor)."
+                f"data: expected signals of {self.true[0]} pixels per axis or more (size × factor), got "
+                f"{'×'.join(map(str, size))}. Set a smaller size or factor."
             )
         if self.checksum and self.checksum != _digest(self.path, changed):
-            raise UserError(f"data: {str(self.path)!r} has changed since this was requested. Allowed: the same file.")
+            raise UserError(
+                f"data: {str(self.path)!r} has changed since this run was configured. Restore it or train again."
+            )
         return signals[split]
 
 
@@ -300,16 +310,18 @@ def _read_arrays(path: Path, _changed: int, axes: int, channels: int) -> dict[Sp
     values = read_npy(path, {axes + 1 + bool(channels): shape})
     if channels and values.shape[-1] != channels:
         raise UserError(
-            f"data: the last axis of {str(path)!r} has {values.shape[-1]} numbers. Allowed: channels={channels}."
+            f"data: expected channels={values.shape[-1]}, the last axis of {str(path)!r}; got channels={channels}."
         )
     if len(values) < 3 or not values.numel():
-        raise UserError(f"data: {str(path)!r} holds {len(values)} signals. Allowed: 3 or more.")
+        raise UserError(
+            f"data: expected 3 or more signals in {str(path)!r}, because some are held out; got {len(values)}."
+        )
     values = values.movedim(-1, 1) if channels else values[:, None]
     splits: dict[Split, list[Tensor]] = {split: sixths(values.unbind(), split) for split in SPLITS}
     ends = torch.stack([torch.stack(one.flatten(1).aminmax(dim=1)) for one in splits["train"]])
     low, high = (end.view(-1, *[1] * axes) for end in (ends[:, 0].amin(0), ends[:, 1].amax(0)))
     if (low == high).any():
-        raise UserError(f"data: a channel of {str(path)!r} never changes. Allowed: values that vary.")
+        raise UserError(f"data: a channel of {str(path)!r} is constant. Remove it, or name a file whose values vary.")
     return {
         split: [(0.05 + 0.9 * (one - low) / (high - low)).clamp(0, 1) for one in signals]
         for split, signals in splits.items()
@@ -317,7 +329,7 @@ def _read_arrays(path: Path, _changed: int, axes: int, channels: int) -> dict[Sp
 
 
 class Volume(FieldData):
-    """Random blobs of many sizes in a cube; every draw is new, so nothing is ever seen twice."""
+    """Synthetic volumes: random Gaussian blobs of several sizes, drawn anew for every batch."""
 
     held_out_name = ""
 
@@ -325,20 +337,22 @@ class Volume(FieldData):
         self,
         *,
         size: Annotated[int, Field(ge=8, le=32, description="pixels per side of the input")] = 16,
-        factor: Annotated[int, Field(ge=1, le=4, description="how much finer the true signal is")] = 2,
-        blobs: Annotated[int, Field(ge=1, le=64, description="per volume")] = 12,
+        factor: Annotated[int, Field(ge=1, le=4, description="resolution of the target relative to the input")] = 2,
+        blobs: Annotated[int, Field(ge=1, le=64, description="number of blobs per volume")] = 12,
     ) -> None:
         super().__init__(3, 1, size, factor)
         self.blobs = blobs
 
     def draw(self, generator: torch.Generator, rows: int, split: Split) -> Tensor:
-        def luck(*shape: int) -> Tensor:
+        def uniform(*shape: int) -> Tensor:
             return torch.rand(rows, self.blobs, *shape, generator=generator)
 
-        middles, widths, heights = luck(3), 0.03 * 5 ** luck(1), luck()
+        middles, widths, heights = uniform(3), 0.03 * 5 ** uniform(1), uniform()
         at = grid(self.true)
         values = []
-        for middle, width, height in zip(middles, widths, heights, strict=True):  # one by one: they are large
+        for middle, width, height in zip(
+            middles, widths, heights, strict=True
+        ):  # one at a time, because distances need much memory
             squares = torch.cdist(at, middle).square()  # pixels, blobs
             values.append((torch.exp(-squares / (2 * width.T.square())) * height).sum(-1))
         return torch.stack(values).clamp(max=1).view(rows, 1, *self.true)

@@ -1,4 +1,4 @@
-"""Values on whole grids, block by block, and images of any size, window by window: memory stays bounded."""
+"""Decode whole grids block by block, and images of any size window by window, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from whence.fields.model import PIXELS_AT_ONCE, FieldModel
 LARGEST = 8192
 """Pixels per side of a rendering."""
 MARGIN = 4
-"""Input pixels at the inner sides of a window that its neighbours decode; fewer in small windows."""
+"""Input pixels at the inner edges of a window that its neighbours decode; fewer in small windows."""
 
 
 def decode(
     model: FieldModel, x: Tensor, size: tuple[int, ...], output: Output, encoded: Encoded | None = None
 ) -> Tensor:
-    """x: (rows, channels, *inputs) → (rows, channels, *size), values as they come, not clipped."""
+    """x: (rows, channels, *inputs) → (rows, channels, *size), not clipped."""
     decoded = x.new_empty(len(x), model.channels, *size)
     axes = [line(count, x.device) for count in size]
     for block, values in decode_blocks(model, x, axes, cell(size, x.device), output, encoded):
@@ -36,7 +36,7 @@ def decode(
 def decode_blocks(
     model: FieldModel, x: Tensor, axes: Sequence[Tensor], width: Tensor, output: Output, encoded: Encoded | None = None
 ) -> Iterator[tuple[tuple[slice, ...], Tensor]]:
-    """Of the grid that the coordinates on each axis span, piece by piece: where it is, and its values."""
+    """Decode the grid spanned by the coordinates of each axis. Yields the index of each block and its values."""
     encoded = model.encode(x) if encoded is None else encoded
     decoder = model.rendering(x, encoded) if output == "render" else partial(model.field, encoded)
     side = max(1, math.floor(PIXELS_AT_ONCE ** (1 / len(axes))))
@@ -51,14 +51,14 @@ def decode_blocks(
 
 
 def parse_size(text: str, height: int, width: int) -> tuple[int, int]:
-    """`1024`: the longer side, the other follows; `640x480`: width and height. → (height, width)"""
+    """`1024`: the longer side, at the aspect ratio of the image; `640x480`: width and height. → (height, width)"""
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) > 2 or not all(part.isdecimal() and len(part) < 9 and int(part) > 0 for part in parts):
-        raise UserError(f"size: {text!r} is no size. Allowed: 1024 (the longer side), or 640x480.")
+        raise UserError(f"size: expected the length of the longer side (1024) or WIDTHxHEIGHT (640x480), got {text!r}.")
     numbers = [int(part) for part in parts]
     size = (numbers[1], numbers[0]) if len(numbers) == 2 else with_longer_side(numbers[0], height, width)
     if max(size) > LARGEST:
-        raise UserError(f"size: {text!r} is too large. Allowed: up to {LARGEST}×{LARGEST}.")
+        raise UserError(f"size: expected at most {LARGEST}x{LARGEST} pixels, got {text!r}.")
     return size
 
 
@@ -68,7 +68,7 @@ def with_longer_side(pixels: int, height: int, width: int) -> tuple[int, int]:
 
 
 def shrunk(image: Tensor, size: tuple[int, int]) -> Tensor:
-    """(channels, height, width), averaged along every axis that is to have fewer pixels."""
+    """(channels, height, width), area-averaged along every axis that has more pixels than `size`."""
     return resize(image[None], tuple(map(min, image.shape[1:], size)), "area")[0]
 
 
@@ -79,9 +79,9 @@ def enlarge(
     output: Output,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """image: (channels, height, width), 0 to 1 → bytes (channels, *size). Memory beyond that stays bounded.
+    """image: (channels, height, width), 0 to 1 → bytes (channels, *size), in bounded additional memory.
 
-    Where fewer pixels are requested than the image has, it is averaged to that many first.
+    An image with more pixels than requested is area-averaged to the requested size first.
     """
     image = shrunk(image, size)
     rendered = torch.empty(image.shape[0], *size, dtype=torch.uint8)
@@ -95,18 +95,18 @@ def enlarge(
 
 
 Window = tuple[slice, int]
-"""On one axis: pixels of the output, and where in the input the window begins from which they are decoded"""
+"""On one axis: a range of output pixels, and the first input pixel of the window that decodes them"""
 
 
 def _windows(side: int, count: int, requested: int) -> list[Window]:
     begins = _begins(side, count)
-    halfway = [(one + side + other) / 2 for one, other in itertools.pairwise(begins)]  # of what both cover
+    halfway = [(one + side + other) / 2 for one, other in itertools.pairwise(begins)]  # of the overlap
     edges = [0, *(math.ceil(edge * requested / count - 0.5) for edge in halfway), requested]
     return [(slice(a, b), begin) for (a, b), begin in zip(itertools.pairwise(edges), begins, strict=True) if b > a]
 
 
 def _begins(side: int, count: int) -> list[int]:
-    """Where windows begin on an axis: inside the image, or around it where it is smaller than one."""
+    """First pixels of the windows on an axis. A window larger than the image is centred on it."""
     if count <= side:
         return [-((side - count) // 2)]
     core = side - 2 * min(MARGIN, side // 4)
@@ -116,7 +116,7 @@ def _begins(side: int, count: int) -> list[int]:
 def _decode_window(
     model: FieldModel, image: Tensor, rendered: Tensor, window: Sequence[Window], output: Output
 ) -> None:
-    """Written into `rendered`, block by block. Beyond the edges of the image, its outermost pixels are repeated."""
+    """Decode one window into `rendered`. Edge pixels are repeated outside of the image."""
     axes, widths, x, here = [], [], image, rendered
     for axis, ((span, begin), side) in enumerate(zip(window, model.size, strict=True), 1):
         count = image.shape[axis]

@@ -1,4 +1,4 @@
-"""Hyponets: from position tokens and a coordinate to values."""
+"""Hyponets: decoders from position tokens and a coordinate to values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from whence.registry import Choice, Registry
 
 HYPONETS: Registry[Hyponet] = Registry(__name__, Hyponet)
 HyponetChoice = Annotated[Choice[Hyponet], HYPONETS]
-HEADS = Field(ge=1, le=2**12, description="ways of weighing tokens by distance")
-BANDS = Field(ge=1, le=2**16, description="half-cycles per axis; none: Nyquist of the input")
+HEADS = Field(ge=1, le=2**12, description="attention heads, each with its own decay with distance")
+BANDS = Field(
+    ge=1, le=2**16, description="Fourier frequencies per axis; none: up to the Nyquist frequency of the input"
+)
 NEGLIGIBLE = 1e-7
-"""A weight that changes no value, below float32's resolution of a sum of weights that is 1."""
+"""Attention weights below this are skipped: weights sum to 1, and float32 cannot resolve them."""
 
 
 class CrossAttention(Attended):
     """Attention from coordinates to tokens by learned distance; each token is a local cosine expansion.
 
     The cosines are averaged over the cell of the pixel in closed form, so that a coarse rendering is the
-    average of a fine one, as far as one token reaches.
+    average of a fine one within the range of one token.
     """
 
     def __init__(
@@ -36,14 +38,17 @@ class CrossAttention(Attended):
         *,
         heads: Annotated[int, HEADS] = 2,
         cosines: Annotated[
-            int, Field(ge=1, le=16, description="per axis and token; k of them reach (k − 1)/2 cycles per spacing")
+            int,
+            Field(
+                ge=1, le=16, description="cosines per axis and token; k cosines resolve (k − 1)/2 cycles per spacing"
+            ),
         ] = 5,
-        width: Annotated[int, Field(ge=1, le=2**16, description="numbers that each head reads per pixel")] = 16,
-        hidden: Annotated[int, Field(ge=0, le=2**16, description="width of the MLP behind it; 0: none")] = 64,
+        width: Annotated[int, Field(ge=1, le=2**16, description="features that each head decodes per pixel")] = 16,
+        hidden: Annotated[int, Field(ge=0, le=2**16, description="width of the MLP after attention; 0: no MLP")] = 64,
     ) -> None:
         super().__init__(shape, heads)
         self.heads, self.cosines, self.channels, self.hidden = heads, cosines, shape.channels, hidden
-        self.width = width + shape.channels  # of each head, the first are values themselves
+        self.width = width + shape.channels  # the first channels of each head are values themselves
         self.values = Linear(shape.d_model, heads * cosines**shape.axes * self.width, scale=0.5)
         if hidden:
             self.up = Linear(heads * width + 1, hidden)
@@ -58,10 +63,10 @@ class CrossAttention(Attended):
         return direct + self.down(F.gelu(self.up(torch.cat([rest, cell_feature(cell, rest)], -1))))
 
     def _read(self, encoded: Encoded, at: Tensor, cell: Tensor, query: Tensor) -> Tensor:
-        """All tokens' expansions together, at the coordinates: (rows, pixels, heads · width)."""
+        """The attended sum of all expansions at the coordinates: (rows, pixels, heads · width)."""
         weights, spacings = self.nearness(encoded, query), self.nearness.spacings(encoded)
         lps, locations = encoded.lps, encoded.locations
-        if not torch.is_grad_enabled():  # of pixels that lie together, most tokens have no weight at all
+        if not torch.is_grad_enabled():  # for adjacent pixels most tokens have negligible weight
             near = (weights.amax((0, 1, 2)) > NEGLIGIBLE).nonzero().flatten()
             weights, locations, lps, spacings = weights[..., near], locations[:, near], lps[:, near], spacings[near]
         cosines = self._cosines(locations, at, cell, spacings)  # rows or 1, pixels, M, cosines^k
@@ -81,7 +86,7 @@ class CrossAttention(Attended):
 
 
 class FourierMLP(Attended):
-    """Waves of the coordinate, up to what the input can hold, beside the attended tokens, through an MLP."""
+    """An MLP over Fourier features of the coordinate, up to the Nyquist frequency of the input, and attended tokens."""
 
     def __init__(
         self,
@@ -108,18 +113,18 @@ class FourierMLP(Attended):
 
 
 class Siren(Attended):
-    """Layers of sines over the coordinate, each modulated by the attended tokens."""
+    """Sine layers over the coordinate (Sitzmann et al. 2020), each modulated by the attended tokens."""
 
     def __init__(
         self,
         shape: FieldShape,
         *,
         heads: Annotated[int, HEADS] = 2,
-        hidden: Annotated[int, Field(ge=1, le=2**16, description="sines per layer")] = 96,
-        depth: Annotated[int, Field(ge=1, le=64, description="layers of sines")] = 3,
+        hidden: Annotated[int, Field(ge=1, le=2**16, description="width: sines per layer")] = 96,
+        depth: Annotated[int, Field(ge=1, le=64, description="number of sine layers")] = 3,
     ) -> None:
         super().__init__(shape, heads)
-        self.fastest = math.pi * shape.pixels  # radians across the field: what the input's own pixels can hold
+        self.fastest = math.pi * shape.pixels  # radians across the field: Nyquist of the input
         self.first = nn.Parameter(torch.empty(shape.axes, hidden))
         self.modulate = nn.ModuleList(Linear(heads * shape.d_model + 1, 2 * hidden, scale=0.5) for _ in range(depth))
         self.layers = nn.ModuleList(Linear(hidden, hidden, scale=2**0.5) for _ in range(depth - 1))
@@ -141,14 +146,14 @@ class Siren(Attended):
 
 
 class WeightModulation(Hyponet):
-    """Instance pattern composer: the tokens compose one weight matrix of an MLP over Fourier features."""
+    """Instance pattern composer (Kim et al. 2023): tokens compose one weight matrix of an MLP over Fourier features."""
 
     def __init__(
         self,
         shape: FieldShape,
         *,
         hidden: Annotated[int, Field(ge=1, le=2**16, description="width of the MLP")] = 128,
-        rank: Annotated[int, Field(ge=1, le=2**16, description="patterns that the tokens compose")] = 64,
+        rank: Annotated[int, Field(ge=1, le=2**16, description="rank of the composed weight matrix")] = 64,
         bands: Annotated[int | None, BANDS] = None,
     ) -> None:
         super().__init__()
@@ -166,11 +171,11 @@ class WeightModulation(Hyponet):
         nn.init.normal_(self.ask)
 
     def modulation(self, encoded: Encoded, at: Tensor) -> Tensor:
-        """The composed weights are the same everywhere: what differs is what they make of each coordinate."""
+        """Composed weights do not depend on the coordinate; these are their outputs at each coordinate."""
         return self._composed(encoded.lps, at, torch.zeros_like(at[..., :1]))
 
     def _composed(self, lps: Tensor, at: Tensor, size: Tensor) -> Tensor:
-        """(rows, pixels, rank): what each composed pattern makes of coordinates and cells of that size."""
+        """(rows, pixels, rank): the output of each composed pattern for coordinates and cells of that size."""
         attention = (self.ask @ self.key(lps).mT / math.sqrt(lps.shape[-1])).softmax(-1)
         x = F.gelu(self.enter(torch.cat([waves(at, self.bands), size], -1)))
         return x.expand(len(lps), -1, -1) @ (attention @ self.value(lps)).mT

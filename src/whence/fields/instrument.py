@@ -1,4 +1,4 @@
-"""Comparisons of field models, one part varied, all else equal; renderings and analyses on request."""
+"""The fields instrument: comparisons in which one part of the model varies, renderings and analyses."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ LP_COUNTS = (64, 16, 32, 128, 256)
 PLACEMENTS = ("equidistant", "middle", "n_group", "random", "adaptive", "hierarchical")
 TRANSFORMER_ENCODINGS = {"sinusoidal": "sinusoidal", "learned": "learned", "rope": "rope", "no encoding": "none"}
 MLP_STEPS = 64
-"""Per unit of the MLP ratio, in whose steps encoders are matched in size."""
+"""Steps per unit of the MLP ratio, for matching the parameter counts of encoders"""
 COST_COLUMNS = {"encode": "encode (ms)", "decode": "decode (ms)", "memory": "memory (MiB)"}
-"""To encode one signal, to decode it at its own resolution, and the memory to encode it"""
+"""Time to encode one signal and to decode it at the input resolution, and memory to encode it"""
 
 
 # --- on request
 
 
 class RenderRequest(Config):
-    """What decides the bytes of a rendering: the run, the input file's content, the size and the format."""
+    """Everything that the bytes of a rendering depend on."""
 
     run: str
     input_checksum: str
@@ -54,31 +54,33 @@ class RenderRequest(Config):
 
 
 class Rendering(Config):
-    """A rendering is a file of the user's, up to 200 MB: the store names its checksum and does not copy it."""
+    """A record of a rendered file. Files can have 200 MB, so that the store keeps the checksum and no copy."""
 
     input_height: int
     input_width: int
     checksum: str
-    """Of the file's bytes"""
+    """Of the bytes of the file"""
     seconds: float
 
 
 RENDERINGS = ArtifactKind("field_rendering", RenderRequest, Rendering)
 
 
-REQUIRED = {"run": "the id of one run, see 'whence runs list'", "input": "--input FILE", "out": "--out FILE"}
+REQUIRED = {"run": "the id of a trained run (see 'whence runs list')", "input": "--input FILE", "out": "--out FILE"}
 
 
 def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artifact[RenderRequest, Rendering]:
-    """Written to `config.out`, unless the file that is there has the checksum of the same rendering."""
+    """Render to `config.out`, unless that file has the checksum of the same rendering already."""
     for name, expected in REQUIRED.items():
         if not getattr(config, name):
-            raise UserError(f"{name}: missing. Allowed: {expected}.")
+            raise UserError(f"{name}: missing. Expected {expected}.")
     model, run = load_model(store, config.run)
     if len(model.size) != 2 or model.channels != 3:
-        raise UserError(f"run: {run.id} is not about images. Allowed: runs on colour images.")
+        raise UserError(
+            f"run: expected a run on colour images, got {run.id} on {run.data}. Train one: whence fields train"
+        )
     if config.output == "render" and model.renderer is None:
-        raise UserError("output: this run has no residual render. Allowed: --output field.")
+        raise UserError("output: this run has no residual render (render_width is 0). Use --output field.")
     image = images.read(config.input)
     input_height, input_width = image.shape[1:]
     height, width = parse_size(config.size, input_height, input_width)
@@ -95,9 +97,11 @@ def render(config: RenderConfig, store: Store, on_progress: OnProgress) -> Artif
     if known is not None and os.path.isfile(out) and file_digest(out, "out") == known.result.checksum:
         return known
     started = time.perf_counter()
-    rendered = enlarge(
-        model, image, (height, width), config.output, lambda done, total: on_progress(f"Rendering {done}/{total}")
-    )
+
+    def on_window(done: int, total: int) -> None:
+        on_progress(f"Rendering window {done} of {total}")
+
+    rendered = enlarge(model, image, (height, width), config.output, on_window)
     images.write(out, rendered)
     seconds = round(time.perf_counter() - started, 3)
     checksum = file_digest(out, "out")
@@ -123,15 +127,15 @@ VARIED = {
     "hyponet": ("hyponet",),
     "encoder": ("mixer", "encoding"),
 }
-"""By axis, the fields of the model that its variants set"""
+"""By axis, the model fields that its variants set"""
 
 
 def variants(config: FieldsConfig) -> dict[str, FieldModelConfig]:
-    """By name, the models. The first is what the others are compared with."""
+    """By name, the models. The others are compared with the first."""
     usual = FieldsConfig().model
     for field in VARIED[config.axis]:
         if getattr(config.model, field) != getattr(usual, field):
-            raise UserError(f"{field}: expected no value beside axis {config.axis}, which sets it. Leave it out.")
+            raise UserError(f"{field}: expected no value, because axis {config.axis} varies it. Remove it.")
 
     def model(**changes: object) -> FieldModelConfig:
         return FieldModelConfig.read({**config.model.model_dump(), **changes})
@@ -153,7 +157,7 @@ def variants(config: FieldsConfig) -> dict[str, FieldModelConfig]:
 
 
 def _matched(config: FieldsConfig, model: FieldModelConfig, other: FieldModelConfig) -> FieldModelConfig:
-    """With the narrowest MLP that makes the model no smaller than the other."""
+    """With the narrowest MLP at which the model has at least as many parameters as the other."""
 
     def widened(steps: int) -> FieldModelConfig:
         return model.model_copy(update={"mlp_ratio": steps / MLP_STEPS})
@@ -193,17 +197,20 @@ class Fields(Instrument[FieldsConfig, FieldsRun]):
         first = next((row.finished[0] for row in rows if row.finished), None)
         scales = [quality.scale for quality in final_metrics(first).test.scales] if first else []
         return [
-            Column("validation_x1", "validation ×1"),
-            *(Column(f"psnr_x{scale}", f"test ×{scale}") for scale in scales),
+            Column("validation_x1", "validation PSNR ×1 (dB)"),
+            *(Column(f"psnr_x{scale}", f"test PSNR ×{scale} (dB)") for scale in scales),
             Column("parameters", "parameters"),
             *(Column(name, title) for name, title in COST_COLUMNS.items()),
         ]
 
     def caption(self, table: Table[FieldsRun]) -> str:
-        return "PSNR (dB) of the field on held-out signals, with 95 % intervals over seeds"
+        return (
+            "PSNR of the field on held-out signals, mean over seeds with 95 % interval; ×1 is the resolution of the "
+            "input. Times are measured on one thread"
+        )
 
     def measurements(self, planned: PlannedTable[FieldsRun], store: Store) -> list[Measurement[Any, Any]]:
-        """Time and memory of every variant, by the first of its runs that has finished."""
+        """Time and memory of every variant, measured on its first finished run."""
         measurements = []
         for name, runs in planned.variants.items():
             finished = (result.run for result in read_results(runs, store) if result.state == "finished")
@@ -213,7 +220,7 @@ class Fields(Instrument[FieldsConfig, FieldsRun]):
         return measurements
 
     def figures(self, table: Table[FieldsRun]) -> Mapping[str, go.Figure]:
-        return {"Quality by variant": quality_by_variant(table)}
+        return {"PSNR by variant": quality_by_variant(table)}
 
 
 def _cells(row: Row[FieldsRun], store: Store) -> dict[str, Cell]:

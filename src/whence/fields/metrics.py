@@ -1,6 +1,6 @@
-"""How alike signals of one to three axes are, and what an evaluation computes of it.
+"""Similarity of signals with one to three axes, and the metrics of an evaluation.
 
-Signals are (rows, channels, *size) with peak 1; a measure gives one value per row.
+Signals are (rows, channels, *size) with peak 1; a measure returns one value per row.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from whence.config import Config
 from whence.training.config import Metrics
 
 CAP = 100.0
-"""dB of psnr that are the most: equal signals would have infinitely many"""
+"""Largest PSNR in dB; equal signals would have infinite PSNR"""
 SIGMA, RADIUS = 1.5, 5
-"""Of the Gaussian window: cut off at 3.5 deviations"""
+"""Of the Gaussian window, truncated at 3.5 standard deviations"""
 WINDOW = 2 * RADIUS + 1
 C1, C2 = 0.01**2, 0.03**2
 
 
 def psnr(predicted: Tensor, truth: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB, `CAP` where there is less noise than that."""
+    """Peak signal-to-noise ratio in dB, at most `CAP`."""
     _check(predicted, truth)
     error = (predicted.double() - truth.double()).pow(2).flatten(1).mean(1)
     return -10 * error.clamp(min=10 ** (-CAP / 10)).log10()
 
 
 def ssim(predicted: Tensor, truth: Tensor) -> Tensor:
-    """Structural similarity (Wang et al. 2004), 1 for equal signals; mean over channels and all whole windows, of which
-    there must be one."""
+    """Structural similarity (Wang et al. 2004), 1 for equal signals; mean over channels and all complete windows.
+
+    Raises ValueError for signals smaller than one window."""
     _check(predicted, truth)
     if min(predicted.shape[2:]) < WINDOW:
-        raise ValueError(f"size {tuple(predicted.shape[2:])}: ssim needs {WINDOW} or more along every axis")
+        raise ValueError(f"size {tuple(predicted.shape[2:])}: ssim requires {WINDOW} or more along every axis")
     x, y = predicted.double(), truth.double()
     mean_x, mean_y = _windowed(x), _windowed(y)
     variance_x, variance_y = _windowed(x * x) - mean_x**2, _windowed(y * y) - mean_y**2
@@ -53,7 +54,7 @@ def _check(predicted: Tensor, truth: Tensor) -> None:
 
 
 def _windowed(x: Tensor) -> Tensor:
-    """The Gaussian mean around every place that has a whole window."""
+    """The Gaussian mean around every position that has a complete window."""
     offsets = torch.arange(-RADIUS, RADIUS + 1, dtype=x.dtype)
     weights = torch.softmax(-0.5 * (offsets / SIGMA) ** 2, 0).tolist()
     for axis in range(2, x.ndim):
@@ -65,7 +66,7 @@ def _windowed(x: Tensor) -> Tensor:
     return x
 
 
-# --- what an evaluation computes
+# --- metrics of an evaluation
 
 
 class _Numbers(Config):
@@ -73,18 +74,18 @@ class _Numbers(Config):
 
 
 class MethodQuality(_Numbers):
-    """Of what one method makes of the signals: means over them."""
+    """Quality of the output of one method, mean over signals."""
 
     psnr: float
     """dB"""
     ssim: float | None = None
-    """None where signals are smaller than its window"""
+    """None for signals smaller than its window"""
     above: dict[str, float] = Field(default_factory=dict)
-    """By baseline: on which share of the signals the PSNR is higher. Empty for baselines themselves"""
+    """By baseline, the share of signals with a higher PSNR than the baseline. Empty for baselines themselves"""
 
 
 class ScaleQuality(_Numbers):
-    """At one scale: the outputs of the model, and the baselines where it is larger than 1."""
+    """At one scale, the outputs of the model and, at scales above 1, the baselines."""
 
     scale: int
     field: MethodQuality
@@ -95,7 +96,7 @@ class ScaleQuality(_Numbers):
 
     @property
     def methods(self) -> dict[str, MethodQuality]:
-        """Those that there are, by name."""
+        """By name, those that were evaluated."""
         return {name: quality for name, quality in self if isinstance(quality, MethodQuality)}
 
 
@@ -108,14 +109,14 @@ def methods_in(scales: Sequence[ScaleQuality]) -> list[str]:
 
 
 class SwapQuality(_Numbers):
-    """PSNR of the field at its own scale, with another signal's position tokens and with its own."""
+    """PSNR of the field at ×1, with the position tokens of another signal and with its own."""
 
     psnr: float
     own: float
 
 
 class Diversity(_Numbers):
-    """1 − mean cosine between the position tokens of one signal: raw, and after their mean is subtracted."""
+    """1 − mean cosine similarity between the position tokens of one signal, raw and after mean-centering."""
 
     raw: float
     centred: float
@@ -125,20 +126,20 @@ class SplitMetrics(_Numbers):
     """On the held-out signals of one split."""
 
     scales: list[ScaleQuality]
-    """From 1 up"""
+    """In increasing order, from 1"""
     swap: SwapQuality
     diversity: Diversity
 
 
 class FieldsMetrics(Metrics):
-    """Validation is for choosing designs, test for reporting."""
+    """Choose designs on validation, report test."""
 
     validation: SplitMetrics
     test: SplitMetrics
 
 
 def quality(predicted: Tensor, truth: Tensor, baseline_psnr: Mapping[str, Tensor] = {}) -> MethodQuality:
-    """Means over signals, and on which share of them each baseline is beaten; no SSIM where they are too small."""
+    """Means over signals, and the share of signals on which the PSNR exceeds each baseline."""
     values = psnr(predicted, truth)
     similarity = float(ssim(predicted, truth).mean()) if min(truth.shape[2:]) >= WINDOW else None
     above = {name: float((values > other).double().mean()) for name, other in baseline_psnr.items()}

@@ -1,4 +1,4 @@
-"""Learnable position tokens + a bidirectional mixer → a signal at any resolution (MAMBA-GINR)."""
+"""A field model: learnable position tokens and a bidirectional mixer, decoded at any resolution (MAMBA-GINR)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from whence.models.layers import FeatureEmbedding
 from whence.models.sequence import Block
 
 PIXELS_AT_ONCE = 2048
-"""Decoded together: at 64 position tokens, some 30 MB of weights."""
+"""Pixels per block when decoding; with 64 position tokens, attention weights then take about 30 MB"""
 MEAN, STD = 0.5, 0.25
-"""What values are standardised by before the model processes them."""
+"""Inputs are standardised by these constants."""
 
 
 class FieldModel(nn.Module):
-    """encode: signal → position tokens. field: values from them alone. render: the enlarged input, corrected.
+    """encode: signal → position tokens. field: decode them alone. render: correct the enlarged input.
 
     `whence.fields.load` returns a trained one.
 
@@ -39,7 +39,7 @@ class FieldModel(nn.Module):
     """
 
     def __init__(self, config: FieldModelConfig, channels: int, size: tuple[int, ...], draw: int = 0) -> None:
-        """For inputs of `size` pixels; draw: which random places. Raises ValueError for what cannot be built."""
+        """For inputs of `size` pixels; `draw` selects random placements. Raises ValueError for impossible options."""
         super().__init__()
         if config.mixer.name == "attention" and config.d_model % config.heads:
             raise ValueError(f"heads: {config.heads} does not divide d_model={config.d_model}.")
@@ -47,8 +47,8 @@ class FieldModel(nn.Module):
             raise ValueError(f"patch: {config.patch} does not divide the input of {'×'.join(map(str, size))} pixels.")
         if unsupported_hooks := sorted({*config.encoding.variant.hooks()} - {*config.mixer.variant.hooks}):
             raise ValueError(
-                f"encoding: {config.encoding} enters through {', '.join(unsupported_hooks)}, which has no place here. "
-                "Allowed with bimamba: none, sinusoidal, learned."
+                f"encoding: {config.encoding} enters through {', '.join(unsupported_hooks)}, which {config.mixer} does "
+                "not support. Allowed with bimamba: none, sinusoidal, learned."
             )
         self.config, self.channels, self.size = config, channels, size
         self.counts = tuple(count // config.patch for count in size)
@@ -72,7 +72,9 @@ class FieldModel(nn.Module):
             max_length=tokens,
         )
         if self.encoding.axes not in (1, axes):
-            raise ValueError(f"encoding: {config.encoding} reads {self.encoding.axes} axes, and the signal has {axes}.")
+            raise ValueError(
+                f"encoding: {config.encoding} has {self.encoding.axes} axes of position, but the signal has {axes}."
+            )
         self.blocks = nn.ModuleList(Block(cast(Any, config)) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.hyponet: Hyponet = config.hyponet.build(shape=self.shape)
@@ -89,27 +91,27 @@ class FieldModel(nn.Module):
         tokens = self.encoding.embed(tokens, places)
         merged, along, interleaving = self.positions.interleave(tokens, places)
         coordinates = grid(self.counts, x.device)[order][None]
-        # between those of their neighbours, unless a new line begins there: then the nearest one's
+        # the mean of the neighbouring patches, or the nearest patch where the scan jumps to a new row
         between, nearest = interleaving.between(coordinates), interleaving.nearest(coordinates)
         apart = (between - nearest).abs() > 0.51 * cell(self.counts, x.device)
-        homes = torch.where(apart.any(-1, keepdim=True), nearest, between)
-        if self.encoding.axes > 1:  # where they are, in tokens, instead of when they are read
-            along = interleaving.merge(coordinates, homes) * torch.tensor(self.counts, device=x.device)
+        locations = torch.where(apart.any(-1, keepdim=True), nearest, between)
+        if self.encoding.axes > 1:  # position in the grid, in tokens, instead of the index in the scan
+            along = interleaving.merge(coordinates, locations) * torch.tensor(self.counts, device=x.device)
         context = self.config.mixer.variant.contexts([self.encoding], along, self.config.kind)[0]
         for block in self.blocks:
             merged = block(merged, context)
         lps = self.positions.extract(self.norm(merged), interleaving)
-        return Encoded(lps, homes.to(lps.dtype), self.positions.selected)
+        return Encoded(lps, locations.to(lps.dtype), self.positions.selected)
 
     def field(self, encoded: Encoded, at: Tensor, width: Tensor, query: Tensor | None = None) -> Tensor:
-        """Everything comes through the position tokens. at: (rows or 1, pixels, k) → (rows, pixels, channels).
+        """Decode the position tokens alone. at: (rows or 1, pixels, k) → (rows, pixels, channels).
 
-        query: where the tokens are attended to, if that is not at `at`.
+        query: the coordinates that attend to the tokens, if they differ from `at`.
         """
         return self.hyponet(encoded, at, width, at if query is None else query) * STD + MEAN
 
     def rendering(self, x: Tensor, encoded: Encoded) -> Callable[[Tensor, Tensor], Tensor]:
-        """From coordinates and cells to the enlarged input, corrected. What is the same for all is computed here."""
+        """A function from coordinates and cells to values. Features that all coordinates share are computed here."""
         renderer, x, field = self._renderer(x, encoded)
         features = renderer.features(x, field)
         return lambda at, width: renderer(x, features, at, width) * STD + MEAN
@@ -119,7 +121,7 @@ class FieldModel(nn.Module):
         return renderer.loss(x, field, at, width, _standardised(truth))
 
     def _renderer(self, x: Tensor, encoded: Encoded) -> tuple[ResidualRender, Tensor, Tensor]:
-        """With the input and the field at its pixels, standardised; the residual render does not train the field."""
+        """The renderer, the input and the field at its pixels, standardised. The render does not train the field."""
         assert self.renderer is not None
         width, pixels = cell(self.size, x.device), grid(self.size, x.device)[None].split(PIXELS_AT_ONCE, 1)
         with torch.no_grad():
@@ -132,7 +134,7 @@ def _standardised(x: Tensor) -> Tensor:
 
 
 def _patches(x: Tensor, patch: int) -> Tensor:
-    """(rows, channels, *size) → (rows, tokens, channels · patch^k), the last axis of tokens runs fastest."""
+    """(rows, channels, *size) → (rows, tokens, channels · patch^k), row-major."""
     axes = x.ndim - 2
     for axis in range(axes):
         x = x.unflatten(2 + 2 * axis, (-1, patch))
@@ -141,7 +143,7 @@ def _patches(x: Tensor, patch: int) -> Tensor:
 
 
 def scan_order(size: Sequence[int], *, serpentine: bool) -> Tensor:
-    """(pixels,): indices into the grid in the order of reading. Serpentine turns round at every end: no step is far."""
+    """(pixels,): grid indices in scan order. Serpentine reverses every other row, so that every step is short."""
     order = passed = torch.zeros(math.prod(size), dtype=torch.long)
     for index, count in zip(torch.unravel_index(torch.arange(len(order)), size), size, strict=True):
         back = (passed % 2 == 1) & serpentine  # after an odd number of lines

@@ -1,4 +1,4 @@
-"""The practical upscaler: the enlarged input, corrected from local features and position tokens."""
+"""The residual render, a practical upscaler: bicubic interpolation plus corrections from local features."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from whence.fields.attention import products
 from whence.models.layers import Linear
 
 LINEAR = 7
-"""Pixels per axis that a linear path covers, the same for every channel: what a fitted kernel does, this can do."""
+"""Size of the linear filter in pixels, shared by all channels; as large as the least-squares baseline kernel"""
 COSINES = 4
-"""Per axis and input pixel: as many as phases in the largest enlargement that is trained."""
+"""Cosines per axis and input pixel: the number of phases of the largest trained scale"""
 AROUND = 5
-"""Pixels per axis over which contrast is measured."""
+"""Size of the window over which contrast is measured, in pixels"""
 FAINT = 0.01
-"""Contrast, in deviations of values, below which it is no longer evened out: half a step of 8 bits or so."""
+"""Smallest contrast that is normalized, in standard deviations of values: about half an 8-bit level"""
 NEGLIGIBLE = 2e-5
-"""A squared error that counts as none: a quarter of a step of 8 bits."""
+"""A negligible squared error: that of a quarter of an 8-bit level"""
 TRUST = 0.5
-"""Share of the nonlinear correction that is applied. Whole, it is a little better on average, but above the best linear
-kernel on fewer images: what it learnt of some overshoots on others. Chosen on validation images, by one seed."""
+"""Share of the nonlinear correction that is applied. With 1.0 the mean is slightly better, but fewer images exceed the
+least-squares kernel, because the correction overshoots on some. Chosen on validation images with one seed."""
 
 
 class ResidualRender(nn.Module):
-    """Bicubic interpolation plus corrections that every input pixel holds of its own surroundings.
+    """Bicubic interpolation plus a linear and a nonlinear correction, predicted at every input pixel.
 
-    Linear: as a fitted kernel. Nonlinear: what a network adds to that. Its input is the surroundings at even
-    contrast, and its output is scaled back: as with anything linear, a fainter image gets a fainter correction.
+    The linear correction is a filter. The nonlinear one is a network on contrast-normalized input, whose output is
+    scaled back by the contrast: scaling an image scales its correction.
     """
 
     def __init__(self, axes: int, channels: int, width: int, layers: int) -> None:
@@ -38,7 +38,7 @@ class ResidualRender(nn.Module):
         conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1]
         self.axes, self.channels = axes, channels
         self.enter = conv(channels, width, 5, padding=2, padding_mode="replicate")
-        # the name stays: initial weights derive from it
+        # renaming it would change the initial weights, whose seed is derived from the name
         self.told = Linear(channels, width, scale=0.1)
         self.body = nn.ModuleList(conv(width, width, 3, padding=1, padding_mode="replicate") for _ in range(layers))
         self.leave = nn.Parameter(torch.empty(width, COSINES**axes * channels))
@@ -46,7 +46,7 @@ class ResidualRender(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.zeros_(self.leave)  # it starts as the enlarged input
+        nn.init.zeros_(self.leave)  # the initial output is the interpolated input
         nn.init.zeros_(self.linear.weight)
 
     def features(self, x: Tensor, field: Tensor) -> Tensor:
@@ -68,14 +68,15 @@ class ResidualRender(nn.Module):
         return F.gelu(h).flatten(2).mT @ self.leave * contrast.flatten(2).mT
 
     def _around(self, x: Tensor) -> Tensor:
-        """Means over the surroundings of every pixel."""
+        """Local mean around every pixel."""
         pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[self.axes - 1]
         return pool(F.pad(x, (AROUND // 2,) * (2 * self.axes), mode="replicate"), AROUND, stride=1)
 
     def loss(self, x: Tensor, field: Tensor, at: Tensor, cell: Tensor, truth: Tensor) -> Tensor:
-        """Of each correction, what it leaves of the error of interpolation, signal by signal.
+        """Remaining share of the squared error of interpolation, per signal, for each correction.
 
-        A share, so that smooth images count as much as busy ones. The linear one learns as if it were alone.
+        As a share, so that smooth images count as much as detailed ones. The linear correction gets no gradient
+        from the nonlinear one.
         """
         missing = truth - enlarged(x, at)
         before = missing.square().mean((1, 2)) + NEGLIGIBLE
@@ -85,11 +86,11 @@ class ResidualRender(nn.Module):
         return ((corrections - missing).square().mean((2, 3)) / before).mean(1).sum()
 
     def forward(self, x: Tensor, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
-        """The input enlarged, and corrected, at the coordinates: (rows, pixels, channels)."""
+        """The interpolated and corrected input at the coordinates: (rows, pixels, channels)."""
         return enlarged(x, at) + self._correction(x.shape[2:], features, at, cell)
 
     def _correction(self, size: torch.Size, features: Tensor, at: Tensor, cell: Tensor) -> Tensor:
-        """Of the 2^k nearest input pixels, weighed linearly, each one's expansion."""
+        """Linear interpolation between the expansions of the 2^k nearest input pixels."""
         rows, counts = len(features), torch.tensor(list(size), device=at.device)
         strides = torch.tensor([size[axis + 1 :].numel() for axis in range(self.axes)], device=at.device)
         place = at * counts - 0.5
@@ -106,7 +107,7 @@ class ResidualRender(nn.Module):
 
 
 def _cosines(near: Tensor, cell: Tensor) -> Tensor:
-    """Over two pixels' distance, averaged over the cell."""
+    """Cosines with a support of two pixels, averaged over the cell."""
     order = torch.arange(COSINES, device=near.device)
     return products(
         torch.cos(torch.pi * (near[..., axis, None] + 1) / 2 * order) * torch.sinc(order * cell[axis] / 4)

@@ -1,4 +1,4 @@
-"""One field model: its data, one seed."""
+"""One run: train one field model with one seed."""
 
 from __future__ import annotations
 
@@ -43,14 +43,17 @@ HELD_OUT_SPLITS: tuple[Split, ...] = ("validation", "test")
 FITTED_CROPS = 256
 """Training crops that the least-squares kernel is fitted on."""
 RENDER_WEIGHT = 0.05
-"""Of the render's loss. It shares no weights with the field; it should only not fill the gradient's norm."""
+"""Weight of the loss of the render. It shares no weights with the field; the factor keeps it from dominating the
+gradient norm, which is clipped."""
 
 
 class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
     """Train one field model."""
 
     kind: ClassVar[str] = "fields"
-    data: AnyData = Field(default=DATA.choose("photos"), description="what to learn fields of")
+    data: AnyData = Field(
+        default=DATA.choose("photos"), description="signals: a name, a directory of images or FILE.npy"
+    )
     model: FieldModelConfig = FieldModelConfig()
     training: FieldTrainingConfig = FieldTrainingConfig()
 
@@ -59,7 +62,7 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
         return {
             "data": str(self.data),
             "encoder": model.encoder,
-            "lps": f"{model.lps} {model.placement}",
+            "lps": f"{model.lps} {model.placement} tokens",
             "hyponet": str(model.hyponet),
         }
 
@@ -78,7 +81,7 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
             raise ValueError(f"expected scales from 1 up, got {scales}")
 
     def working_bytes(self) -> int:
-        """Signals, tokens, and what every pixel reads from every position token."""
+        """Signals, tokens, and the attention weights from pixels to position tokens."""
         data, training = self.data.build(), self.training
         tokens = math.prod(data.inputs) // self.model.patch**data.axes + self.model.lps
         pixels = min(training.pixels, math.prod(data.true))
@@ -98,7 +101,7 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
 
     def build_model(self, device: torch.device | str) -> FieldModel:
         data = self.data.build()
-        # where nothing finer is known than the input, there is nothing to render
+        # without a target finer than the input there is nothing to render
         config = self.model if data.true != data.inputs else self.model.model_copy(update={"render_width": 0})
         with torch.device(device):
             return FieldModel(config, data.channels, data.inputs, self.seed)
@@ -109,7 +112,7 @@ class FieldsRun(RunConfig[FieldsMetrics, FieldTrainingConfig]):
 
 @functools.lru_cache(maxsize=1024)
 def _parameters(document: str) -> int:
-    """Forms and searches for a size ask for many models, again and again."""
+    """Cached, because forms and searches for a size call it often."""
     run = FieldsRun.model_validate_json(document)
 
     def build(layers: int) -> FieldModel:
@@ -120,10 +123,12 @@ def _parameters(document: str) -> int:
 
 
 def load_model(store: Store, text: str) -> tuple[FieldModel, FieldsRun]:
-    """A finished run by the first digits of its id."""
+    """Load the model of a finished run by its id or the first digits of it."""
     with open_finished_run(store, text) as (folder, run):
         if not isinstance(run, FieldsRun):
-            raise UserError(f"run: {folder.id} is no field. Allowed: runs of 'whence fields train'.")
+            raise UserError(
+                f"run: expected a run of fields, got {folder.id}, a run of {run.kind}. List runs with: whence runs list"
+            )
         model = run.build_model("cpu")
         model.load_state_dict(weights_of(folder))
     return model.eval(), run
@@ -131,7 +136,7 @@ def load_model(store: Store, text: str) -> tuple[FieldModel, FieldsRun]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out signals at one scale, and what baselines reach on them: PSNR of every signal, and means."""
+    """Held-out signals at one scale, with the PSNR of every signal and the mean quality of the baselines."""
 
     scale: int
     truth: Tensor
@@ -140,7 +145,7 @@ class HeldOut:
 
 
 class FieldJob(Trainable[FieldModel]):
-    """Training at random scales against the true signal; evaluation beside interpolation and a fitted kernel."""
+    """Training at random scales; evaluation against interpolation and a least-squares kernel."""
 
     def __init__(self, run: FieldsRun) -> None:
         self.run = run
@@ -164,28 +169,28 @@ class FieldJob(Trainable[FieldModel]):
         at, width, truth = self._target(generator, signals, size)
         loss = (model.field(encoded, at, width) - truth).square().mean() / STD**2
         if model.renderer is not None:
-            if size == data.inputs:  # where interpolation is right already
+            if size == data.inputs:  # interpolation is exact there
                 twice = tuple(min(2 * a, b) for a, b in zip(size, data.true, strict=True))
                 at, width, truth = self._target(generator, signals, twice)
             loss = loss + RENDER_WEIGHT * model.render_loss(x, encoded, at, width, truth)
         return loss, x.shape[0] * model.config.lps
 
     def _target(self, generator: torch.Generator, signals: Tensor, size: tuple[int, ...]) -> tuple[Tensor, ...]:
-        """Some pixels of a grid: where they are, how wide their cells are, the true values there."""
+        """Random pixels of a grid: their coordinates, the width of their cells, and their target values."""
         truth = self.data.at(signals, size).flatten(2).mT
         picked = torch.randperm(truth.shape[1], generator=generator)[: self.run.training.pixels]
         at = grid(size)[picked][None]
         return at.to(self.device), cell(size, self.device), truth[:, picked].to(self.device)
 
     def _random_size(self, generator: torch.Generator) -> tuple[int, ...]:
-        """Half of the time the input's own or the finest, else anything between."""
+        """With probability 1/4 each the input and the finest resolution, otherwise uniform between them."""
         low, high = self.data.inputs[0], self.data.true[0]
         draw = float(torch.rand((), generator=generator))
         scale = 1.0 if draw < 0.25 else high / low if draw < 0.5 else 1 + (high / low - 1) * (2 * draw - 1)
         return tuple(round(count * scale) for count in self.data.inputs)
 
     def evaluate(self, streams: Streams) -> FieldsMetrics:
-        """On held-out signals, the same for every run of a seed: quality at each scale, what swapping tokens costs."""
+        """Quality at each scale and with swapped tokens, on held-out signals that all runs of a seed share."""
         with torch.autocast(self.device.type, enabled=False):
             splits = {split: self._evaluate(*held_out) for split, held_out in self._held_out.items()}
         first = splits["validation"].scales[0]
@@ -210,7 +215,7 @@ class FieldJob(Trainable[FieldModel]):
 
     @functools.cached_property
     def _held_out(self) -> dict[Split, tuple[Tensor, list[HeldOut]]]:
-        """By split, the inputs, and the true signals at every scale; computed once."""
+        """By split, the inputs and the targets at every scale; computed once."""
         data, held_out = self.data, {}
         finest = data.true[0] // data.inputs[0]
         scales = sorted({min(scale, finest) for scale in (1, 2, 4, finest)})
@@ -234,7 +239,7 @@ class FieldJob(Trainable[FieldModel]):
         return held_out
 
     def _draw(self, what: str, count: int, split: Split) -> Tensor:
-        """The same signals wherever their files lie."""
+        """Draw signals. The draw does not depend on the path of their files."""
         data = self.run.data
         name = data.model_copy(update={"path": ""}) if "path" in data.options() else data
         return self.data.draw(generator(self.streams.evaluation, "fields", str(name), what), count, split)

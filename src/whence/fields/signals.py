@@ -1,4 +1,4 @@
-"""What data are: true signals in fine detail, of which the model gets a coarse version."""
+"""Base classes of data: target signals at a fine resolution, of which the model receives a coarse version."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from whence.registry import Variant
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 SHRINK = 0.75
-"""From one size of an image to the next: crops of all sizes look like crops of photographs."""
+"""Ratio between successive sizes of an image from which crops are drawn"""
 LARGEST = 1536
-"""Pixels of an image's longer side that are used; crops of anything larger would be mostly blur."""
+"""Images are reduced to this longer side in pixels; crops of larger ones would be mostly blur"""
 T = TypeVar("T")
 
 
@@ -28,10 +28,10 @@ class FieldData(Variant):
     """Signals over k axes, split by whole signals."""
 
     held_out_name: ClassVar[str] = "these held-out signals"
-    """Held-out data that all seeds share; empty: every seed has its own."""
+    """Name of held-out data that all seeds share; empty: every seed has its own"""
 
     def __init__(self, axes: int, channels: int, size: int, factor: int) -> None:
-        """size: pixels per axis of the input, whose values are averages over factor^axes of the true ones."""
+        """size: pixels per axis of the input. Each is the mean of factor^axes pixels of the target."""
         self.axes, self.channels = axes, channels
         self.inputs, self.true = (size,) * axes, (size * factor,) * axes
 
@@ -40,17 +40,17 @@ class FieldData(Variant):
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raises UserError, before any work, where there is nothing to draw from."""
+        """Raise UserError, before any work, if no signals can be drawn."""
         for split in SPLITS:
             self.draw(torch.Generator().manual_seed(0), 1, split)
 
     def at(self, signals: Tensor, size: tuple[int, ...]) -> Tensor:
-        """The true signals on a coarser grid."""
+        """The target signals on a coarser grid."""
         return signals if tuple(signals.shape[2:]) == tuple(size) else resize(signals, size, "area")
 
 
 class Crops(FieldData):
-    """Pieces of signals that are at least as large as the true ones."""
+    """Random crops of signals that are at least as large as the targets."""
 
     def signals(self, split: Split) -> Sequence[Tensor]:
         """Each (channels, *size), values from 0 to 1."""
@@ -64,7 +64,7 @@ class Crops(FieldData):
 
 
 class ImageData(FieldData):
-    """Crops of images, at every size at which they are large enough."""
+    """Random crops of images at all sizes that are large enough."""
 
     def __init__(self, size: int, factor: int) -> None:
         super().__init__(2, 3, size, factor)
@@ -73,7 +73,7 @@ class ImageData(FieldData):
         raise NotImplementedError
 
     def check(self) -> None:
-        """By their headers; damage inside an image shows when it is drawn."""
+        """Check headers only; damaged pixels are detected when an image is drawn."""
         side = self.true[0]
         for path in [path for split in SPLITS for path in self.files(split)]:
             _check_size(path, read_size(path), side)
@@ -100,14 +100,14 @@ def below(count: int, generator: torch.Generator) -> int:
 
 
 def cropped(signal: Tensor, size: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """A piece of (channels, *size), anywhere in it."""
+    """A random crop of (channels, *size)."""
     for axis, pixels in enumerate(size, 1):
         signal = signal.narrow(axis, below(signal.shape[axis] - pixels + 1, generator), pixels)
     return signal
 
 
 def sixths(everything: Sequence[T], split: Split) -> list[T]:
-    """Of every six, four to train on, one to choose designs by, one to report; of fewer, the last two are held out."""
+    """Of every six, four for training, one for validation, one for test; of fewer, the last two are held out."""
     count = len(everything)
     validation = range(1, count, 6) if count >= 6 else [count - 2]
     test = range(2, count, 6) if count >= 6 else [count - 1]
@@ -118,12 +118,14 @@ def sixths(everything: Sequence[T], split: Split) -> list[T]:
 def _check_size(path: Path, size: tuple[int, ...], side: int) -> None:
     height, width = size
     if min(size) < side:
-        raise UserError(f"data: {path.name} is {width}×{height}. Allowed: {side}×{side} or more (size × factor).")
+        raise UserError(
+            f"data: expected images of {side}×{side} pixels or more (size × factor); {path.name} is {width}×{height}."
+        )
 
 
 @functools.lru_cache(maxsize=128)
 def _sizes(path: Path, _changed: int, side: int) -> list[Tensor]:
-    """An image and smaller versions of it, in bytes, as long as a crop fits."""
+    """An image and successively smaller versions of it, as bytes, while a crop fits."""
     image = read(path)
     _check_size(path, tuple(image.shape[1:]), side)
     most = min(1.0, max(LARGEST / max(image.shape[1:]), side / min(image.shape[1:])))

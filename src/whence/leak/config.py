@@ -1,4 +1,4 @@
-"""The configuration of comparisons of mitigations, and of audits. That of a single run is `whence.leak.run.LeakRun`."""
+"""Configurations of comparisons of mitigations and of audits. That of a single run is `whence.leak.run.LeakRun`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from whence.config import Config
 from whence.errors import UserError
 from whence.experiments.instrument import MOST_VARIANTS, ComparisonConfig
+from whence.experiments.options import metavar
 from whence.leak.data import DATA
 from whence.leak.metrics import MASK_RATIOS, check_ratios
 from whence.leak.mitigations import MITIGATIONS
 from whence.leak.model import MaskedSpec
 from whence.leak.run import AnyData, LeakRun, MaskedTraining, Masking, Mitigations
 
-SOURCE_KEYS = (
+ROOT_CAUSE_KEYS = (
     "mask_ratio",
     "prevent_position_only_learning",
     "position_regularization_weight",
     "shuffle_sequences_prob",
 )
+"""Configuration keys of "Position Leakage Root Cause Analysis", which config files may use"""
 FIRST = ("none", "zero_masked_positions", "all", "content_gated")
 COMPARED = (0.5, 0.9)
 """Mask ratios at which errors are compared."""
@@ -48,13 +50,14 @@ class LeakConfig(ComparisonConfig):
 
     data: AnyData = Field(
         default=DATA.choose("basic_motions"),
-        description=f"what to hide and predict: {', '.join(DATA.names())}, or a .npy file",
+        description=f"recordings to mask and reconstruct: {', '.join(DATA.names())}, or a .npy file",
     )
     mitigations: Annotated[tuple[Annotated[Treatment, BeforeValidator(parse_treatment)], ...], Listed] = Field(
         default=tuple(Treatment.read({"mitigations": name}) for name in FIRST),
         min_length=1,
         max_length=MOST_VARIANTS,
-        description=f"{', '.join(MITIGATIONS.names())}; several together: a+b; none; all: those of the source",
+        description=f"variants to compare; the first is the reference. Names: {', '.join(MITIGATIONS.names())}; join "
+        'several with +. none: no mitigation. all: the four of "Position Leakage Root Cause Analysis"',
     )
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
@@ -62,29 +65,29 @@ class LeakConfig(ComparisonConfig):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _as_in_the_source(cls, document: Any) -> Any:
-        """The source's own keys, in a config file: a share to hide, and what it did against leaks."""
+    def _root_cause_keys(cls, document: Any) -> Any:
+        """Translate the keys of "Position Leakage Root Cause Analysis": a mask ratio and its mitigations."""
         if not isinstance(document, dict):
             return document
-        rest = {key: value for key, value in document.items() if key not in SOURCE_KEYS}
-        asked = {key: document[key] for key in SOURCE_KEYS if key in document}
-        if "mask_ratio" in asked:
+        rest = {key: value for key, value in document.items() if key not in ROOT_CAUSE_KEYS}
+        given = {key: document[key] for key in ROOT_CAUSE_KEYS if key in document}
+        if "mask_ratio" in given:
             masking = rest.get("masking", {})
             if not isinstance(masking, dict) or "mask_ratio" in masking:
-                raise ValueError("mask_ratio stands outside and inside masking. Allowed: one of them.")
-            rest["masking"] = {**masking, "mask_ratio": asked.pop("mask_ratio")}
-        if not asked:
+                raise ValueError("mask_ratio is set both at the top level and in masking. Set one of them.")
+            rest["masking"] = {**masking, "mask_ratio": given.pop("mask_ratio")}
+        if not given:
             return rest
         if "mitigations" in rest:
-            raise ValueError(f"mitigations are named beside {', '.join(asked)}. Allowed: one or the other.")
-        prevent = asked.get("prevent_position_only_learning", False)
+            raise ValueError(f"mitigations cannot be combined with {', '.join(given)}. Set one or the other.")
+        prevent = given.get("prevent_position_only_learning", False)
         if not isinstance(prevent, bool):
-            raise ValueError(f"prevent_position_only_learning: {prevent!r} is neither. Allowed: true, false.")
+            raise ValueError(f"prevent_position_only_learning: expected true or false, got {prevent!r}.")
         names = ["zero_masked_positions", "variance_penalty"] if prevent else []
-        if prevent and (weight := asked.get("position_regularization_weight", 1.0)):
+        if prevent and (weight := given.get("position_regularization_weight", 1.0)):
             names.append(f"position_penalty:weight={weight}")
-        if asked.get("shuffle_sequences_prob"):
-            names.append(f"permute_tokens:prob={asked['shuffle_sequences_prob']}")
+        if given.get("shuffle_sequences_prob"):
+            names.append(f"permute_tokens:prob={given['shuffle_sequences_prob']}")
         return rest | {"mitigations": ["none", *filter(None, ["+".join(names)])]}
 
     @property
@@ -95,7 +98,7 @@ class LeakConfig(ComparisonConfig):
         """By mitigation, one run per seed."""
         names = [str(treatment) for treatment in self.mitigations]
         if len(set(names)) != len(names):
-            raise UserError("mitigations: the same is listed twice. Allowed: each once.")
+            raise UserError(f"mitigations: expected each once, got {', '.join(names)}. Remove the repeated one.")
         shared = self.model_dump(include={"data", "model", "masking", "training"})
         return {
             str(treatment): [
@@ -106,36 +109,53 @@ class LeakConfig(ComparisonConfig):
 
 
 class AuditConfig(Config):
-    """Which model to audit, and how."""
+    """The model to audit, its inputs, and the mask ratios."""
 
-    model: str | None = Field(default=None, description="minilm, smollm2, a directory, or FILE.py:FUNCTION")
-    run: str | None = Field(default=None, description="a stored run, by the first digits of its id")
-    text: str | None = Field(default=None, description="text file that a language model reads; none: Python's manual")
+    model: str | None = Field(
+        default=None,
+        description="minilm, smollm2, a directory with a transformers model, or FILE.py:FUNCTION",
+        json_schema_extra=metavar("MODEL"),
+    )
+    run: str | None = Field(
+        default=None,
+        description="a stored run in place of a model: first digits of its id",
+        json_schema_extra=metavar("RUN"),
+    )
+    text: str | None = Field(
+        default=None,
+        description="text file to audit a language model on; none: the packaged Python manual",
+        json_schema_extra=metavar("FILE"),
+    )
     token_ids: str | None = Field(
-        default=None, description=".npy file of token ids (rows, tokens) in place of text; needs no tokenizer"
+        default=None,
+        description=".npy file of token ids (rows, tokens) in place of text, for models without a tokenizer",
+        json_schema_extra=metavar("FILE"),
     )
     mask_token_id: int | None = Field(
         default=None,
         ge=0,
         le=2**31,
-        description="with token_ids: id of the mask token; none: the mean of all token embeddings",
+        description="id of the mask token, with --token-ids; none: masked tokens get the mean of all token embeddings",
     )
-    rows: int | None = Field(default=None, ge=5, le=1000, description="number of examples of text; none: 24")
+    rows: int | None = Field(default=None, ge=5, le=1000, description="number of text examples; none: 24")
     length: int | None = Field(
-        default=None, ge=12, le=4096, description="tokens per example of text; none: 64, or as many as the model takes"
+        default=None, ge=12, le=4096, description="tokens per text example; none: 64, or the model's maximum if smaller"
     )
     ratios: Annotated[tuple[float, ...], AfterValidator(check_ratios)] = Field(
-        default=MASK_RATIOS, max_length=64, description="mask ratios, above 0 and up to 1"
+        default=MASK_RATIOS,
+        max_length=64,
+        description="mask ratios: shares of tokens, above 0 and up to 1",
     )
     seed: int = Field(
-        default=0, ge=0, le=2**63 - 1, description="seed of the masks, and of the noise of models that draw any"
+        default=0, ge=0, le=2**63 - 1, description="random seed of the masks, and of any noise the model draws"
     )
-    force: bool = Field(default=False, description="measure again what the store holds already")
+    force: bool = Field(default=False, description="measure even if the store holds this audit")
 
     def check(self) -> None:
         """Raise `UserError` for fields that are valid alone and impossible together."""
         if (self.model is None) == (self.run is None):
-            raise UserError("model: name a model or a stored run. Allowed: --model or --run.")
+            given = "neither" if self.model is None else "both"
+            raise UserError(f"model: expected either --model or --run, got {given}. Pass one of them.")
         if self.token_ids is None and self.mask_token_id is not None:
             raise UserError("mask_token_id: requires --token-ids; text is masked by its tokenizer.")
         unused = [name for name in ("text", "rows", "length") if getattr(self, name) is not None]

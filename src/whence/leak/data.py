@@ -1,4 +1,4 @@
-"""Signals to hide and to predict. `DATA.choose("synthetic:position=0.5")`."""
+"""Recordings to mask and reconstruct. `DATA.choose("synthetic:position=0.5")`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordingData(Variant):
     """Recordings, split by whole recordings or by time, never by windows that overlap."""
 
     held_out_name: ClassVar[str] = "these held-out recordings"
-    """Held-out data that all seeds share; empty where every seed draws its own."""
+    """Name of the held-out data that all seeds share; empty where every seed draws its own."""
 
     steps: int
     """Length of one example."""
@@ -37,7 +37,7 @@ class RecordingData(Variant):
 
     @property
     def drawn_steps(self) -> int:
-        """Of memory, what an example takes while it is drawn."""
+        """Steps that are held in memory while an example is drawn."""
         return self.steps
 
     def recordings(self, split: Split) -> list[Tensor]:
@@ -45,7 +45,7 @@ class RecordingData(Variant):
         raise NotImplementedError
 
     def draw(self, generator: torch.Generator, rows: int, split: Split, half: int | None = None) -> Tensor:
-        """Examples that begin anywhere: (rows, steps, channels). `half`, 0 or 1: from half of the recordings only."""
+        """Examples from random offsets, (rows, steps, channels). `half`, 0 or 1: from that half of the recordings."""
         recordings = self.recordings(split)
         if half is not None and len(recordings) > 1:
             recordings = recordings[half::2]
@@ -53,8 +53,8 @@ class RecordingData(Variant):
             middle = max(self.steps, len(recordings[0]) // 2)
             recordings = [recordings[0][-middle:] if half else recordings[0][:middle]]
         chosen = torch.randint(len(recordings), (rows,), generator=generator).tolist()
-        luck = torch.rand(rows, generator=generator).tolist()
-        starts = [int(u * (len(recordings[i]) - self.steps + 1)) for i, u in zip(chosen, luck, strict=True)]
+        offsets = torch.rand(rows, generator=generator).tolist()
+        starts = [int(u * (len(recordings[i]) - self.steps + 1)) for i, u in zip(chosen, offsets, strict=True)]
         return torch.stack([recordings[i][s : s + self.steps] for i, s in zip(chosen, starts, strict=True)])
 
 
@@ -63,9 +63,9 @@ DataChoice = Annotated[Choice[RecordingData], DATA]
 
 
 class SyntheticRecordings(RecordingData):
-    """Smooth random content, different in every example, plus a template that is the same at the same place in all.
+    """Smooth random content that differs between examples, plus a fixed template that depends on position only.
 
-    `position` is the share of the variance that the template carries: no model can know more from position than that.
+    `position` is the share of the variance that the template carries: an upper bound on what position can predict.
     """
 
     name = "synthetic"
@@ -75,12 +75,14 @@ class SyntheticRecordings(RecordingData):
         self,
         *,
         position: Annotated[
-            float, Field(ge=0, le=1, description="share of the variance that position determines")
+            float, Field(ge=0, le=1, description="share of the variance that position determines; 0: none")
         ] = 0.0,
-        smoothness: Annotated[float, Field(gt=0, le=1e6, description="steps over which content stays alike")] = 6.0,
-        steps: Annotated[int, Field(ge=2, le=1000, description="steps per example")] = 64,
-        channels: Annotated[int, Field(ge=1, le=100)] = 4,
-        template: Annotated[int, Field(ge=0, le=2**31, description="which template")] = 0,
+        smoothness: Annotated[
+            float, Field(gt=0, le=1e6, description="correlation length of the content, in steps")
+        ] = 6.0,
+        steps: Annotated[int, Field(ge=2, le=1000, description="time steps per example")] = 64,
+        channels: Annotated[int, Field(ge=1, le=100, description="channels per time step")] = 4,
+        template: Annotated[int, Field(ge=0, le=2**31, description="random seed of the template")] = 0,
     ) -> None:
         self.position, self.smoothness, self.steps, self.channels = position, smoothness, steps, channels
         self.template = template
@@ -100,7 +102,7 @@ class SyntheticRecordings(RecordingData):
         return math.sqrt(1 - self.position) * content + math.sqrt(self.position) * fixed
 
     def _smooth(self, generator: torch.Generator, rows: int) -> Tensor:
-        """White noise under a bell, of unit variance: a stationary Gaussian process."""
+        """White noise convolved with a Gaussian kernel, of unit variance: a stationary Gaussian process."""
         reach = self._reach
         noise = torch.randn(rows, self.channels, self.steps + 2 * reach, generator=generator)
         bell = torch.exp(-((torch.arange(-reach, reach + 1) / self.smoothness) ** 2))
@@ -109,14 +111,16 @@ class SyntheticRecordings(RecordingData):
 
 
 class BasicMotions(RecordingData):
-    """Smart-watch recordings of four motions: 80 of 100 steps, 3 axes of acceleration and 3 of rotation.
+    """Smart-watch recordings of four motions: 80 recordings of 100 steps, 3 axes of acceleration and 3 of rotation.
 
-    The published split: 40 to train on (of which every fifth to choose by), 40 to report on.
+    The published split: 40 recordings for training, of which every fifth is for validation, and 40 for testing.
     """
 
     channels = 6
 
-    def __init__(self, *, steps: Annotated[int, Field(ge=2, le=100, description="steps per example")] = 80) -> None:
+    def __init__(
+        self, *, steps: Annotated[int, Field(ge=2, le=100, description="time steps per example")] = 80
+    ) -> None:
         self.steps = steps
 
     def recordings(self, split: Split) -> list[Tensor]:
@@ -126,17 +130,19 @@ class BasicMotions(RecordingData):
 
 @functools.cache
 def _read_motions(training: Path, test: Path) -> Splits:
-    known, unseen = ([recording.T.contiguous() for recording in read_ts(path)] for path in (training, test))
+    known, held_out = ([recording.T.contiguous() for recording in read_ts(path)] for path in (training, test))
     train = [recording for i, recording in enumerate(known) if i % 5]
-    return _standardised({"train": train, "validation": known[::5], "test": unseen})
+    return _standardised({"train": train, "validation": known[::5], "test": held_out})
 
 
 class Daphnet(RecordingData):
-    """Accelerometers on ankle, leg and trunk of one walker: 7,040 steps, 9 channels, 64 per second."""
+    """Accelerometers on the ankle, leg and trunk of one person walking: 7,040 steps at 64 Hz, 9 channels."""
 
     channels = 9
 
-    def __init__(self, *, steps: Annotated[int, Field(ge=2, le=1000, description="steps per example")] = 64) -> None:
+    def __init__(
+        self, *, steps: Annotated[int, Field(ge=2, le=1000, description="time steps per example")] = 64
+    ) -> None:
         self.steps = steps
 
     def recordings(self, split: Split) -> list[Tensor]:
@@ -158,14 +164,17 @@ class RecordingFile(RecordingData):
     def __init__(
         self,
         *,
-        path: Annotated[str, Field(description="the .npy file")] = "",
-        steps: Annotated[int, Field(ge=2, le=2**20, description="steps per example")] = 64,
-        checksum: Annotated[str, Field(description="of its bytes; filled in: a changed file is other data")] = "",
+        path: Annotated[str, Field(description="path of the .npy file")] = "",
+        steps: Annotated[int, Field(ge=2, le=2**20, description="time steps per example")] = 64,
+        checksum: Annotated[str, Field(description="checksum of the file; filled in automatically")] = "",
     ) -> None:
         self.steps, self.path = steps, path
         self.channels = self.recordings("train")[0].shape[1]
         if checksum not in ("", self.checksum_now()):
-            raise UserError(f"data: {path!r} has changed since this was asked for. Allowed: the same file.")
+            raise UserError(
+                f"data: expected {path!r} with checksum {checksum}, got {self.checksum_now()}: the file has changed. "
+                "Restore it, or start a new comparison on it."
+            )
 
     def checksum_now(self) -> str:
         return file_digest(self.path, "data")[:16]
@@ -182,15 +191,15 @@ def _read_file(path: Path, _changed: int, steps: int) -> Splits:
         return _standardised(_cut_in_time(recordings, steps))
     if len(recordings) < 6 or recordings.shape[1] < steps:
         raise UserError(
-            f"data: {len(recordings)} recordings of {recordings.shape[1]} steps. Allowed: 6 or more, of {steps} "
-            "steps or more."
+            f"data: expected 6 or more recordings of {steps} or more steps, got {len(recordings)} of "
+            f"{recordings.shape[1]}. Pass more data, or shorter examples with NAME.npy:steps=N."
         )
     split: list[Split] = ["train", "train", "train", "train", "validation", "test"]
     return _standardised({name: [r for i, r in enumerate(recordings) if split[i % 6] == name] for name in split})
 
 
 def _of_aeon(name: str, data: str) -> Path:
-    """Data inside a package that is installed for its files alone."""
+    """A file of the aeon package, which is installed for its data only."""
     return packaged_file("aeon", f"aeon/datasets/data/{name}", field="data", what=data)
 
 
@@ -198,23 +207,25 @@ def _standardised(splits: Splits) -> Splits:
     """Every channel with mean 0 and variance 1 over the training split."""
     training = torch.cat(splits["train"])
     if not training.shape[1]:
-        raise UserError("data: there are no channels. Allowed: one or more.")
+        raise UserError("data: expected one or more channels, got none. Check the shape of the file.")
     mean, deviation = training.mean(0), training.std(0)
     if (deviation == 0).any():
         which = ", ".join(str(i) for i in (deviation == 0).nonzero().flatten().tolist())
         raise UserError(
-            f"data: channel {which} never changes: there is nothing to predict. Allowed: channels that vary."
+            f"data: expected channels that vary, got a constant channel {which} in the training split. Remove it from "
+            "the data."
         )
     return {name: [(recording - mean) / deviation for recording in parts] for name, parts in splits.items()}
 
 
 def _cut_in_time(series: Tensor, steps: int) -> Splits:
-    """One long recording: the first 70 % to train on, then 15 % each to choose by and to report on."""
+    """One long recording: the first 70 % for training, then 15 % each for validation and testing."""
     ends = [0, int(0.7 * len(series)), int(0.85 * len(series)), len(series)]
     parts = [series[a:b] for a, b in itertools.pairwise(ends)]
     if min(map(len, parts)) < steps:
         raise UserError(
-            f"data: {len(series)} steps leave {min(map(len, parts))} in the smallest of three parts. "
-            f"Allowed: examples of at most so many steps (now {steps}: NAME.npy:steps=…), or a longer recording."
+            f"data: expected {steps} or more steps in each of the training, validation and test parts, got "
+            f"{min(map(len, parts))} in the smallest of {len(series)} in all. Shorten the examples with "
+            "NAME.npy:steps=N, or pass a longer recording."
         )
     return {"train": [parts[0]], "validation": [parts[1]], "test": [parts[2]]}

@@ -1,8 +1,7 @@
-"""Comparisons of mitigations: what each does to the leak, and what it costs."""
+"""Comparisons of mitigations: the effect of each on leakage, and its cost in reconstruction error."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,15 +9,17 @@ import plotly.graph_objects as go
 
 from whence import stats
 from whence.experiments.instrument import Instrument
-from whence.experiments.results import final_metrics
 from whence.experiments.table import Cell, Column, Criterion, PlannedTable, Row, Table
-from whence.formatting import number, share
+from whence.formatting import number
 from whence.leak.audit.artifact import AUDIT
-from whence.leak.audit.verdict import DEAD, leak_of
+from whence.leak.audit.verdict import DEAD, SHIFT_THRESHOLD, VARIANCE_THRESHOLD
 from whence.leak.config import COMPARED, LeakConfig
-from whence.leak.metrics import LEAKS, MASK_RATIOS, Leak, PredictionMeasures, RatioMetrics, RatioTable, at_ratio
+from whence.leak.findings import BELOW_ONE, conclusion, effect, ratios_by_seed, verdict_words
+from whence.leak.metrics import MASK_RATIOS, RatioMetrics, at_ratio
+from whence.leak.page import POSITION_VARIANCE, SHIFT_TEST
 from whence.leak.run import LeakRun
 from whence.report.figures import figure_of, style_at
+from whence.report.html import bullets
 from whence.store.runs import Store
 
 MEASURES: dict[str, Callable[[RatioMetrics], float | None]] = {
@@ -35,19 +36,28 @@ MEASURES: dict[str, Callable[[RatioMetrics], float | None]] = {
 """Cells of a table, one per mask ratio: `error@0.5`"""
 COLUMNS = [
     Column("verdict", "verdict"),
-    *(Column(f"shift@{ratio:g}", f"shift sensitivity {100 * ratio:g} %") for ratio in COMPARED),
-    *(Column(f"error@{ratio:g}", f"error {100 * ratio:g} %") for ratio in MASK_RATIOS),
-    Column("correlation@1", "|r| at mask ratio 1"),
-    Column("correlation_chance@1", "chance"),
-    Column("similarity@1", "similarity"),
-    Column("position_variance@1", "variance"),
-    Column("best_r2@1", "R²"),
+    *(Column(f"shift@{ratio:g}", f"shift sensitivity at {ratio:g}") for ratio in COMPARED),
+    *(
+        Column(f"error@{ratio:g}", f"normalized MSE at {ratio:g}", detail=ratio not in COMPARED)
+        for ratio in MASK_RATIOS
+    ),
+    Column("position_variance@1", "position variance at 1"),
+    Column("correlation@1", "|r| at 1", detail=True),
+    Column("correlation_chance@1", "|r| by chance", detail=True),
+    Column("similarity@1", "similarity at 1", detail=True),
+    Column("best_r2@1", "probe R² at 1", detail=True),
 ]
-BELOW_ONE = tuple(ratio for ratio in MASK_RATIOS if ratio < 1)
-SHRUNK = 0.5
-"""A mitigation shrinks a leak if it leaves less than this share of it."""
-DECODED = 0.5
-"""R² of a probe from which on position can be decoded."""
+
+CONTROLS = (
+    "Controls: variants with the same seed are trained on the same recordings and masks, and evaluated on the same "
+    "held-out examples."
+)
+THRESHOLDS = (
+    f"Thresholds of the verdicts: leaky from a shift sensitivity of {SHIFT_THRESHOLD:g} or, at mask ratio 1, a "
+    f"position variance of {VARIANCE_THRESHOLD:g}; reconstructs nothing from a normalized MSE of {DEAD:g} at every "
+    "mask ratio."
+)
+LIMITS = "Limits: the verdicts are about this model, these data and this mask pattern."
 
 
 class LeakInstrument(Instrument[LeakConfig, LeakRun]):
@@ -76,18 +86,28 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
 
     def caption(self, table: Table[LeakRun]) -> str:
         return (
-            "error, variance: relative to the variance of the targets · shift sensitivity: share of the prediction "
-            "variance that changes when content and mask are shifted together · variance, R²: at mask ratio 1"
+            "Columns are at mask ratios 0.5, 0.9, and 1. Shift sensitivity: share of the prediction variance caused by "
+            "translating content and mask together (0: no leakage). Normalized MSE: relative to predicting the mean "
+            "(1). Position variance: variance of predictions between positions, relative to the target variance."
         )
 
     def findings(self, table: Table[LeakRun]) -> list[str]:
         reference = table.rows[0]
         lines = [f"{row.name}: {effect(table, row)}." for row in table.rows if row.finished]
         if not reference.finished:
-            lines.append(f"No run of {reference.name} has finished, so there is no reference for the errors.")
+            lines.append(f"No run of {reference.name} has finished, so that errors have no reference.")
         elif len(table.rows) > 1:
-            lines.append(f"Errors are factors relative to {reference.name}, with 95 % intervals over seeds.")
+            lines.append(
+                f"Factors are normalized MSE relative to {reference.name} at the same mask ratio, with 95 % intervals "
+                "over seeds."
+            )
         return [*lines, *table.lost, *stats.report(table.comparisons)]
+
+    def conclusion(self, table: Table[LeakRun]) -> str:
+        return conclusion(table)
+
+    def evidence(self, table: Table[LeakRun]) -> list[str]:
+        return [bullets([SHIFT_TEST, POSITION_VARIANCE, CONTROLS, THRESHOLDS, LIMITS])]
 
     def style(self, table: Table[LeakRun], name: str) -> Mapping[str, str]:
         return style_at([row.name for row in table.rows].index(name))
@@ -95,10 +115,10 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
     def figures(self, table: Table[LeakRun]) -> Mapping[str, go.Figure]:
         if not any(row.finished for row in table.rows):
             return {}
-        errors = _over_ratios(table, "error", MASK_RATIOS, "normalized error (1 = predicting the mean)")
+        errors = _over_ratios(table, "error", MASK_RATIOS, "normalized MSE (1 = predicting the mean)")
         errors.add_hline(1, line_dash="dot", line_color="#888", annotation_text="predicting the mean")
-        shifts = _over_ratios(table, "shift", BELOW_ONE, "share of the prediction variance")
-        return {"Reconstruction": errors, "Shift sensitivity": shifts}
+        shifts = _over_ratios(table, "shift", BELOW_ONE, "shift sensitivity (share of variance)")
+        return {"Shift sensitivity by mask ratio": shifts, "Reconstruction error by mask ratio": errors}
 
 
 LEAK = LeakInstrument()
@@ -106,7 +126,7 @@ LEAK = LeakInstrument()
 
 def _cells(row: Row[LeakRun]) -> dict[str, Cell]:
     cells = {"verdict": Cell(verdict=", ".join(verdict_words(row)))}
-    tables = _by_seed(row)
+    tables = ratios_by_seed(row)
     for ratio in MASK_RATIOS if tables else ():
         for name, measure in MEASURES.items():
             values = {seed: measure(ratios[ratio]) for seed, ratios in tables.items()}
@@ -120,116 +140,8 @@ def _cells(row: Row[LeakRun]) -> dict[str, Cell]:
     return cells
 
 
-def _by_seed(row: Row[LeakRun]) -> dict[int, RatioTable]:
-    return {result.run.seed: final_metrics(result).ratios for result in row.finished}
-
-
-def mean(row: Row[LeakRun], ratio: float, name: str) -> float | None:
-    return row.cell(f"{name}@{ratio:g}").mean
-
-
-def judged_mean(row: Row[LeakRun], ratio: float, measure: Callable[[PredictionMeasures], float]) -> float:
-    """The mean that a verdict is based on: without what an explicit prior adds."""
-    return stats.mean([measure(ratios[ratio].judged) for ratios in _by_seed(row).values()])
-
-
-def has_explicit_prior(row: Row[LeakRun]) -> bool:
-    return any(metrics.without_prior for ratios in _by_seed(row).values() for metrics in ratios.values())
-
-
-def reconstructs_nothing(row: Row[LeakRun]) -> bool:
-    return all(stats.mean([table[r].error for table in _by_seed(row).values()]) >= DEAD for r in MASK_RATIOS)
-
-
-def leaks(row: Row[LeakRun]) -> set[Leak]:
-    return {leak_of(ratios) for ratios in _by_seed(row).values()}
-
-
-def worst_leak(row: Row[LeakRun]) -> Leak:
-    return max(leaks(row), key=LEAKS.index)
-
-
-def verdict_words(row: Row[LeakRun]) -> list[str]:
-    if not row.finished:
-        return [row.state]
-    marks = {
-        "seeds disagree": len(leaks(row)) > 1,
-        "explicit prior": has_explicit_prior(row),
-        "reconstructs nothing": reconstructs_nothing(row),
-    }
-    return [worst_leak(row), *(mark for mark, holds in marks.items() if holds)]
-
-
-def cost(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> tuple[float, tuple[float, float] | None] | None:
-    """By which factor the error changes relative to the first row, and its 95 % interval over paired seeds."""
-    mine, reference = (of.cell(f"error@{ratio:g}").per_seed for of in (row, table.rows[0]))
-    logs = [math.log(mine[seed] / reference[seed]) for seed in sorted(set(mine) & set(reference))]
-    if not logs:
-        return None
-    interval = stats.mean_interval(logs)
-    return math.exp(stats.mean(logs)), None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
-
-
-def effect(table: Table[LeakRun], row: Row[LeakRun]) -> str:
-    """In words: what became of the leak, then what it costs; without a reference, the leak of the row itself."""
-    reference = table.rows[0] if table.rows[0].finished else row
-    words = [_leak(row, reference)]
-    dead = reconstructs_nothing(row)
-    if dead and (row is reference or reconstructs_nothing(reference)):
-        words.append("the model reconstructs nothing")
-    elif dead:
-        words.append("the model is destroyed: it reconstructs nothing")
-    elif row is not reference:
-        words.append(f"error {', '.join(f'{_factor(table, row, ratio)} at {ratio:g}' for ratio in COMPARED)}")
-    return "; ".join(words)
-
-
-def _leak(row: Row[LeakRun], reference: Row[LeakRun]) -> str:
-    shift = max(judged_mean(row, ratio, lambda m: m.shift.sensitivity) for ratio in BELOW_ONE)
-    changes = f"changes {share(shift)} of the prediction variance"
-    variance = judged_mean(row, 1.0, lambda m: m.position_variance)
-    leak = worst_leak(row)
-    if leak == "clean":
-        prior = "what position predicts is in the explicit prior; " if has_explicit_prior(row) else ""
-        removes = row is not reference and worst_leak(reference) != "clean"
-        return f"{prior}{'removes the leak' if removes else 'does not leak'}: predictions do not depend on position"
-    if row is reference:
-        between = f"at mask ratio 1, predictions vary between positions by {share(variance)} of the target variance"
-        return f"{between}; a shift {changes}"
-    left = f"a shift still {changes}"
-    if leak == "undecided":
-        limit = max(judged_mean(row, ratio, lambda m: m.shift.limit) for ratio in BELOW_ONE)
-        return f"undecided: noise hides changes below {share(limit)} of the prediction variance"
-    if leak == "traces":
-        return f"leaves traces; {left}"
-    before = judged_mean(reference, 1.0, lambda m: m.position_variance)
-    decoded = mean(row, 1.0, "best_r2") or 0.0
-    unlinear = _linear(reference) is True and _linear(row) is False
-    if unlinear and (variance >= SHRUNK * before or decoded >= DECODED):
-        linear = f"|r| {mean(reference, 1.0, 'correlation'):.2f} to {mean(row, 1.0, 'correlation'):.2f}"
-        return f"removes its linear part only ({linear}; a probe still decodes position, R² {decoded:.2f}); {left}"
-    if variance < SHRUNK * before:
-        shrunk = f"to {share(variance)} from {share(before)} of the target variance"
-        return f"shrinks it ({shrunk}) without removing it; {left}"
-    return f"does not stop it; {left}"
-
-
-def _linear(row: Row[LeakRun]) -> bool | None:
-    """At mask ratio 1, do predictions correlate with position beyond chance? None where they are equal on any seed."""
-    correlation, chance = mean(row, 1.0, "correlation"), mean(row, 1.0, "correlation_chance")
-    return None if correlation is None or chance is None else correlation > chance
-
-
-def _factor(table: Table[LeakRun], row: Row[LeakRun], ratio: float) -> str:
-    factor = cost(table, row, ratio)
-    if factor is None:
-        return "unknown"
-    value, interval = factor
-    return f"×{value:.3f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
-
-
 def _over_ratios(table: Table[LeakRun], measure: str, ratios: Sequence[float], label: str) -> go.Figure:
-    """Every seed as a dot, their mean as a line."""
+    """A line for the mean over seeds, and a dot for every seed."""
     figure = figure_of("mask ratio (%)", label)
     x = [100 * ratio for ratio in ratios]
     for row in table.rows:

@@ -1,4 +1,4 @@
-"""Which tokens are masked, and how far each token is from what is visible."""
+"""Masks, and the distance of every token to the nearest visible one."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ BLOCK = 4
 
 
 def draw(generator: torch.Generator, rows: int, tokens: int, ratio: float, pattern: Pattern = "random") -> Tensor:
-    """bool (rows, tokens), True where masked: the same number in every row, at least one.
+    """A mask, bool (rows, tokens), True where masked. Every row has the same number of masked tokens, at least one.
 
-    random: any tokens. blocks: runs of four. tail: the last ones, as in forecasting.
+    random: tokens at random. blocks: blocks of four consecutive tokens. tail: the last tokens, as in forecasting.
     """
     count = max(1, round(ratio * tokens))
     if pattern == "tail":
         return (torch.arange(tokens) >= tokens - count).expand(rows, tokens).clone()
-    chance = torch.rand(rows, tokens, generator=generator)
-    if pattern == "blocks":  # whole blocks are masked first, whichever way the grid of blocks falls
+    key = torch.rand(rows, tokens, generator=generator)
+    if pattern == "blocks":  # whole blocks are masked first, at a random offset of the grid of blocks
         blocks = -(-tokens // BLOCK) + 1
         shift = torch.randint(BLOCK, (rows, 1), generator=generator)
-        chance = torch.rand(rows, blocks, generator=generator).gather(1, (torch.arange(tokens) + shift) // BLOCK)
-    order = chance.argsort(dim=1, stable=True)
+        key = torch.rand(rows, blocks, generator=generator).gather(1, (torch.arange(tokens) + shift) // BLOCK)
+    order = key.argsort(dim=1, stable=True)
     return torch.zeros(rows, tokens, dtype=torch.bool).scatter_(1, order[:, :count], True)
 
 
 def distances(visible: Tensor) -> tuple[Tensor, Tensor]:
-    """Steps from every token to the nearest other visible token before and after it; 0 where there is none."""
+    """Distance of every token to the nearest other visible token before and after it; 0 where there is none."""
     index = torch.arange(visible.shape[1], device=visible.device)
     before = _latest(visible, index)
     after = _latest(visible.flip(1), index).flip(1)
@@ -37,6 +37,6 @@ def distances(visible: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _latest(visible: Tensor, index: Tensor) -> Tensor:
-    seen = torch.where(visible, index, -1).cummax(1).values
-    previous = torch.cat([torch.full_like(seen[:, :1], -1), seen[:, :-1]], 1)
+    latest = torch.where(visible, index, -1).cummax(1).values
+    previous = torch.cat([torch.full_like(latest[:, :1], -1), latest[:, :-1]], 1)
     return torch.where(previous >= 0, index - previous, 0)

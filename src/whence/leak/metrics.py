@@ -1,6 +1,6 @@
-"""What is measured, as it is stored: by training runs (`LeakMetrics`) and by audits (`Audit`).
+"""Stored measures of training runs (`LeakMetrics`) and of audits (`Audit`).
 
-A measure that is undefined is None, never 0. One class holds the measures at one mask ratio, for runs and audits alike.
+A measure that is undefined is None, never 0. Runs and audits share one class for the measures at one mask ratio.
 """
 
 from __future__ import annotations
@@ -15,57 +15,58 @@ from whence.config import Config
 from whence.training.config import Metrics
 
 MASK_RATIOS = (0.15, 0.5, 0.9, 1.0)
-"""At which runs are evaluated and, by default, models are audited"""
+"""Mask ratios of the evaluation of runs, and the default of audits"""
 MaskRatio = Annotated[float, Field(gt=0, le=1)]
 
 Leak = Literal["clean", "traces", "undecided", "leaky"]
-"""How far predictions depend on absolute position, the least first"""
+"""How far predictions depend on absolute position, in ascending order"""
 Outcome = Literal["reconstructs nothing", "no different from untrained", Leak]
-"""The verdict of an audit, the one that comes first where several hold"""
+"""The verdict of an audit: the first one that holds"""
 LEAKS: tuple[Leak, ...] = get_args(Leak)
 
 
 def check_ratios(ratios: Sequence[float]) -> Sequence[float]:
     if not ratios or not all(0 < ratio <= 1 for ratio in ratios):
-        raise ValueError(f"{tuple(ratios)} are not shares. Allowed: above 0, up to 1.")
+        raise ValueError(f"expected mask ratios above 0 and up to 1, got {tuple(ratios)}.")
     return ratios
 
 
 class Measures(Config):
-    """Numbers that may turn out not to be finite; whoever computes them refuses those by name."""
+    """Measures that may be infinite or not a number; `check_finite` reports those by name."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
 
 class PositionProbe(Measures):
-    """How well a ridge regression decodes position, as a line and in three other shapes, on rows held out."""
+    """Ridge regression of position, and of three other functions of position, on held-out rows."""
 
     r2: float
-    """Of position itself"""
+    """R² of position itself"""
     mae: float
     """Mean absolute error, in positions"""
     best: float
-    """R² of the shape that is decoded best"""
+    """R² of the function of position with the highest R²"""
     shape: str
+    """The name of that function"""
     control: float
-    """R² of a random relabelling of positions: what the probe could have memorized"""
+    """R² of a random relabelling of positions, which the probe could only memorize"""
     p: float
-    """How often shuffled positions are decoded as well"""
+    """Share of shuffled positions that are decoded at least as well"""
 
 
 class ShiftTest(Measures):
-    """Effect of translating content and mask together. Of several placements, the largest effect."""
+    """Effect of translating content and mask together: the largest over several placements."""
 
     sensitivity: float
     """Share of the prediction variance that shifting causes"""
     over_target: float
-    """The same variance over that of the targets"""
+    """The same variance, as a share of the target variance"""
     limit: float
     """The largest detection limit over placements; 0 for deterministic models"""
     placements: dict[int, float]
     """Shift sensitivity by distance, in steps"""
     prediction_std: float
-    """Standard deviation of the predictions that the share is taken of"""
+    """Standard deviation of the predictions, the reference of the share"""
 
 
 class ContentTest(Measures):
@@ -74,28 +75,28 @@ class ContentTest(Measures):
     permuted: float | None
     """Visible tokens permuted within a row; 0 where content, or its order, has no effect"""
     error_factor: float | None
-    """By which the error grows under that permutation"""
+    """Factor by which the error grows under that permutation"""
     replaced: float | None
     """Visible tokens replaced by those of another row"""
 
 
 class Leakage(Measures):
-    """Predictions of masked tokens at one mask ratio, beside their targets."""
+    """Measures of the predictions of masked tokens at one mask ratio, and of their targets."""
 
     error: float
-    """Mean squared error over that of predicting the mean"""
+    """Normalized MSE: mean squared error over that of predicting the mean"""
     position_variance: float
-    """Variance between positions over the target variance"""
+    """Variance of predictions between positions, as a share of the target variance"""
     position_variance_limit: float
     """Its detection limit; 0 for deterministic models"""
     identical: bool
-    """Predictions differ by rounding alone"""
+    """Predictions are equal up to rounding"""
     correlation: float | None
     """Mean |Pearson r| with position"""
     correlation_chance: float | None
     correlation_target: float | None
     eta2: float | None
-    """Share of the variance that position explains, of any shape"""
+    """Share of the prediction variance that position explains, whatever the function"""
     eta2_target: float | None
     similarity: float | None
     """Mean cosine between two predictions of one row"""
@@ -103,22 +104,22 @@ class Leakage(Measures):
 
 
 class PredictionMeasures(Leakage):
-    """What a verdict is based on."""
+    """The measures that a verdict is based on."""
 
     shift: ShiftTest
 
     @property
     def judged(self) -> PredictionMeasures:
-        """What a verdict is about: position that an explicit prior adds is no leak."""
+        """The measures for the verdict: position that an explicit prior adds is no leak."""
         return self
 
 
 class RatioMetrics(PredictionMeasures):
-    """All measures at one mask ratio. The last three are of audits alone."""
+    """All measures at one mask ratio. Only audits set the last three."""
 
     probe: PositionProbe | None
     without_prior: PredictionMeasures | None
-    """The same without what an explicit prior adds; None where the model has no such prior"""
+    """The same without the explicit prior; None where the model has none"""
     pattern_r2: float | None = None
     """R² with which the mask pattern alone predicts position"""
     content: ContentTest | None = None
@@ -154,7 +155,7 @@ class LayerComparison(Config):
 
 
 class LayerProfile(Measures):
-    """All layers, at one mask ratio."""
+    """Measures after every layer, at one mask ratio."""
 
     ratio: MaskRatio
     pattern_r2: float | None
@@ -173,14 +174,14 @@ class PathwayEffect(Measures):
 
 
 class PositionMeans(Config):
-    """Mean predictions by position, at the highest mask ratio: the outputs that vary most, and how similar they are."""
+    """Mean predictions by position at the highest mask ratio, for the outputs that vary most between positions."""
 
     positions: list[int]
     dimensions: list[int]
     prediction: list[list[float]]
     target: list[list[float]]
     similarity: list[list[float]] | None
-    """Cosine between positions; None where all are equal"""
+    """Cosine similarity between positions; None where all predictions are equal"""
 
     @pydantic.model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -188,26 +189,26 @@ class PositionMeans(Config):
         fit = all(len(one) == len(self.dimensions) for one in lines)
         fit = fit and all(len(one) == len(self.positions) for one in squares)
         if not fit or any(len(line) != len(self.positions) for part in [*lines, *squares] for line in part):
-            raise ValueError("rows and positions do not fit together.")
+            raise ValueError("expected one row per output and one value per position.")
         return self
 
 
 class Verdict(Config):
     outcome: Outcome
     leak: Leak
-    """How far predictions depend on position, whatever they are worth as reconstructions"""
+    """How far predictions depend on position, regardless of how well they reconstruct"""
     position_only: bool
     """Predictions do not change when the visible content is replaced"""
     sentences: list[str]
     first_layer: str | None
     """The first layer whose activations depend on position"""
     pathways: list[str]
-    """Through which position enters, the strongest first; empty unless the outcome is leaky or traces"""
+    """Pathways through which position enters, the strongest first; empty unless the outcome is leaky or traces"""
     thresholds: dict[str, float]
 
     @property
     def notes(self) -> list[str]:
-        """The verdict in a word or two."""
+        """The verdict as badges."""
         return [self.outcome, *["position only"] * self.position_only]
 
 
@@ -233,15 +234,17 @@ class Audit(Config):
 
     name: str
     tokens: int
+    """Tokens per example"""
     rows: int
+    """Examples"""
     ratios: Annotated[RatioTable, Field(min_length=1)]
     untrained: RatioTable
-    """The same of an untrained twin; empty where none is available"""
+    """Measures of an untrained twin; empty where none is available"""
     profile: LayerProfile | None
     """None where the layers of the model are unknown"""
     pathways: list[PathwayEffect]
     facts: list[str]
-    """How the model is masked, and what that explains by construction"""
+    """Sentences on how the model is masked, and on what that explains by construction"""
     means: PositionMeans
     verdict: Verdict
 

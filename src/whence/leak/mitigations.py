@@ -18,7 +18,7 @@ SMALL = 1e-8
 
 @dataclass(frozen=True)
 class PenaltyInput:
-    """One step of training, as a penalty sees it."""
+    """Inputs of a penalty at one training step."""
 
     prediction: Tensor
     """(masked tokens of the batch, features)"""
@@ -30,12 +30,12 @@ class PenaltyInput:
 
 
 class Mitigation(Variant, nn.Module):
-    """Meant to keep position out of the predictions of masked tokens. It overrides only the hooks it uses."""
+    """Reduces position leakage into predictions of masked tokens. Subclasses override only the hooks that they use."""
 
     stops: ClassVar[str]
-    """What it can stop, in a few words."""
+    """Leakage that it can prevent, as a phrase."""
     leaves: ClassVar[str]
-    """What it cannot."""
+    """Leakage that it cannot prevent, as a phrase."""
 
     def check(self, replacement: str, temporal: Encoding) -> None:
         """Raise ValueError for a model that would undo the mitigation."""
@@ -44,32 +44,32 @@ class Mitigation(Variant, nn.Module):
         """Before training: examples (examples, tokens, features) of two halves of the training recordings."""
 
     def content(self, tokens: Tensor) -> Tensor:
-        """What the model is shown; `restore` undoes it at the end."""
+        """Input tokens as the model receives them; `restore` is the inverse on predictions."""
         return tokens
 
     def restore(self, prediction: Tensor) -> Tensor:
         return prediction
 
     def encoding(self, vector: Tensor, masked: Tensor) -> Tensor:
-        """What is added to embedded tokens for their time, (rows, tokens, d_model). What is added for their channel
-        stays: without its channel, a masked token could not be predicted.
+        """The temporal encoding that is added to embedded tokens, (rows, tokens, d_model). The channel encoding is not
+        changed: without its channel, a masked token could not be predicted.
         """
         return vector
 
     def order(self, x: Tensor) -> Tensor | None:
-        """(rows, tokens): the place in x of the token that the mixer reads first, second, …"""
+        """Order in which the mixer reads the tokens, (rows, tokens) of indices into x; None: unchanged."""
         return None
 
     def embed(self, x: Tensor, visible: Tensor) -> Tensor:
-        """Embedded tokens, with what else they are told."""
+        """Embedded tokens, with further embeddings added."""
         return x
 
     def writes(self, visible: Tensor, layer: int) -> Tensor | None:
-        """Which tokens may write, and how strongly; None: all."""
+        """Weight with which each token writes into the state, (rows, tokens) from 0 to 1; None: all write."""
         return None
 
     def penalty(self, step: PenaltyInput) -> Tensor | None:
-        """What is added to the loss."""
+        """A term to add to the loss; None: nothing."""
         return None
 
 
@@ -78,26 +78,31 @@ MitigationChoice = Annotated[Choice[Mitigation], MITIGATIONS]
 
 
 class ZeroMaskedPositions(Mitigation):
-    """Masked tokens get no additive encoding of time. Which channel they belong to is part of the question."""
+    """Set additive time encodings to zero at masked tokens. Channel encodings are kept.
 
-    stops = "additive encodings of time at masked tokens"
-    leaves = "the order in which a mixer reads: state, convolution edge, causal order; rotations and biases"
+    A masked token needs its channel encoding, since the channel is part of what is to be predicted.
+    """
+
+    stops = "additive time encodings at masked tokens"
+    leaves = "recurrent state, convolution edge, causal order; rotations and biases in attention"
 
     def encoding(self, vector: Tensor, masked: Tensor) -> Tensor:
         return vector.masked_fill(masked[..., None], 0)
 
 
 class VariancePenalty(Mitigation):
-    """When nearly all is masked, predictions that differ cost: variance · loss · weight."""
+    """Penalize the variance of predictions at high mask ratios: variance · loss · weight."""
 
-    stops = "large differences between predictions when nearly everything is masked"
-    leaves = "small ones: what is rescaled still tells position; nothing below from_ratio"
+    stops = "large differences between predictions at high mask ratios"
+    leaves = "small differences, from which position can still be decoded; any leakage below from_ratio"
 
     def __init__(
         self,
         *,
-        weight: Annotated[float, Field(gt=0, le=1e9, description="the source's 1000")] = 1000.0,
-        from_ratio: Annotated[float, Field(ge=0, le=1, description="share masked from which on it applies")] = 0.95,
+        weight: Annotated[float, Field(gt=0, le=1e9, description="weight of the penalty")] = 1000.0,
+        from_ratio: Annotated[
+            float, Field(ge=0, le=1, description="lowest mask ratio at which the penalty applies; 0: at all")
+        ] = 0.95,
     ) -> None:
         super().__init__()
         self.weight, self.from_ratio = weight, from_ratio
@@ -109,19 +114,21 @@ class VariancePenalty(Mitigation):
 
 
 class PositionPenalty(Mitigation):
-    """Predictions from which position can be read off linearly cost: |correlation| · loss · 100 · weight."""
+    """Penalize the linear correlation of predictions with position: |r| · loss · 100 · weight."""
 
-    stops = "the linear part of position in the predictions"
-    leaves = "every other shape (edges, bowls, waves), and what single dimensions hide (form=source)"
+    stops = "linear dependence of predictions on position"
+    leaves = "non-linear dependence (edges, parabolas, waves) and, with form=source, linear combinations of dimensions"
 
     def __init__(
         self,
         *,
-        weight: Annotated[float, Field(gt=0, le=1e9, description="the source's position_regularization_weight")] = 1.0,
+        weight: Annotated[
+            float, Field(gt=0, le=1e9, description="weight of the penalty (position_regularization_weight)")
+        ] = 1.0,
         form: Annotated[
             Literal["source", "r2"],
             Field(
-                description="source: mean |r| over output dimensions; r2: position regressed on all of them together"
+                description="source: mean |r| over output dimensions; r2: R² of position regressed on all dimensions"
             ),
         ] = "source",
     ) -> None:
@@ -137,31 +144,33 @@ class PositionPenalty(Mitigation):
 
 def mean_correlation(prediction: Tensor, position: Tensor) -> Tensor:
     """Mean |Pearson r| over dimensions."""
-    centred, place = prediction - prediction.mean(0), position - position.mean()
-    covariance = (centred * place[:, None]).mean(0)
-    return (covariance.abs() / (centred.pow(2).mean(0) * place.pow(2).mean() + SMALL).sqrt()).mean()
+    centered, place = prediction - prediction.mean(0), position - position.mean()
+    covariance = (centered * place[:, None]).mean(0)
+    return (covariance.abs() / (centered.pow(2).mean(0) * place.pow(2).mean() + SMALL).sqrt()).mean()
 
 
 def explained(prediction: Tensor, position: Tensor, ridge: float = 1e-3) -> Tensor:
-    """The share of position's variance that a linear map of the predictions explains."""
-    centred, place = prediction - prediction.mean(0), position - position.mean()
-    centred = centred / (centred.pow(2).mean(0) + SMALL).sqrt()
-    gram = centred.T @ centred / len(centred) + ridge * torch.eye(centred.shape[1], device=centred.device)
-    covariance = centred.T @ place / len(centred)
+    """The share of the variance of position that a linear map of the predictions explains."""
+    centered, place = prediction - prediction.mean(0), position - position.mean()
+    centered = centered / (centered.pow(2).mean(0) + SMALL).sqrt()
+    gram = centered.T @ centered / len(centered) + ridge * torch.eye(centered.shape[1], device=centered.device)
+    covariance = centered.T @ place / len(centered)
     return covariance @ torch.linalg.solve(gram, covariance) / (place.pow(2).mean() + SMALL)
 
 
 class PermuteTokens(Mitigation):
-    """In training the mixer reads the tokens in a random order, which is undone behind it."""
+    """Permute the tokens randomly before the mixer during training, and restore their order after it."""
 
-    stops = "what the order of reading tells"
-    leaves = "additive encodings; and it takes away the order of the content, too"
+    stops = "leakage through the order in which the mixer reads"
+    leaves = "additive encodings; it also removes the order of the content"
 
     def __init__(
         self,
         *,
-        prob: Annotated[float, Field(ge=0, le=1, description="the source's shuffle_sequences_prob")] = 1.0,
-        always: Annotated[bool, Field(description="also when the model is used; false: in training only")] = False,
+        prob: Annotated[
+            float, Field(ge=0, le=1, description="probability of permuting an example (shuffle_sequences_prob)")
+        ] = 1.0,
+        always: Annotated[bool, Field(description="permute during evaluation, too; false: in training only")] = False,
     ) -> None:
         super().__init__()
         self.prob, self.always = prob, always
@@ -176,30 +185,29 @@ class PermuteTokens(Mitigation):
 
 
 class ContentGated(Mitigation):
-    """Position relative to content, never absolute: masked tokens do not write, and know how far visible ones are.
+    """Keep masked tokens from writing into the state, and embed distances to visible tokens instead of positions.
 
-    A masked token advances no state, enters no convolution and is no key of attention. Every token is told how many
-    steps it is to the nearest visible one on either side, or that there is none. In deeper layers a masked token
-    between two visible ones writes with a weight that falls with its distance to the nearer; outside them it never
-    does, since how many tokens there are out to the edge would reveal where the edge is.
+    A masked token advances no state, enters no convolution and is no key of attention. Every token gets embeddings of
+    its distance to the nearest visible token on either side, or of the fact that there is none. In deeper layers, a
+    masked token between two visible ones writes with a weight that falls with the distance to the nearer one. Outside
+    of them it never writes, since the number of tokens up to the edge would reveal the position of the edge.
     """
 
-    stops = "every absolute position: nothing but content, and the distance to it, reaches a prediction"
-    leaves = (
-        "what the arrangement of masked and visible tokens itself tells; data whose place matters need position_prior"
-    )
+    stops = "all absolute position: predictions depend on content and on the distance to it only"
+    leaves = "position information in the mask pattern; data with position-dependent means need position_prior"
 
     def __init__(
         self,
         d_model: Count,
         *,
-        reach: Annotated[int, Field(ge=1, le=2**20, description="distances beyond this count as this")] = 32,
+        reach: Annotated[int, Field(ge=1, le=2**20, description="largest distance to embed, in tokens")] = 32,
         spread: Annotated[
             float,
             Field(
                 ge=0,
                 le=1e6,
-                description="deeper layers: distance over which writing fades; 0: masked tokens never write",
+                description="decay length of the weight with which masked tokens write in deeper layers, in tokens; "
+                "0: they never write",
             ),
         ] = 2.0,
     ) -> None:
@@ -215,12 +223,13 @@ class ContentGated(Mitigation):
     def check(self, replacement: str, temporal: Encoding) -> None:
         if replacement == "noise":
             raise ValueError(
-                "replacement: 'noise' makes masked tokens differ. Allowed with content_gated: zeros, learned."
+                "replacement: content_gated expects equal masked tokens, got 'noise', which makes them differ. Use "
+                "zeros or learned."
             )
         if temporal.shift == "absolute" and set(temporal.hooks()) - {"embed"}:
             raise ValueError(
-                f"temporal: {temporal.name} tells attention absolute positions. Allowed with content_gated: "
-                "encodings that are relative, or added to tokens."
+                "temporal: content_gated expects an encoding that is relative or added to tokens, got "
+                f"{temporal.name}, through which absolute positions enter attention. Use a relative encoding, or none."
             )
 
     def encoding(self, vector: Tensor, masked: Tensor) -> Tensor:
@@ -240,14 +249,14 @@ class ContentGated(Mitigation):
 
 
 class PositionPrior(Mitigation):
-    """An additive table of what is usual at each place, taken off before the model and put back behind it.
+    """Subtract the mean of each position before the model, and add it to the predictions (an explicit prior).
 
-    It is estimated from the training data alone and shrunk towards zero by as much as its differences between places
-    could be chance, so that on stationary data it vanishes. Switched off, it shows what the model says without it.
+    The table of means is estimated from the training data and shrunk towards zero by as much as its differences between
+    positions could be chance, so that it vanishes on stationary data. With `on=false`, predictions are without it.
     """
 
-    stops = "the need to learn position in hidden state, where place legitimately predicts"
-    leaves = "whatever else the model does: it adds in the open and hides nothing; combine it with content_gated"
+    stops = "the need to learn the means of positions, where position predicts legitimately"
+    leaves = "all leakage of the model itself; combine it with content_gated"
 
     table: Tensor
 
@@ -256,18 +265,18 @@ class PositionPrior(Mitigation):
         tokens: Count,
         features: Count,
         *,
-        on: Annotated[bool, Field(description="false: keep it and leave it out of predictions")] = True,
+        on: Annotated[bool, Field(description="add the means to predictions; false: leave them out")] = True,
     ) -> None:
         super().__init__()
         self.on = on
         self.register_buffer("table", torch.zeros(tokens, features))
 
     def fit(self, some: Tensor, others: Tensor) -> None:
-        """What two halves of the recordings agree on is position; the rest of their means is chance."""
+        """Shrink the means by how far two halves of the recordings agree: the rest is chance."""
         one, two = (tokens.mean(0) - tokens.mean((0, 1)) for tokens in (some, others))
-        usual = (one + two) / 2
-        share = ((one * two).mean(0) / usual.pow(2).mean(0).clamp(min=1e-12)).clamp(0, 1)
-        self.table.copy_(share * usual)
+        means = (one + two) / 2
+        share = ((one * two).mean(0) / means.pow(2).mean(0).clamp(min=1e-12)).clamp(0, 1)
+        self.table.copy_(share * means)
 
     def content(self, tokens: Tensor) -> Tensor:
         return tokens - self.table

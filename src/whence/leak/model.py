@@ -1,4 +1,7 @@
-"""The masked model of the source: windows of a recording become tokens, some are masked and predicted."""
+"""A masked model of time series: windows of a recording become tokens, and masked tokens are predicted.
+
+The architecture is that of "Position Leakage Root Cause Analysis".
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Layout = Literal["time", "time_channel"]
 
 
 def _as_mixer(value: Any) -> Any:
-    """What the source calls a Transformer is a mixer of attention here."""
+    """`transformer` names the mixer `attention`."""
     name = "transformer"
     if isinstance(value, str) and value.split(":")[0] == name:
         return "attention" + value[len(name) :]
@@ -31,33 +34,34 @@ def _as_mixer(value: Any) -> Any:
 
 
 class MaskedSpec(Config):
-    """The model, and how recordings become tokens."""
+    """Architecture, and how recordings become tokens."""
 
     backbone: Annotated[MixerChoice, BeforeValidator(_as_mixer)] = Field(
         default=MIXERS.choose("bimamba"), description="transformer, mamba or bimamba"
     )
     temporal: EncodingChoice = Field(
-        default=ENCODINGS.choose("sinusoidal"), description="how time enters (see 'whence encodings')"
+        default=ENCODINGS.choose("sinusoidal"), description="positional encoding of time (see 'whence encodings')"
     )
     spatial: EncodingChoice = Field(
         default=ENCODINGS.choose("learned"),
-        description="how the channel enters, if every token belongs to one; must be added to tokens",
+        description="additive encoding of the channel, with --layout time_channel",
     )
     layout: Layout = Field(
-        default="time", description="time: a token holds all channels of a window; time_channel: one channel of it"
+        default="time",
+        description="time: one token per window, with all channels; time_channel: one token per window and channel",
     )
-    window: int = Field(default=4, ge=1, le=2**16, description="steps per token")
+    window: int = Field(default=4, ge=1, le=2**16, description="time steps per token")
     replacement: Literal["zeros", "noise", "learned"] = Field(
-        default="learned", description="what stands where a token is masked"
+        default="learned", description="input at masked tokens: zeros, Gaussian noise, or one learned vector"
     )
     d_model: int = Field(default=32, ge=1, le=2**16, description="width of the residual stream")
     heads: int = Field(default=4, ge=1, le=2**12, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, le=1000, description="blocks of mixer and MLP")
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="on what blocks add to the stream")
+    layers: int = Field(default=2, ge=1, le=1000, description="number of blocks, each a mixer and an MLP")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="dropout rate of the residual branches; 0: none")
     mlp_ratio: float = Field(
-        default=2.0, ge=0, le=256, description="width of the MLP's hidden layer over d_model; 0: no MLP"
+        default=2.0, ge=0, le=256, description="hidden width of the MLP, as a multiple of d_model; 0: no MLP"
     )
-    causal: bool = Field(default=False, description="attention sees only what lies before")
+    causal: bool = Field(default=False, description="causal instead of bidirectional attention")
 
     @property
     def mixer(self) -> Any:
@@ -65,12 +69,12 @@ class MaskedSpec(Config):
 
     @property
     def kind(self) -> Kind:
-        """What a mixer calls it; those that are not attention know one kind only."""
+        """The kind of mixing; mixers other than attention support one kind only."""
         kinds = self.backbone.variant.kinds
         return "bidirectional" if "bidirectional" in kinds and not self.causal else "causal"
 
     def shape(self, steps: int, channels: int) -> tuple[int, int]:
-        """How many tokens an example makes, and how many numbers each holds."""
+        """Tokens per example, and features per token."""
         if steps % self.window:
             raise UserError(
                 f"window: {self.window} does not divide the {steps} steps of an example. "
@@ -79,8 +83,8 @@ class MaskedSpec(Config):
         times = steps // self.window
         if times < FOLDS:
             raise UserError(
-                f"window: {self.window} makes {times} of {steps} steps, fewer than the {FOLDS} parts of a "
-                f"cross-validation. Allowed: up to {steps // FOLDS}."
+                f"window: expected at least {FOLDS} windows per example, for a {FOLDS}-fold cross-validation, got "
+                f"{times} ({steps} steps in windows of {self.window}). Allowed: up to {steps // FOLDS}."
             )
         return (times, self.window * channels) if self.layout == "time" else (times * channels, self.window)
 
@@ -97,7 +101,7 @@ class MaskedSpec(Config):
         return torch.stack([index // wide, index % wide], -1)[None]
 
     def build(self, tokens: int, features: int, channels: int, mitigations: list[Mitigation]) -> MaskedModel:
-        """Raises ValueError for what no single field can know."""
+        """Raise ValueError for fields that are valid alone and impossible together."""
         mixer = self.backbone.variant
         if self.backbone.name == "attention" and self.d_model % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide d_model={self.d_model}.")
@@ -105,8 +109,8 @@ class MaskedSpec(Config):
             unsupported_hooks = sorted(set(choice.variant.hooks()) - set(hooks))
             if unsupported_hooks:
                 raise ValueError(
-                    f"{name}: {choice} enters through {', '.join(unsupported_hooks)}, which has no place here. "
-                    "Allowed: sinusoidal, learned, none."
+                    f"{name}: {choice} enters through {', '.join(unsupported_hooks)}, which this model does not "
+                    "support. Allowed: sinusoidal, learned, none."
                 )
         return MaskedModel(self, tokens, features, channels, mitigations)
 
@@ -122,7 +126,7 @@ class MaskedSpec(Config):
 
 
 class MaskedModel(nn.Module):
-    """Predicts the numbers of masked tokens from visible ones, told where all of them are."""
+    """Reconstructs masked tokens from visible tokens and the positions of all."""
 
     def __init__(
         self, spec: MaskedSpec, tokens: int, features: int, channels: int, mitigations: list[Mitigation]
@@ -136,14 +140,19 @@ class MaskedModel(nn.Module):
         for mitigation in mitigations:
             mitigation.check(spec.replacement, self.temporal)
         self.active, self.mitigations = mitigations, nn.ModuleList(mitigations)
-        self.shown, self.embedded = nn.Identity(), nn.Identity()  # to look at: masked tokens; what the first block gets
+        # Only to be captured: embedded tokens before encodings are added, and the input of the first block.
+        self.shown, self.embedded = nn.Identity(), nn.Identity()
         self.blocks = nn.ModuleList(Block(cast(Any, spec)) for _ in range(spec.layers))
         self.norm = nn.LayerNorm(spec.d_model)
         self.head = Linear(spec.d_model, features)
 
     def forward(self, tokens: Tensor, masked: Tensor, positions: Tensor) -> Tensor:
-        """tokens: (rows, tokens, features), the truth at masked places too: it is not looked at.
-        masked: bool (rows, tokens). positions: (rows or 1, tokens, 2).
+        """Predictions (rows, tokens, features).
+
+        Args:
+            tokens: (rows, tokens, features). Values at masked tokens are ignored.
+            masked: bool (rows, tokens).
+            positions: (rows or 1, tokens, 2), time and channel.
         """
         for mitigation in self.active:
             tokens = mitigation.content(tokens)
@@ -157,11 +166,11 @@ class MaskedModel(nn.Module):
         return prediction
 
     def embed(self, tokens: Tensor, masked: Tensor, positions: Tensor) -> Tensor:
-        """Content, or what stands for it, and the additive encodings."""
-        shown = tokens.masked_fill(masked[..., None], 0)
+        """Embedded tokens, with masked ones replaced, and the additive encodings."""
+        visible = tokens.masked_fill(masked[..., None], 0)
         if self.spec.replacement == "noise":
-            shown = torch.where(masked[..., None], torch.randn_like(tokens), shown)
-        x = self.embedding(shown)
+            visible = torch.where(masked[..., None], torch.randn_like(tokens), visible)
+        x = self.embedding(visible)
         if self.spec.replacement == "learned":
             x = torch.where(masked[..., None], self.mask.vector.to(x.dtype), x)
         x = self.shown(x)

@@ -1,4 +1,4 @@
-"""Pathways through which position enters a model. Every kind has a detector, whose pathways can be ablated."""
+"""Pathways through which position enters a model. Each kind has a detector, which returns pathways to ablate."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from whence.models.capture import attention_weights, capture
 M = TypeVar("M", bound=nn.Module)
 CAUSAL_ORDER = "causal order"
 FORGET = 60.0
-"""As A_log: a decay so fast that nothing of the state outlasts one step."""
+"""Value of A_log at which the state decays within one step."""
 
 
 @dataclass(frozen=True)
 class Pathway:
-    """One place where position may enter."""
+    """A part of a model through which position may enter."""
 
     name: str
     where: str
-    """Modules, by name."""
+    """Names of its modules"""
     ablate: Callable[[], AbstractContextManager[Any]]
-    """While the context is open, no position enters there."""
+    """Returns a context in which no position enters through the pathway"""
     note: str = ""
 
 
 def detect_pathways(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """Those of all kinds in this model, which is run with these tokens masked to observe it."""
+    """All pathways of a model. The model is run with this mask to observe its calls."""
     return [pathway for detector in DETECTORS for pathway in detector(target, masked)]
 
 
 def additive_encodings(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """Vectors that are added to tokens: encodings of whence, and embedding tables that are read at 0, 1, 2, …"""
+    """Vectors that are added to tokens: encodings of whence, and embedding tables that are indexed by 0, 1, 2, …"""
     inside_encodings = tuple(f"{name}." for name in named(target.model, Encoding))
     tables = named(target.model, nn.Embedding).items()
     names = {table: name for name, table in tables if not name.startswith(inside_encodings)}
@@ -63,7 +63,7 @@ def additive_encodings(target: AuditTarget, masked: Tensor) -> list[Pathway]:
             and index.shape[-1] == target.tokens
             and bool((index.diff(dim=-1) == 1).all())
         ):
-            note = f"norm at masked tokens {float(output.float().norm(dim=-1).mean()):.2g}"
+            note = f"mean norm at masked tokens {float(output.float().norm(dim=-1).mean()):.2g}"
             ablate = partial(hooked, [table], _same_everywhere)
             read[names[table]] = Pathway("learned absolute positions", names[table], ablate, note)
 
@@ -87,17 +87,17 @@ def attention_biases(target: AuditTarget, masked: Tensor) -> list[Pathway]:
 
 
 def rotations(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """Queries and keys that are turned by their position: encodings of whence, and rotary modules of transformers."""
+    """Rotations of queries and keys: encodings of whence, and rotary modules of transformers."""
     rotary = {n: m for n, m in target.model.named_modules() if "RotaryEmbedding" in type(m).__name__}
     pathways = _encodings(target.model, "rotate")
     if rotary:
-        unturned = partial(hooked, list(rotary.values()), _unturned)
-        pathways.append(Pathway("rotation in attention", _listed(rotary), unturned))
+        ablate = partial(hooked, list(rotary.values()), _unrotated)
+        pathways.append(Pathway("rotation in attention", _listed(rotary), ablate))
     return pathways
 
 
-def _unturned(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-    """Cosine and sine of no angle; a scale that a module keeps in them stays. One tensor: angles, or e to them."""
+def _unrotated(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+    """Cosine and sine of angle 0, with the scale of the output kept. A single tensor holds angles, or e^(i·angle)."""
     if isinstance(output, Tensor):
         return torch.polar(output.abs(), torch.zeros_like(output.abs())) if output.is_complex() else output * 0
     cos, sin = output
@@ -106,7 +106,7 @@ def _unturned(_module: nn.Module, _inputs: Any, output: Any) -> Any:
 
 def _encodings(model: nn.Module, *hooks: str) -> list[Pathway]:
     """Encodings of whence that enter through these hooks."""
-    names = {"bias": "bias in attention", "score": "scores that count positions", "rotate": "rotation in attention"}
+    names = {"bias": "bias in attention", "score": "contextual bias in attention", "rotate": "rotation in attention"}
     return [
         Pathway(f"additive encoding ({encoding.name})", where, partial(_without_hook, encoding, hook))
         if hook == "embed"
@@ -118,7 +118,7 @@ def _encodings(model: nn.Module, *hooks: str) -> list[Pathway]:
 
 
 def _without_hook(encoding: Encoding, hook: str) -> AbstractContextManager[Any]:
-    """As encodings are that do not use the hook."""
+    """Replace a hook by that of an encoding that does not use it."""
     if hook == "bias":
         original = encoding.bias
         return patch.multiple(encoding, bias=lambda q, k: torch.zeros_like(original(q, k)))
@@ -126,7 +126,7 @@ def _without_hook(encoding: Encoding, hook: str) -> AbstractContextManager[Any]:
 
 
 def mask_tokens(target: AuditTarget, masked: Tensor) -> Tensor | None:
-    """What stands at masked tokens of the first rows before anything tells them where they are; None: unknown."""
+    """Inputs at masked tokens before position encodings are added, (tokens, width); None: unknown."""
     if target.mask_module is None:
         return None
     with capture(target.model, [target.mask_module], attention=False) as cache:
@@ -136,7 +136,7 @@ def mask_tokens(target: AuditTarget, masked: Tensor) -> Tensor | None:
 
 
 def differing_mask_tokens(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """Mask tokens that differ from place to place. Ablated, all take the mean of what stands at masked tokens."""
+    """Mask tokens that differ between positions. Ablation replaces all of them by their mean."""
     tokens = mask_tokens(target, masked[:2])
     if target.mask_module is None or tokens is None:
         return []
@@ -145,22 +145,22 @@ def differing_mask_tokens(target: AuditTarget, masked: Tensor) -> list[Pathway]:
     if differ <= ROUNDING:
         return []
 
-    def alike(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+    def averaged(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
         masked = target.current["masked"].to(output.device)
         return output.masked_scatter(masked[..., None], output[masked].mean(0).expand(int(masked.sum()), -1))
 
-    ablate = partial(hooked, [target.model.get_submodule(target.mask_module)], alike)
-    return [Pathway("mask token", target.mask_module, ablate, note=f"differ by {differ:.2g}")]
+    ablate = partial(hooked, [target.model.get_submodule(target.mask_module)], averaged)
+    return [Pathway("mask token", target.mask_module, ablate, note=f"relative difference {differ:.2g}")]
 
 
 def explicit_priors(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """Priors that add in the open what is usual at each place. Ablated, the model is shown and judged without them."""
+    """Explicit priors, which add the means of positions. Ablation removes them from inputs and predictions."""
     priors = priors_of(target.model)
     return [Pathway("position prior (explicit)", next(iter(priors)), partial(without, priors))] if priors else []
 
 
 def priors_of(model: nn.Module) -> dict[str, PositionPrior]:
-    """Those that are switched on."""
+    """Priors that are switched on, by module name."""
     return {name: prior for name, prior in named(model, PositionPrior).items() if prior.on}
 
 
@@ -172,20 +172,20 @@ def without(priors: Mapping[str, PositionPrior]) -> AbstractContextManager[None]
 
 
 def recurrent_states(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """How long a state has been running tells where a token is. Ablated, every token starts afresh."""
+    """Recurrent states, which depend on the number of steps so far. Ablation resets them at every token."""
     modules = target.model.named_modules()
     scans = {name: table for name, m in modules if isinstance(table := getattr(m, "A_log", None), Tensor)}
     loops = named(target.model, nn.RNNBase)
     pathways = []
     if scans:
-        pathways.append(Pathway("recurrent state", _listed(scans), partial(_forgetful, list(scans.values()))))
+        pathways.append(Pathway("recurrent state", _listed(scans), partial(_fast_decay, list(scans.values()))))
     if loops:
-        pathways.append(Pathway("recurrent state", _listed(loops), partial(hooked, list(loops.values()), _afresh)))
+        pathways.append(Pathway("recurrent state", _listed(loops), partial(hooked, list(loops.values()), _stateless)))
     return pathways
 
 
 @contextmanager
-def _forgetful(tables: list[Tensor]) -> Iterator[None]:
+def _fast_decay(tables: list[Tensor]) -> Iterator[None]:
     saved = [table.detach().clone() for table in tables]
     try:
         with torch.no_grad():
@@ -198,8 +198,8 @@ def _forgetful(tables: list[Tensor]) -> Iterator[None]:
                 table.copy_(before)
 
 
-def _afresh(module: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-    """Every token as a sequence of its own."""
+def _stateless(module: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+    """The output for every token as a sequence of its own."""
     x = inputs[0]
     batch_first = module.batch_first
     rows = x if batch_first else x.transpose(0, 1)
@@ -212,7 +212,7 @@ def _afresh(module: Any, inputs: tuple[Any, ...], output: Any) -> Any:
 
 
 class _Calls(TorchFunctionMode):
-    """Counts calls through which position enters, wherever they are made from, and ablates them if asked."""
+    """Counts calls of torch functions through which position enters, and optionally ablates them."""
 
     signatures: ClassVar[dict[Callable[..., Any], inspect.Signature]]
 
@@ -221,7 +221,7 @@ class _Calls(TorchFunctionMode):
         self.ablate, self.count = ablate, 0
 
     def without_position(self, func: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any] | None:
-        """The arguments that ablate a call; None where no position enters through it."""
+        """Arguments that ablate a call; None if no position enters through it."""
         raise NotImplementedError
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -236,13 +236,13 @@ class _Calls(TorchFunctionMode):
 
 
 def _called(name: str, what: str, calls: type[_Calls], target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    with calls(ablate=False) as seen:
+    with calls(ablate=False) as observed:
         target.predictions(target.content[:1], masked[:1])
-    return [Pathway(name, stats.count(seen.count, what), lambda: calls(ablate=True))] if seen.count else []
+    return [Pathway(name, stats.count(observed.count, what), lambda: calls(ablate=True))] if observed.count else []
 
 
 def causal_order(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """How much a token sees tells where it is. Ablated, attention sees what lies ahead, too."""
+    """Causal attention: the number of tokens attended to reveals position. Ablation makes attention bidirectional."""
     return _called(CAUSAL_ORDER, "attention layer", _CausalAttention, target, masked)
 
 
@@ -256,7 +256,7 @@ class _CausalAttention(_Calls):
         mask = given["attn_mask"]
         if mask is None:
             return {"is_causal": False} if given["is_causal"] else None
-        # nn.MultiheadAttention says True where a key must not be seen, scaled_dot_product_attention where it may.
+        # In boolean masks of nn.MultiheadAttention, True excludes a key; for scaled_dot_product_attention it admits it.
         inverted = func is F.scaled_dot_product_attention
         blocked = mask < -1e4 if mask.dtype != torch.bool else ~mask if inverted else mask
         if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2] or mask.shape[-1] < 2:
@@ -264,25 +264,25 @@ class _CausalAttention(_Calls):
         ahead = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).triu(1)
         if not bool(blocked[..., ahead].all()):
             return None
-        # What holds for tokens behind holds for those ahead, too: biases that a mask carries stay.
+        # The mask is mirrored, so that biases in it stay.
         return {"attn_mask": torch.where(ahead, mask.mT, mask), "is_causal": False}
 
 
 def convolution_edges(target: AuditTarget, masked: Tensor) -> list[Pathway]:
-    """Where zeros are seen, the edge is near. Ablated, the other end lies beyond the edge, as on a ring."""
+    """Zero padding of convolutions, which reveals the edges. Ablation pads circularly."""
     ours = {name: m for name, m in named(target.model, Mamba).items() if m.conv1d.kernel_size[0] > 1}
     pathways = _called("convolution edge", "convolution", _PaddedConvolutions, target, masked)
     if not ours:
         return pathways
-    return [Pathway("convolution edge", _listed(ours), partial(_ringed, list(ours.values()))), *pathways]
+    return [Pathway("convolution edge", _listed(ours), partial(_circular, list(ours.values()))), *pathways]
 
 
-def _ringed(mixers: list[Mamba]) -> AbstractContextManager[None]:
-    """whence's own convolutions, which are no modules."""
-    return entered(patch.multiple(mixer, _convolve=_around(mixer)) for mixer in mixers)
+def _circular(mixers: list[Mamba]) -> AbstractContextManager[None]:
+    """Circular convolutions of whence's own mixers, which do not call torch functions."""
+    return entered(patch.multiple(mixer, _convolve=_circular_convolution(mixer)) for mixer in mixers)
 
 
-def _around(mixer: Mamba) -> Callable[..., Tensor]:
+def _circular_convolution(mixer: Mamba) -> Callable[..., Tensor]:
     taps = mixer.conv1d.kernel_size[0] - 1
 
     def convolve(u: Tensor, reverse: bool = False) -> Tensor:
@@ -322,7 +322,7 @@ DETECTORS = (
 
 
 def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> AbstractContextManager[None]:
-    """What the modules return, replaced for a while, or only observed."""
+    """A context with a forward hook on the modules, which observes or replaces their outputs."""
     return entered(module.register_forward_hook(hook) for module in modules)
 
 
@@ -343,6 +343,6 @@ def named(model: nn.Module, kind: type[M]) -> dict[str, M]:
 
 
 def _listed(modules: Mapping[str, object]) -> str:
-    """`a.0.x, a.1.x, a.2.x` as one line that a person reads."""
+    """Names of modules as one short line: `a.0.x … a.2.x (3)`."""
     first, *rest = modules
     return f"{first} … {rest[-1]} ({len(modules)})" if rest else first

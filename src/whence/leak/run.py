@@ -31,11 +31,11 @@ REPLACED = {
     "learned": "Masked tokens are replaced by one learned vector.",
 }
 FITTED = 1024
-"""Training examples from each half of the recordings that a mitigation may look at before training."""
+"""Training examples from each half of the recordings that a mitigation may be fitted on before training."""
 
 
 def parse_data(value: Any) -> Any:
-    """The name of a file may stand for it, options behind it: `mine.npy:steps=32`."""
+    """Accept the path of a .npy file, with options after a colon: `mine.npy:steps=32`."""
     if not isinstance(value, str) or value.startswith("file:") or ".npy" not in value:
         return value
     name, _, options = value.partition(".npy")
@@ -43,14 +43,15 @@ def parse_data(value: Any) -> Any:
 
 
 def parse_mitigations(value: Any) -> Any:
-    """`"zero_masked_positions+variance_penalty"`; `none` is none of them, `all` those of the source."""
+    """Accept `"zero_masked_positions+variance_penalty"`, `"none"` and `"all"` (`ROOT_CAUSE_MITIGATIONS`)."""
     if not isinstance(value, str):
         return value
-    names = {"none": "", "all": "+".join(OF_THE_SOURCE)}.get(value, value)
+    names = {"none": "", "all": "+".join(ROOT_CAUSE_MITIGATIONS)}.get(value, value)
     return tuple(filter(None, names.split("+")))
 
 
-OF_THE_SOURCE = ("zero_masked_positions", "variance_penalty", "position_penalty", "permute_tokens")
+ROOT_CAUSE_MITIGATIONS = ("zero_masked_positions", "variance_penalty", "position_penalty", "permute_tokens")
+"""The mitigations of "Position Leakage Root Cause Analysis"."""
 Mitigations = Annotated[tuple[MitigationChoice, ...], BeforeValidator(parse_mitigations)]
 AnyData = Annotated[DataChoice, BeforeValidator(parse_data), AfterValidator(with_checksum)]
 
@@ -59,13 +60,18 @@ Loss = Literal["mse", "mae", "huber", "cosine", "combined"]
 
 
 class Masking(Config):
-    """What is masked, and how predictions of it are judged in training."""
+    """Masks and the reconstruction loss."""
 
     mask_ratio: float | None = Field(
-        default=None, gt=0, le=1, description="share of tokens masked in training; none: a new one for every batch"
+        default=None, gt=0, le=1, description="share of tokens masked in training; none: drawn for every batch"
     )
-    pattern: Pattern = Field(default="random", description="which tokens are masked")
-    loss: Loss = Field(default="mse", description="what training makes small")
+    pattern: Pattern = Field(
+        default="random",
+        description="random: tokens at random; blocks: runs of four tokens; tail: the last tokens, as in forecasting",
+    )
+    loss: Loss = Field(
+        default="mse", description="reconstruction loss at masked tokens; combined: mse and a tenth of cosine"
+    )
     test_rows: int = Field(default=256, ge=8, le=10_000, description="examples in each evaluation set")
 
 
@@ -83,9 +89,14 @@ class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
     """Train one masked model."""
 
     kind: ClassVar[str] = "leak"
-    data: AnyData = Field(default=DATA.choose("basic_motions"), description="what to hide and predict")
+    data: AnyData = Field(
+        default=DATA.choose("basic_motions"),
+        description=f"recordings to mask and reconstruct: {', '.join(DATA.names())}, or a .npy file",
+    )
     mitigations: Mitigations = Field(
-        default=(), max_length=32, description="mitigations, joined by +; none, or all of the source's"
+        default=(),
+        max_length=32,
+        description='mitigations, joined by +; none; or all: the four of "Position Leakage Root Cause Analysis"',
     )
     model: MaskedSpec = MaskedSpec()
     masking: Masking = Masking()
@@ -101,14 +112,14 @@ class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
 
     @property
     def mitigation(self) -> str:
-        """As a user writes it."""
+        """The mitigations as one string, as on the command line."""
         names = [str(choice) for choice in self.mitigations]
-        return "all" if tuple(names) == OF_THE_SOURCE else "+".join(names) or "none"
+        return "all" if tuple(names) == ROOT_CAUSE_MITIGATIONS else "+".join(names) or "none"
 
     def check(self) -> int:
         names = [choice.name for choice in self.mitigations]
         if len(set(names)) != len(names):
-            raise UserError("mitigations: one is named twice. Allowed: each once.")
+            raise UserError(f"mitigations: expected each once, got {self.mitigation}. Remove the repeated one.")
         try:
             return count_blocks(self.model.layers, self._with_layers)
         except ValueError as error:
@@ -145,7 +156,7 @@ class LeakRun(RunConfig[LeakMetrics, MaskedTraining]):
 
 
 class LeakJob(Trainable[MaskedModel]):
-    """Training on windows with some tokens masked; evaluation at several ratios."""
+    """Training on windows with masked tokens; evaluation at several mask ratios."""
 
     def __init__(self, run: LeakRun) -> None:
         self.run = run
@@ -168,9 +179,9 @@ class LeakJob(Trainable[MaskedModel]):
         masking = self.run.masking
         tokens = self.tokens(generator, self.run.training.batch_size, "train")
         ratio = masking.mask_ratio
-        if ratio is None:  # a quarter of the time everything, so that there is something to learn about nothing
-            luck = float(torch.rand((), generator=generator))
-            ratio = 1.0 if luck > 0.75 else 0.1 + 1.2 * luck
+        if ratio is None:  # 1 for a quarter of the batches, so that predictions without any content are trained, too
+            draw_ = float(torch.rand((), generator=generator))
+            ratio = 1.0 if draw_ > 0.75 else 0.1 + 1.2 * draw_
         masked = draw(generator, tokens.shape[0], tokens.shape[1], ratio, masking.pattern)
         tokens, masked, positions = (t.to(self.device) for t in (tokens, masked, self.positions))
         predicted = self.model(tokens, masked, positions)[masked]
@@ -181,11 +192,11 @@ class LeakJob(Trainable[MaskedModel]):
         return error + sum(penalties, torch.zeros_like(error)), masked.numel()
 
     def evaluate(self, streams: Streams) -> LeakMetrics:
-        """At every mask ratio, leakage and error, on the same test examples for every run."""
+        """Leakage and error at every mask ratio, on the same test examples for every run."""
         target = self.audit_target()
-        with torch.autocast(self.device.type, enabled=False):  # half precision would pass for traces of position
+        with torch.autocast(self.device.type, enabled=False):  # half-precision rounding would be measured as leakage
             ratios = {r: measure_ratio(target, lambda r=r: self.sample(streams, r), r)[1] for r in MASK_RATIOS}
-        headline = {f"error at {ratio} (of the mean's)": ratios[ratio].error for ratio in (0.5, 0.9)}
+        headline = {f"normalized MSE (mask ratio {ratio})": ratios[ratio].error for ratio in (0.5, 0.9)}
         return LeakMetrics(headline=headline, ratios=ratios)
 
     @property
@@ -193,7 +204,7 @@ class LeakJob(Trainable[MaskedModel]):
         return self.data.channels if self.run.model.layout == "time_channel" else 1
 
     def audit_target(self, rows: int = 64) -> AuditTarget:
-        """As an audit sees it."""
+        """The model with held-out examples, for audits."""
         model, positions = self.model, self.positions.to(self.device)
         place = generator(Streams.of(0).evaluation, "audit", str(self.run.data))
         return AuditTarget(
@@ -219,7 +230,7 @@ class LeakJob(Trainable[MaskedModel]):
 
 
 def reconstruction(kind: Loss, prediction: Tensor, target: Tensor) -> Tensor:
-    """Over masked tokens, (tokens, features) each. combined: mse and a tenth of cosine."""
+    """Loss over masked tokens; both tensors are (tokens, features). combined: mse plus a tenth of cosine."""
     if kind == "mae":
         return F.l1_loss(prediction, target)
     if kind == "huber":

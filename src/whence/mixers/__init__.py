@@ -1,6 +1,6 @@
-"""Mixers: one file each. What lets the positions of a sequence exchange information.
+"""Mixers, one file each: layers that exchange information between the positions of a sequence.
 
-A mixer maps (batch, length, d_model) to the same shape; it states what it asks of the encoding and the masks.
+A mixer maps (batch, length, d_model) to the same shape, and declares the hooks and masks that it supports.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Kind = Literal["causal", "bidirectional", "prefix"]
 
 
 class Mixer(Variant, nn.Module):
-    """Lets the positions of a sequence exchange information.
+    """Base class of mixers, which exchange information between the positions of a sequence.
 
-    Base class of all mixers, modules that map (batch, length, d_model) to the same shape. `contexts` prepares the
-    second argument of `forward` for all layers at once.
+    A mixer is a module that maps (batch, length, d_model) to the same shape. `contexts` prepares the second argument of
+    `forward` for all layers at once.
 
     Example:
         >>> whence.mixers.Mamba.kinds
@@ -28,9 +28,9 @@ class Mixer(Variant, nn.Module):
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("embed",)
-    """The hooks of an encoding that have a place here."""
+    """Hooks of an encoding that the mixer supports."""
     kinds: ClassVar[tuple[Kind, ...]] = ("causal",)
-    """Which values of the model's `attention` mean something here. The first is the default."""
+    """Supported values of the model's `attention`. The first is the default."""
 
     @classmethod
     def contexts(
@@ -43,9 +43,9 @@ class Mixer(Variant, nn.Module):
         prefix: Tensor | None = None,
         explicit: bool = False,
     ) -> list[Any]:
-        """The second argument of forward, one per encoding: worked out once, shared by the layers.
+        """The second argument of forward, one per encoding, computed once and shared by the layers.
 
-        Here: which tokens count, None for all. Enough for mixers that take position from the order of tokens alone.
+        By default the mask of valid tokens, which suffices for mixers that use the order of tokens alone.
         """
         if prefix is not None:
             raise ValueError(f"{cls.name} takes no prefix lengths")
@@ -63,7 +63,7 @@ class Mixer(Variant, nn.Module):
 
     @classmethod
     def looks_ahead(cls, kind: Kind) -> bool:
-        """Does a token learn of those after it?"""
+        """Whether a token receives information from later tokens."""
         return kind == "bidirectional"
 
     def forward(self, x: Tensor, context: Any, /) -> Tensor:

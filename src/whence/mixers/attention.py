@@ -1,7 +1,7 @@
 """Attention that takes position from an encoding and order from the sequence.
 
-Who sees whom is decided by the index of a token in the sequence, never by its position: positions are data and
-may be shuffled, repeated or hidden without changing the causal order.
+Masks depend on the index of a token in the sequence, never on its position: positions are data and may be shuffled,
+repeated or masked without changing the causal order.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def visibility(
     prefix: Tensor | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor | None:
-    """Which keys (last axis) a query may see: bool (batch or 1, 1, length, length), or None.
+    """The attention mask, True for visible keys (last axis): bool (batch or 1, 1, length, length), or None.
 
     None means that no tensor is needed: everything when bidirectional, SDPA's `is_causal` when causal.
-    `valid` (batch, length) is False at padding; `prefix` (batch,) is how many leading tokens all may see.
+    `valid` (batch, length) is False at padding; `prefix` (batch,) is the number of leading tokens visible to all.
     Every query sees itself, padding included, so that no row of the softmax is empty.
     """
     if (kind == "prefix") != (prefix is not None):
@@ -56,14 +56,14 @@ def causal(length: int, device: torch.device | str | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """What attention needs besides x. Layers that share an encoding share one context, bias and mask included."""
+    """Inputs of attention besides x. Layers that share an encoding share one context with its bias and mask."""
 
     positions: Tensor
     encoding: Encoding
     is_causal: bool
     """The mask is the causal triangle and no tensor holds it."""
     visible: Tensor | None
-    """Bool mask; None when `is_causal` says it all, or when nothing is hidden."""
+    """Bool mask; None if `is_causal` suffices or nothing is masked."""
     bias: Tensor | None
     """The encoding's bias, −inf where not visible. Replaces `visible`."""
     explicit: bool
@@ -86,7 +86,7 @@ class AttentionContext:
         return cls(positions, encoding, is_causal, visible, bias, explicit)
 
     def weighed(self, strength: Tensor) -> AttentionContext:
-        """Keys count as much as their strength says, (batch, length); every query attends to itself in full."""
+        """Weight keys by `strength`, (batch, length). Every query attends to itself with weight 1."""
         itself = torch.eye(strength.shape[1], dtype=torch.bool, device=strength.device)
         log_strength = strength.log()[:, None, None, :].masked_fill(itself, 0.0)
         bias = log_strength if self.bias is None else self.bias + log_strength
@@ -94,7 +94,7 @@ class AttentionContext:
 
 
 class Attention(Mixer):
-    """Multi-head self-attention: every token looks at all others it may see.
+    """Multi-head self-attention.
 
     The projections carry no bias: the norm before them has one already, which reaches q, k and v as W·β, so a head
     can still attend by position alone; and biases after the softmax would only add a constant.

@@ -1,4 +1,4 @@
-"""Mamba in both directions: the mean of a reading from the left and one from the right."""
+"""Bidirectional Mamba: the mean of a forward and a reverse scan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whence.mixers.mamba import ConvWidth, Expand, Mamba, Rank, State
 
 
 class BiMamba(Mixer):
-    """Selective state space read both ways, (forward + reverse) / 2: every token sees all others."""
+    """Selective state space in both directions, (forward + reverse) / 2: every token receives all others."""
 
     def __init__(
         self,

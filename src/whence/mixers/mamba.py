@@ -15,16 +15,18 @@ from whence.kernels import causal_conv, selective_scan
 from whence.mixers import Mixer
 from whence.models.layers import Linear
 
-State = Annotated[int, Field(ge=1, le=2**12, description="numbers of memory per channel (N)")]
-Expand = Annotated[int, Field(ge=1, le=64, description="inner channels over d_model")]
-ConvWidth = Annotated[int, Field(ge=1, le=2**12, description="width of the convolution before the scan")]
-Rank = Annotated[int | None, Field(ge=1, le=2**16, description="rank of the step-size projection; none: d_model / 16")]
+State = Annotated[int, Field(ge=1, le=2**12, description="state size per channel (N)")]
+Expand = Annotated[int, Field(ge=1, le=64, description="inner width as a multiple of d_model")]
+ConvWidth = Annotated[int, Field(ge=1, le=2**12, description="kernel width of the convolution before the scan")]
+Rank = Annotated[
+    int | None, Field(ge=1, le=2**16, description="rank of the step-size projection; default: d_model / 16")
+]
 DELTA_RANGE = (1e-3, 0.1)  # step sizes at the start, log-uniform
 PLAIN = 1 / math.sqrt(3)  # the deviation of nn.Linear's own initialisation, which Mamba's is built on
 
 
 class Memory(NamedTuple):
-    """Where a sequence stands: what the convolution still sees of it, and the state of the scan."""
+    """State of a sequence: the last inputs of the convolution, and the state of the scan."""
 
     window: Tensor
     """(batch, d_conv − 1, inner)"""
@@ -33,7 +35,7 @@ class Memory(NamedTuple):
 
 
 class Mamba(Mixer):
-    """Selective state space, read from the first token to the last: causal, linear in length.
+    """Selective state space model: causal, with linear cost in the length.
 
     Parameters are named as in the original implementation, so that its weights can be loaded.
     """
@@ -47,8 +49,8 @@ class Mamba(Mixer):
         expand: Expand = 2,
         d_conv: ConvWidth = 4,
         dt_rank: Rank = None,
-        bias: Annotated[bool, Field(description="biases in the projections in and out")] = False,
-        conv_bias: Annotated[bool, Field(description="a bias in the convolution")] = True,
+        bias: Annotated[bool, Field(description="biases in the input and output projections")] = False,
+        conv_bias: Annotated[bool, Field(description="bias in the convolution")] = True,
     ) -> None:
         super().__init__()
         inner = expand * d_model

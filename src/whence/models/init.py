@@ -22,7 +22,7 @@ from whence.random import derive
 
 
 def initialise(model: nn.Module, seed: int) -> None:
-    """Reset every submodule that can be, each from its own random stream. The ambient RNG is not touched.
+    """Reset every submodule that can be, each from its own random stream. The global RNG is not changed.
 
     Children come before their parents, so a module that sets its children's weights has the last word.
     """

@@ -72,7 +72,7 @@ class MambaLM(nn.Module):
         return self.extend(tokens)[0]
 
     def extend(self, tokens: Tensor, memory: list[Memory] | None = None) -> tuple[Tensor, list[Memory]]:
-        """Logits for the next tokens of sequences that stand at `memory`, and where they stand afterwards."""
+        """Logits for the next tokens of sequences with the state `memory`, and the state after them."""
         x, after = self.backbone["embeddings"](tokens), []
         layers: Any = self.backbone["layers"]
         for index, layer in enumerate(layers):
@@ -83,14 +83,14 @@ class MambaLM(nn.Module):
 
     @classmethod
     def load(cls, folder: str | Path) -> MambaLM:
-        """From a directory as transformers saves it, in single precision. Raises UserError, with what is wrong."""
+        """Load a directory saved by transformers, in single precision. Raises UserError for invalid directories."""
         folder = Path(folder)
         config = _Checkpoint.load(folder)
         stored, tied = stored_weights(folder), config.tie_word_embeddings
         layers = len({name.split(".")[2] for name in stored if name.startswith("backbone.layers.")})
         if layers != config.num_hidden_layers:
             raise UserError(
-                f"model: config.json asks for {config.num_hidden_layers} layers, the weights hold {layers}."
+                f"model: expected weights of {config.num_hidden_layers} layers (config.json), got {layers}."
             )
         with torch.device("meta"):
             model = cls(
@@ -119,7 +119,7 @@ class MambaLM(nn.Module):
 
 
 class _Checkpoint(Config, extra="ignore"):
-    """What a config.json of transformers says about a Mamba; its other fields do not matter here."""
+    """The fields of a config.json that describe a Mamba. Other fields are ignored."""
 
     vocab_size: StrictCount
     hidden_size: StrictCount
@@ -138,7 +138,7 @@ class _Checkpoint(Config, extra="ignore"):
         document, path = read_config(folder), folder / CONFIG
         kind = document.get("model_type")
         if kind != "mamba":
-            raise UserError(f"model: {str(path)!r} describes a {kind!r}. Allowed: mamba.")
+            raise UserError(f"model: {str(path)!r} describes a model of type {kind!r}. Allowed: mamba.")
         if document.get("hidden_act", "silu") != "silu":
             raise UserError(f"model: hidden_act {document['hidden_act']!r} is not supported. Allowed: silu.")
         try:

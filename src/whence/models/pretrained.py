@@ -29,7 +29,7 @@ PREPARED = re.compile(rf"[\w/.-]*/{PREFIX}\w+")
 
 
 def installed() -> list[str]:
-    """Those of the packages that are there."""
+    """Names of the packaged models that are installed."""
     names = []
     for name in PACKAGED if importlib.util.find_spec("transformers") else ():
         with suppress(UserError):
@@ -41,21 +41,23 @@ def installed() -> list[str]:
 def pretrained(name: str, *, head: bool = False, also: str = "") -> tuple[Any, Any]:
     """Model and tokenizer of `minilm`, `smollm2`, or a directory.
 
-    head: with what says the next token. also: what else a caller allows in place of a name, for the error.
+    head: with the language-model head. also: further values that the caller allows, for the error message.
     """
     tokenizer = tokenizer_of(name, also=also)
     return model_of(name, head=head, also=also), tokenizer
 
 
 def model_of(name: str, *, head: bool = False, also: str = "") -> Any:
-    """Without the tokenizer. `UserError` unless every weight that it needs is stored, and every layer is used."""
+    """The model without its tokenizer. Raises UserError unless all weights are stored and all layers are used."""
     with _loading(name, also, weights=True) as (transformers, folder, files):
         kind = transformers.AutoModelForCausalLM if head else transformers.AutoModel
         if "gguf_file" in files:
             return kind.from_pretrained(folder, dtype=torch.float32, **files).eval()
         config = transformers.AutoConfig.from_pretrained(folder, **files)
         if config.model_type not in _types_of_text():
-            raise UserError(f"model: models of type {config.model_type!r} do not read text. Allowed: those that do.")
+            raise UserError(
+                f"model: type {config.model_type!r} is not supported. Allowed: causal and masked language models."
+            )
         files["use_safetensors"] = True  # other formats can run code when they are read
         model, loading = kind.from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True, **files
@@ -65,14 +67,14 @@ def model_of(name: str, *, head: bool = False, also: str = "") -> Any:
 
 
 def _types_of_text() -> set[str]:
-    """All others can name further models to load, and have no use here."""
+    """Supported model types. Others can refer to further models to load."""
     from transformers.models.auto import modeling_auto
 
     return {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
 
 
 def _check_loaded(model: Any, loading: Mapping[str, Collection[str]]) -> None:
-    """transformers fills in what is missing at random, and leaves out what it has no place for."""
+    """Check that all weights were loaded: transformers initialises missing weights at random and ignores extra ones."""
     if missing := sorted(name for name in loading["missing_keys"] if "pooler" not in name):  # which is not used here
         raise UserError(f"model: {len(missing)} weights are missing, the first is {missing[0]!r}.")
     if not blocks(model):
@@ -81,13 +83,13 @@ def _check_loaded(model: Any, loading: Mapping[str, Collection[str]]) -> None:
     prefix = f"{model.base_model_prefix}."
     extra = (name for name in sorted(loading["unexpected_keys"]) if re.search(r"\d", name))
     if left := next((name for name in extra if re.sub(r"\d+", "#", name.removeprefix(prefix)) in layers), None):
-        raise UserError(f"model: config.json describes fewer layers than are stored: {left!r} has no place.")
+        raise UserError(f"model: config.json describes fewer layers than are stored: {left!r} is not used.")
     if wrong := next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None):
-        raise UserError(f"model: {wrong} holds what is no finite number.")
+        raise UserError(f"model: {wrong} contains values that are not finite.")
 
 
 def tokenizer_of(name: str, *, also: str = "", instead: str = "") -> Any:
-    """Without the model. instead: what a user may do who has no tokenizer, for the error."""
+    """The tokenizer without its model. instead: an alternative to a tokenizer, for the error message."""
     with _loading(name, also, weights=False) as (transformers, folder, files):
         tokenizer = None
         if files.get("gguf_file") or tokenizer_files(folder):
@@ -114,7 +116,7 @@ def _loading(name: str, also: str, *, weights: bool) -> Iterator[tuple[Any, Path
         import transformers
     except ImportError:
         raise UserError(
-            "model: models of transformers need that library. Install it: pip install transformers"
+            "model: this model requires the transformers library. Install it with: pip install transformers"
         ) from None
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -134,7 +136,7 @@ def _loading(name: str, also: str, *, weights: bool) -> Iterator[tuple[Any, Path
 
 
 def content_of(name: str) -> str:
-    """What a name stands for today: the version of a package, or a checksum of what is read of a directory."""
+    """The content behind a name: the version of a package, or a checksum of the files of a directory."""
     if name in PACKAGED:
         return packaged_version(PACKAGED[name][0])
     if not os.path.isfile(Path(name) / CONFIG):
@@ -156,7 +158,7 @@ def _place(name: str, also: str) -> tuple[Path, str | None]:
 
 
 def longest(model: Any) -> int | None:
-    """Tokens that a model can take; None: any number."""
+    """Maximum number of tokens of a model; None: unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     table = next((m for n, m in model.named_modules() if n.endswith("position_embeddings")), None)
     padding = getattr(table, "padding_idx", None)  # RoBERTa's positions begin behind it
@@ -164,27 +166,27 @@ def longest(model: Any) -> int | None:
 
 
 def ends_of(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Special tokens that a model is used to at the beginning and at the end of a text."""
+    """Special tokens at the beginning and at the end of a text."""
     special = list(tokenizer("")["input_ids"])
     begin = len(special) // 2 + len(special) % 2
     return special[:begin], special[begin:]
 
 
 def check_ids(model: Any, ids: Tensor) -> None:
-    """A tokenizer need not belong to its model."""
+    """Raise UserError for token ids that the model does not have."""
     size = model.get_input_embeddings().num_embeddings
     if ids.numel() and int(ids.max()) >= size:
         raise UserError(f"model: the tokenizer gives the id {int(ids.max())}, and the model has {size} tokens.")
 
 
 def between_ends(rows: Tensor, ends: tuple[list[int], list[int]]) -> Tensor:
-    """(rows, tokens) of text, with the special tokens around each."""
+    """Rows of tokens with the special tokens around each."""
     left, right = (torch.tensor(ids, dtype=rows.dtype).expand(len(rows), -1) for ids in ends)
     return torch.cat([left, rows, right], 1)
 
 
 def default_text() -> str:
-    """Prose that every Python brings along: its own language reference."""
+    """The Python language reference, which is part of every Python installation."""
     from pydoc_data.topics import topics
 
     return "\n".join(topics[name] for name in sorted(topics))

@@ -22,38 +22,41 @@ from whence.tasks import Per, Task
 
 
 class PositionConfig(Config):
-    """How position enters: an encoding, and what happens to positions before it sees them."""
+    """A positional encoding, and an optional transform of the positions."""
 
     encoding: EncodingChoice = Field(
-        default=ENCODINGS.choose("rope"), description="how position enters (see 'whence encodings')"
+        default=ENCODINGS.choose("rope"), description="positional encoding (see 'whence encodings')"
     )
     positions: TransformChoice | None = Field(
-        default=None, description="edit of the positions before the encoding sees them"
+        default=None, description="transform of the positions before the encoding, such as randomized:span=512"
     )
 
     def __str__(self) -> str:
-        """As a user writes it: `rope`, `randomized:span=512+alibi`."""
+        """As written on the command line: `rope`, `randomized:span=512+alibi`."""
         return f"{self.positions}+{self.encoding}" if self.positions else str(self.encoding)
 
 
 class Architecture(Config):
-    """The model around the encoding."""
+    """Architecture of the model."""
 
     mixer: MixerChoice = Field(
         default=MIXERS.choose("attention"),
-        description="what lets tokens exchange information: attention, mamba, bimamba (options: docs/mamba.md)",
+        description="sequence mixer: attention, mamba or bimamba (options: docs/mamba.md)",
     )
     d_model: int = Field(default=64, ge=1, le=2**16, description="width of the residual stream")
-    heads: int = Field(default=4, ge=1, le=2**12, description="attention heads per layer; must divide d_model")
-    layers: int = Field(default=2, ge=1, le=1000, description="blocks of mixer and MLP")
+    heads: int = Field(default=4, ge=1, le=2**12, description="number of attention heads; must divide d_model")
+    layers: int = Field(default=2, ge=1, le=1000, description="number of blocks of mixer and MLP")
     dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="on attention weights and on what blocks add to the stream"
+        default=0.0, ge=0, lt=1, description="dropout rate of attention weights and of the residual branches"
     )
     mlp_ratio: float = Field(
-        default=4.0, ge=0, le=256, description="width of the MLP's hidden layer over d_model; 0: no MLP"
+        default=4.0, ge=0, le=256, description="hidden width of the MLP as a multiple of d_model; 0: no MLP"
     )
-    attention: Kind = Field(default="causal", description="who sees whom in attention, by order in the sequence")
-    pool: Pool = Field(default="last", description="where one answer per sequence is read off")
+    attention: Kind = Field(
+        default="causal",
+        description="attention mask, by order in the sequence; prefix: bidirectional within the prompt",
+    )
+    pool: Pool = Field(default="last", description="pooling for tasks with one answer per sequence")
 
     def with_position(self, position: PositionConfig) -> ModelConfig:
         return ModelConfig(**self.model_dump(), encoding=position.encoding, positions=position.positions)
@@ -71,7 +74,7 @@ class ModelConfig(Architecture, PositionConfig):
 
     @property
     def position_label(self) -> str:
-        """As a user writes it: `rope`, `randomized+alibi`."""
+        """As written on the command line: `rope`, `randomized+alibi`."""
         return PositionConfig.__str__(self)
 
     __str__ = Config.__str__  # a model is a group of fields, not one word
@@ -88,8 +91,10 @@ class ModelConfig(Architecture, PositionConfig):
     ) -> SequenceModel:
         """The model for `inputs` token kinds, or `inputs` features per step when continuous.
 
-        Raises ValueError for what no single field can know. Weights come from the ambient RNG;
-        `initialise(model, seed)` makes them a function of the seed.
+        Weights come from the global RNG; `initialise(model, seed)` makes them a function of the seed.
+
+        Raises:
+            ValueError: for fields that are impossible together.
         """
         mixer = self.mixer.variant
         if "heads" in structural_parameters(mixer) and self.d_model % self.heads:
@@ -113,7 +118,7 @@ class ModelConfig(Architecture, PositionConfig):
         ]
         room = encodings[0].longest
         if room is not None and max_length > room:
-            raise ValueError(f"encoding: {self.encoding} has room for {room} positions, {max_length} are asked for.")
+            raise ValueError(f"encoding: {self.encoding} has room for {room} positions, got {max_length}.")
         if encodings[0].causal_only and self.attention != "causal":
             raise ValueError(f"attention: {self.attention!r} does not go with {self.encoding}. Allowed: causal.")
         available = supported_hooks(mixer)
@@ -125,7 +130,7 @@ class ModelConfig(Architecture, PositionConfig):
             )
         if self.attention not in mixer.kinds:
             raise ValueError(
-                f"attention: {self.attention!r} is about attention, which {self.mixer} has none of: leave it out. "
+                f"attention: {self.attention!r} does not apply to {self.mixer}, which has no attention: leave it out. "
                 f"Allowed: {', '.join(mixer.kinds)}."
             )
         if transform and not encodings[0].admits_transforms:
@@ -136,15 +141,17 @@ class ModelConfig(Architecture, PositionConfig):
 
 
 def activation_bytes(model: Any, hooks: Collection[str], rows: int, tokens: int, *, training: bool) -> int:
-    """Of a forward pass, at least: the residual stream, which training needs of every layer, and what attention holds
-    for every pair of tokens. model: any config with `d_model`, `layers` and `heads`."""
+    """Lower bound of the memory of a forward pass: the residual stream and the attention scores.
+
+    `model` is any config with `d_model`, `layers` and `heads`.
+    """
     stream = rows * tokens * model.d_model * (model.layers if training else 1)
     pairs = tokens**2 * (rows * model.heads if "score" in hooks else "bias" in hooks)
     return 4 * (stream + pairs)
 
 
 def supported_hooks(mixer: type[Mixer]) -> set[str]:
-    """The hooks that have a place in this model: those of its mixer, and what it does to the sequence itself."""
+    """Hooks that a model with this mixer supports: those of the mixer, and `interleave`."""
     return {*mixer.hooks, "interleave"}
 
 
@@ -265,7 +272,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def count_blocks(layers: int, build: Callable[[int], nn.Module]) -> int:
-    """Parameters of a model with so many blocks. They are alike, and two at most are built, by `build(layers)`."""
+    """Number of parameters of a model with identical blocks. At most two blocks are built, by `build(layers)`."""
     if layers <= 2:
         return count_parameters(build(layers))
     one, two = (count_parameters(build(count)) for count in (1, 2))
@@ -274,7 +281,7 @@ def count_blocks(layers: int, build: Callable[[int], nn.Module]) -> int:
 
 @runtime_checkable
 class SequenceRun(Protocol):
-    """A run of a sequence model on a task, for instruments that take one from another without importing it."""
+    """A run of a sequence model on a task, for instruments that use runs of another one without importing it."""
 
     @property
     def id(self) -> str: ...

@@ -57,7 +57,7 @@ def read_floats(
             tensors |= {name: file.get_tensor(name).float() for name in wanted if stored[name].path == path}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
-            raise UserError(f"{field}: {name} in {stored[name].path.name} holds what is no finite number.")
+            raise UserError(f"{field}: {name} in {stored[name].path.name} contains values that are not finite.")
     return tensors
 
 

@@ -1,8 +1,8 @@
-"""Pages, whatever they are about: the shell, tables, figures, files for other programs. Knows no instrument.
+"""Report pages: the shell, tables, figures and export. Independent of the instruments.
 
 html      templates with autoescape; tables, lists, badges
-shell     a whole page: one file that asks the network for nothing
+shell     a whole page: one self-contained file
 figures   colours, axes, learning curves
-runs      any runs side by side
-export    a page as a picture
+runs      comparison of individual runs
+export    a screenshot of a page
 """

@@ -1,4 +1,4 @@
-"""A page as a picture, drawn by a browser."""
+"""Screenshots of pages, made by a browser."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ addEventListener('load', () => {
 
 
 def browser() -> str | None:
-    """The program that draws pages, where there is one."""
+    """Path of an installed browser; None without one."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def picture_of(page: bytes) -> bytes:
-    """A page as a browser shows it, from top to bottom: PNG."""
+    """A screenshot of the whole page as PNG. Raises UserError if no browser is installed."""
     program = browser()
     if program is None:
         raise UserError(
-            "out: a picture needs a browser to draw it, and none was found. Allowed: install Chromium, or choose "
-            ".html, .csv, .md, .json."
+            "out: PNG output needs a browser, and none was found. Install Chromium, or choose .html, .csv, .md "
+            "or .json."
         )
     with tempfile.TemporaryDirectory() as folder:
         source, picture = Path(folder) / "page.html", Path(folder) / "page.png"
@@ -41,7 +41,7 @@ def picture_of(page: bytes) -> bytes:
         tall = min(int(height[1]) if height else 2000, 16_000)
         _browse(program, folder, source, f"--screenshot={picture}", f"--window-size={WIDTH},{tall}")
         if not picture.is_file():
-            raise UserError(f"out: {program} did not draw the page. Allowed: .html, .csv, .md, .json.")
+            raise UserError(f"out: {program} made no screenshot of the page. Choose .html, .csv, .md or .json.")
         return picture.read_bytes()
 
 
@@ -53,4 +53,6 @@ def _browse(browser: str, profile: str, source: Path, *options: str) -> subproce
             [*command, source.as_uri()], capture_output=True, text=True, errors="replace", timeout=120, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"out: {browser} could not draw the page ({type(error).__name__}).") from None
+        raise UserError(
+            f"out: {browser} could not render the page ({type(error).__name__}). Choose .html, .csv, .md or .json."
+        ) from None

@@ -1,4 +1,4 @@
-"""Figures. An encoding has the same colour and dash wherever it is drawn; learning curves look alike everywhere."""
+"""Figures with a common layout. An encoding has the same colour and dash in all figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-# Okabe and Ito's palette: told apart with any kind of colour vision; the dash tells the rest apart.
+# The palette of Okabe and Ito (2008), which is distinguishable with any colour vision. Dashes distinguish the rest.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D1F", "#7A7A7A")
 DASHES = ("solid", "dash", "dot", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
@@ -18,7 +18,7 @@ Curve = Mapping[int, float]
 
 
 def line_style(encoding: str) -> dict[str, str]:
-    """From the name alone, so that a figure made next year, of other runs, looks the same."""
+    """Colour and dash as a function of the name, so that they are the same in all figures."""
     name = encoding.split("+")[-1].split(":")[0]
     place = KNOWN.index(name) if name in KNOWN else _hash(name) % len(COLOURS)
     dash = 0 if encoding == name and name in KNOWN else 1 + _hash(encoding) % (len(DASHES) - 1)
@@ -30,7 +30,7 @@ def _hash(text: str) -> int:
 
 
 def figure_of(across: str, up: str) -> go.Figure:
-    """Empty, with its axes named."""
+    """An empty figure with axis titles."""
     figure = go.Figure()
     figure.update_layout(
         xaxis_title=across,
@@ -38,13 +38,13 @@ def figure_of(across: str, up: str) -> go.Figure:
         template="plotly_white",
         height=380,
         margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},  # grows upwards, away from the lines
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},  # above the plot, growing upwards
     )
     return figure
 
 
 def style_at(place: int) -> dict[str, str]:
-    """For what has no colour of its own: by its place among the lines of a figure."""
+    """Colour and dash by the index of a line in its figure."""
     return {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
@@ -57,7 +57,7 @@ def learning_curves(
     markers: bool = False,
     log: bool = False,
 ) -> go.Figure:
-    """By name, one curve per seed: each a thin line, and their mean at the steps that all of them have a thick one."""
+    """By name, a thin line per seed and a thick line for the mean over the steps that all seeds have."""
     figure = figure_of("training steps", label)
     for place, (name, seeds) in enumerate(curves.items()):
         style = (styles or {}).get(name) or style_at(place)
@@ -80,7 +80,7 @@ def learning_curves(
             )
     if log:
         figure.update_yaxes(type="log")
-    if len(curves) > 8 or max(map(len, curves), default=0) > 24:  # below each other, under the figure
+    if len(curves) > 8 or max(map(len, curves), default=0) > 24:  # a vertical legend below the figure
         legend = {"orientation": "v", "y": -0.2, "yanchor": "top", "x": 0}
         figure.update_layout(height=400 + 22 * len(curves), legend=legend)
     return figure

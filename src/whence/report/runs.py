@@ -1,4 +1,4 @@
-"""Any runs side by side: what they came to, what tells them apart, how they learned."""
+"""Comparison of individual runs: their scores, the differences of their configurations, their learning curves."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from whence.store.records import EvaluationRecord, RunStatus
 from whence.store.runs import Store
 
 MOST = 12
-"""Runs beside each other: what a screen has room for."""
+"""Maximum number of runs side by side."""
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One of the runs that are looked at together."""
+    """One of the compared runs."""
 
     id: str
     status: RunStatus
@@ -39,14 +39,14 @@ class ComparedRun:
 
 
 def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[str, str]]:
-    """Those that can be read, and why others cannot, by id."""
+    """The readable runs, and the reasons why others are not readable, by id."""
     compared: list[ComparedRun] = []
     unreadable: dict[str, str] = {}
     for place, run_id in enumerate(ids):
         folder = store.folder(run_id)
         try:
             status, spec, evaluations = folder.status(), folder.config_document(), folder.evaluations()
-            encoding = status.labels.get("encoding")  # has its own colour everywhere
+            encoding = status.labels.get("encoding")  # an encoding has the same colour in all figures
             style = style_at(place) if encoding is None else line_style(encoding)
             compared.append(ComparedRun(run_id, status, spec, evaluations, style))
         except (OSError, CorruptFileError) as damage:
@@ -55,12 +55,12 @@ def beside(store: Store, ids: Iterable[str]) -> tuple[list[ComparedRun], dict[st
 
 
 def scored_by(runs: Sequence[ComparedRun]) -> list[str]:
-    """Names of what any of them is scored by."""
+    """Names of the scores of any of the runs."""
     return list(dict.fromkeys(name for run in runs for name in run.status.headline))
 
 
 def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
-    """By dotted name, the fields of their specifications in which they are not all alike."""
+    """By dotted name, the configuration fields in which the runs differ."""
     flats = [flat(run.config) for run in runs]
     names = dict.fromkeys(name for one in flats for name in one)
     texts = {name: [json.dumps(one[name]) if name in one else "–" for one in flats] for name in names}
@@ -68,7 +68,7 @@ def differences(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
 
 
 def side_by_side(runs: Sequence[ComparedRun]) -> Markup:
-    """A column per run: its end, its scores, and what was configured differently."""
+    """A table with one column per run: state, scores, and configuration fields in which the runs differ."""
     about = Markup("{}{}<br><span class=note>seed {} · {}</span>")
     head = [about.format(swatch(run.style), run.status.title, run.status.seed, run.id) for run in runs]
     lines: list[list[str]] = [
@@ -86,7 +86,7 @@ def _score(headline: Mapping[str, float], name: str) -> str:
 
 
 def curves(runs: Sequence[ComparedRun], name: str) -> go.Figure:
-    """One score over steps, a line per run."""
+    """One score by training step, a line per run."""
     scale = 100 if is_share(name) else 1
     curves = {
         run.name: [{e.step: scale * e.headline[name] for e in run.evaluations if name in e.headline}] for run in runs

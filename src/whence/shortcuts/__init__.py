@@ -1,4 +1,4 @@
-"""Shortcut search: what predictors without a task's skill reach, measured for every task and length.
+"""Shortcut search: the accuracy of predictors without the skill of a task, for every task and length.
 
 answers      a sample of answers with the tokens that are visible to each
 columns      features for linear models and small perceptrons

@@ -45,9 +45,9 @@ SHORTER = (
     ("shift_invariant_pattern:ask=detection", 64),
     ("shift_invariant_pattern:ask=detection", 128),
 )
-"""Other options and lengths for which baselines were once stated too low."""
+"""Further options and lengths, for which earlier searches gave too low a baseline."""
 Entry = tuple[Choice[Task], int, int]
-"""Task, length, first position that counts."""
+"""Task, length, first scored position"""
 
 
 def packaged_entries() -> dict[str, Entry]:
@@ -79,18 +79,18 @@ def _of_preset(preset: dict) -> Iterator[Entry]:
 
 
 def _lengths(choice: Choice[Task], train: int | None = None, test_lengths: list[int] | None = None) -> Iterator[Entry]:
-    """As the arena scores them: beyond the training length, only later positions count where every one is asked."""
+    """Entries as the arena scores them: OOD lengths of dense tasks are scored beyond the training length only."""
     task: Task = choice.build()
     train = train or task.train_length
     yield choice, train, 0
     for length in task.ood_lengths(train) if test_lengths is None else test_lengths:
-        if length:  # 0 alone: none beyond training
+        if length:  # 0 alone: no OOD evaluation
             yield choice, length, train
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m whence.shortcuts", description=__doc__)
-    parser.add_argument("--only", metavar="NAME", help="search the entries of this task anew")
+    parser.add_argument("--only", metavar="NAME", help="repeat the search for this task")
     only = parser.parse_args(arguments).only
     entries = packaged_entries()
     anew = {name for name, (choice, _, _) in entries.items() if choice.name == only}
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _write(entries: dict[str, list[ShortcutScore]]) -> None:
-    """One line per score, so that a change of one is seen as such."""
+    """One line per score, so that diffs are readable."""
     lines = {
         name: ",\n".join(" " + json.dumps(score.model_dump(mode="json"), ensure_ascii=False) for score in scores)
         for name, scores in entries.items()

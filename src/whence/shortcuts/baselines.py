@@ -21,7 +21,7 @@ _in_memory: dict[str, list[ShortcutScore]] = {}
 
 
 def scores(choice: Choice[Task], length: int, first: int = 0) -> list[ShortcutScore]:
-    """The best score of every feature class, best first. Read from a file, or searched: that takes some seconds."""
+    """The best score of every feature class, best first. Read from a file, or computed in several seconds."""
     name = key(choice, length, first)
     if name not in _in_memory:
         _in_memory[name] = packaged().get(name) or _read(name) or _search_now(name, choice, length, first)
@@ -34,7 +34,7 @@ def stated_baseline(choice: Choice[Task], length: int, first: int = 0) -> Shortc
 
 
 def key(choice: Choice[Task], length: int, first: int = 0) -> str:
-    """Names what was searched. Results under other versions of the task or of the search are not found by it.
+    """The key of a search. It includes the versions of the task and of the search.
 
     In tasks whose answers are all of the same kind, the first position that counts is always 0.
     """
@@ -43,7 +43,11 @@ def key(choice: Choice[Task], length: int, first: int = 0) -> str:
 
 
 def _search_now(name: str, choice: Choice[Task], length: int, first: int) -> list[ShortcutScore]:
-    print(f"Searching shortcuts of {choice} at length {length} (once; about 10 s)", file=sys.stderr, flush=True)
+    print(
+        f"Computing the shortcut baseline of {choice} at length {length} (once, about 10 s)",
+        file=sys.stderr,
+        flush=True,
+    )
     results = searched(str(choice), length, first)
     _save(name, results)
     return results
@@ -71,12 +75,12 @@ def _file(name: str) -> Path:
 def _read(name: str) -> list[ShortcutScore] | None:
     try:
         return SCORES.validate_json(_file(name).read_bytes())
-    except (OSError, RuntimeError, ValueError):  # no home, never searched, or a file that was damaged: search again
+    except (OSError, RuntimeError, ValueError):  # no home directory, no file, or a damaged file: search again
         return None
 
 
 def _save(name: str, scores: list[ShortcutScore]) -> None:
-    """Written whole or not at all, because other processes may read it. Without a writable folder, not at all."""
+    """Write atomically, because other processes may read the file. Does nothing if the folder is not writable."""
     try:
         file = _file(name)
         file.parent.mkdir(parents=True, exist_ok=True)

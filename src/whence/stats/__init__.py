@@ -1,11 +1,11 @@
-"""The only place that turns numbers into words.
+"""Statistics and verdicts. No other package decides or words a verdict on a comparison.
 
 cells        one score: its interval, its test against the shortcut baseline, its verdict
-metric       what a score is: unit, direction, tie margin
-pairs        methods against each other over paired seeds: `compare`, one rule for every metric
-fixed        the test at a number of seeds that was planned
-sequential   the test while seeds are being added
-wording      verdicts in words
+metric       unit, direction and tie margin of a score
+pairs        comparisons of methods over paired seeds: `compare`, one rule for every metric
+fixed        the test at a planned number of seeds
+sequential   the test that is valid while seeds are added
+wording      verdicts as sentences
 """
 
 from whence.stats.cells import (
@@ -39,7 +39,7 @@ from whence.stats.pairs import (
     pair,
     seeds_needed,
 )
-from whence.stats.wording import count, heading, open_pairs, plan_note, report, sentence, short
+from whence.stats.wording import conclusion, count, heading, listed, open_pairs, plan_note, report, sentence, short
 
 __all__ = [
     "ACCURACY",
@@ -58,12 +58,14 @@ __all__ = [
     "against",
     "all_pairs",
     "compare",
+    "conclusion",
     "count",
     "design_effect",
     "effective",
     "heading",
     "holm",
     "iqm",
+    "listed",
     "mean",
     "mean_interval",
     "normalised",

@@ -1,4 +1,4 @@
-"""One score: how much evidence it rests on, its interval, its test against the shortcut baseline, its verdict."""
+"""One score: its effective sample size, its interval, its test against the shortcut baseline, its verdict."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ MANY_SEQUENCES = 30
 
 
 def design_effect(*, correct: int, total: int, sequences: int, squares: int) -> float:
-    """How many answers of one sequence are worth one independent answer: 1 if they are independent.
+    """Design effect of answers that are clustered in sequences: 1 if they are independent.
 
-    The variance of the number right per sequence over the variance that independent answers would have. `squares`
-    is the sum over sequences of the squared number right. Sequences are taken to hold equally many answers: pool
-    lengths with `pooled`, since different lengths in one count would pass for answers that hang together.
+    The variance of the number of correct answers per sequence, divided by its variance for independent answers.
+    Sequences must have equally many answers; pool lengths with `pooled`, because different lengths in one count would
+    be mistaken for dependence.
+
+    Args:
+        squares: sum over sequences of the squared number of correct answers.
     """
     if not (0 < sequences <= total and 0 <= correct <= total and correct <= squares <= correct**2):
-        raise ValueError(f"no such evaluation: {correct=} {total=} {sequences=} {squares=}")
+        raise ValueError(f"expected consistent counts, got {correct=} {total=} {sequences=} {squares=}")
     if total == sequences:
         return 1.0
     if sequences == 1:
         return float(total)
-    whole = (total - 1) / (sequences - 1)  # the estimate when sequences are right or wrong as a whole
+    whole = (total - 1) / (sequences - 1)  # the value if all answers of a sequence are equal
     if correct in (0, total):
-        # Nothing shows how answers hang together. A single odd one would give 1, so many sequences count in full;
-        # with few, a baseline's luck could make all of them right, and then no more than the sequences may count.
+        # The dependence cannot be estimated. With many sequences all answers count. With few, a predictor at the
+        # baseline could be right on all of them by chance, so that only the sequences count.
         return 1.0 if sequences >= MANY_SEQUENCES else whole
     accuracy = correct / total
     observed = (squares - correct**2 / sequences) / (sequences - 1)
@@ -46,9 +49,9 @@ def design_effect(*, correct: int, total: int, sequences: int, squares: int) -> 
 
 
 def effective(*, correct: int, total: int, sequences: int, squares: int) -> float:
-    """The number of independent answers that say as much as `total` answers in `sequences` sequences.
+    """Effective number of independent answers among `total` answers in `sequences` sequences.
 
-    The design effect is itself estimated, from `sequences` values: the ratio of squared t quantiles pays for that.
+    The design effect is estimated from `sequences` values. The ratio of squared t quantiles accounts for its error.
     """
     inflation = design_effect(correct=correct, total=total, sequences=sequences, squares=squares)
     if inflation == 1.0 or sequences == 1:
@@ -58,16 +61,16 @@ def effective(*, correct: int, total: int, sequences: int, squares: int) -> floa
 
 
 def pooled(parts: Iterable[tuple[int, float]]) -> float:
-    """The effective number of answers of several evaluations, such as lengths, each (answers, effective answers)."""
+    """Effective number of answers of several evaluations, given as (answers, effective answers) of each."""
     known = list(parts)
     total = sum(answers for answers, _ in known)
     return total**2 / sum(answers**2 / worth for answers, worth in known)
 
 
 def wilson(correct: float, total: float) -> tuple[float, float]:
-    """95 % interval for a proportion that stays inside [0, 1] and is honest at the ends.
+    """95 % Wilson interval of a proportion.
 
-    With an effective number of answers, `correct` is the accuracy times it.
+    With an effective number of answers as `total`, `correct` is the accuracy times that number.
     """
     z = float(ndtri((1 + CONFIDENCE) / 2))
     share = correct / total
@@ -79,9 +82,9 @@ def wilson(correct: float, total: float) -> tuple[float, float]:
 
 
 def over_seeds(accuracies: Sequence[float], total: float) -> tuple[float, float]:
-    """Interval for the mean over seeds that were scored on `total` (effective) answers together.
+    """Interval of the mean over seeds that were scored on `total` (effective) answers together.
 
-    The wider, on either side, of what so many answers allow (Wilson) and of what the seeds show (bootstrap).
+    On either side the wider of the Wilson interval of the answers and the bootstrap interval over seeds.
     """
     mean = math.fsum(accuracies) / len(accuracies)
     low, high = wilson(mean * total, total)
@@ -92,10 +95,10 @@ def over_seeds(accuracies: Sequence[float], total: float) -> tuple[float, float]
 
 
 def p_above(accuracies: Sequence[float], total: float, baseline: float) -> float:
-    """Exact probability of a mean this high, or higher, if every seed were at the baseline.
+    """Exact binomial probability of a mean this high or higher if every seed were at the baseline.
 
-    The seeds have `total` (effective) answers together. Both numbers are rounded down: a fraction of an answer is no
-    evidence.
+    The seeds have `total` (effective) answers together. The numbers of answers and of correct answers are rounded
+    down, which is conservative.
     """
     answers = max(1, math.floor(total))
     correct = math.floor(math.fsum(accuracies) / len(accuracies) * answers + 1e-9)
@@ -110,21 +113,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(accuracy: float, adjusted_p: float) -> Verdict:
-    """A cell that cannot be told from its shortcut baseline is at chance, whatever its accuracy."""
+    """The verdict on one cell. A cell that is not above its shortcut baseline is at chance, whatever its accuracy."""
     if adjusted_p >= ALPHA:
         return "at chance"
     return "solved" if accuracy >= SOLVED else "learning"
 
 
 def rankable(verdicts: Mapping[str, str]) -> list[str]:
-    """Those that may be compared: cells at chance, not learned, failed or not run are never ranked."""
+    """Names of the cells that are compared. Cells at chance, not learned, failed or not run are not ranked."""
     return [name for name, verdict in verdicts.items() if verdict in ("learning", "solved")]
 
 
 def normalised(accuracy: float, baseline: float) -> float:
-    """The share of what lies above the baseline, so that scores of different tasks can be averaged."""
+    """(accuracy − baseline) / (1 − baseline), so that scores of different tasks can be averaged."""
     if not 0 <= baseline < 1:
-        raise ValueError(f"nothing can be learned above a baseline of {baseline}")
+        raise ValueError(f"expected a baseline in [0, 1), got {baseline}")
     return (accuracy - baseline) / (1 - baseline)
 
 
@@ -133,7 +136,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % t-interval of the mean over seeds; none from a single one."""
+    """95 % t-interval of the mean over seeds; None for a single seed."""
     column = np.array(values, dtype=float)
     if len(column) < 2:
         return None
@@ -142,14 +145,14 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def iqm(values: Sequence[float]) -> float:
-    """Interquartile mean: of the middle half; a value that straddles a quartile counts with the part inside."""
+    """Interquartile mean. A value at a quartile counts with the fraction inside."""
     if not values:
-        raise ValueError("the middle half of nothing")
+        raise ValueError("expected at least one value, got none")
     n = len(values)
     weights = [max(0.0, min(i + 1, 0.75 * n) - max(i, 0.25 * n)) for i in range(n)]
     return math.fsum(weight * value for weight, value in zip(weights, sorted(values), strict=True)) / (n / 2)
 
 
 def solve_rate(accuracies: Sequence[float]) -> float:
-    """The share of seeds that solved the task."""
+    """Fraction of seeds with an accuracy of at least 99 %."""
     return sum(accuracy >= SOLVED for accuracy in accuracies) / len(accuracies)

@@ -16,16 +16,16 @@ from scipy.special import stdtrit
 SIGN_TOLERANCE = 1e-12
 """Differences up to this size are rounding errors: the two scores are equal."""
 SEEDS_TO_DECIDE = 6
-"""With fewer paired seeds no two-sided test of their signs can reach p < .05."""
+"""With fewer paired seeds, no two-sided sign test can reach p < .05."""
 EXPLORATORY = 3
-"""With fewer paired seeds an interval of the mean says nothing."""
+"""With fewer paired seeds, no interval of the mean is reported."""
 Outcome = Literal["exploratory", "undecided", "tied", "mixed", "a beats b", "b beats a"]
 VERDICTS: tuple[Outcome, ...] = get_args(Outcome)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of every pair."""
+    """Evidence on every pair."""
 
     n: np.ndarray
     """Paired seeds, those with a failure included"""
@@ -41,13 +41,13 @@ class Evidence:
     verdict: np.ndarray
     """Indices into `VERDICTS`"""
     since: np.ndarray | None = None
-    """Seeds from which on the verdict has been what it is; 0 where nothing is decided"""
+    """Number of seeds since which the verdict has not changed; 0 where nothing is decided"""
 
 
 def half_width(n: np.ndarray, mean: np.ndarray, squares: np.ndarray, error: np.ndarray | float) -> np.ndarray:
-    """Half of the t-interval of a mean, from the number, the mean and the sum of squares; infinite from one value.
+    """Half width of the t-interval of a mean, from the number, the mean and the sum of squares; infinite for one value.
 
-    Equal values make a point: rounding errors of the sums are not taken for a spread.
+    Equal values give a width of 0: rounding errors of the sums are removed.
     """
     degrees = np.maximum(n - 1, 1)
     spread = np.maximum(squares - n * mean**2, 0) / degrees
@@ -65,18 +65,22 @@ def verdicts(
     margins: np.ndarray,
     failed: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
-    """The rule. `lead`: sign of (wins − losses); `superior`: the signs are no accident, in the whole family; `failed`:
-    seeds on which only the first, only the second method failed.
+    """The decision rule.
 
-    A difference that is certain and does not matter makes no winner, unless one of the two fails. A winner needs the
-    mean on its side, too, and has failed on no seed that the other finished.
+    A pair is tied if the interval of its mean difference lies within the tie margin and neither method failed alone. A
+    winner needs a significant sign test and a better mean, and must not have failed on a seed that the other finished.
+
+    Args:
+        lead: sign of (wins − losses).
+        superior: whether the sign test rejects, with the error controlled over the family.
+        failed: number of seeds on which only the first, and only the second method failed.
     """
     tied = (np.abs(mean) + half <= margins) & (failed[0] + failed[1] == 0)
     ahead = np.where(np.abs(mean) > half, np.sign(mean), 0)
     leader_failed = np.where(lead > 0, failed[0], failed[1]) > 0
     winner = superior & (ahead == lead) & ~leader_failed
     verdict = np.full(n.shape, VERDICTS.index("undecided"))
-    contradicted = (np.sign(mean) != lead) & np.isfinite(half)  # the mean of one seed contradicts nothing
+    contradicted = (np.sign(mean) != lead) & np.isfinite(half)  # a single seed does not contradict the signs
     verdict[superior & (contradicted | leader_failed)] = VERDICTS.index("mixed")
     verdict[winner & (lead > 0)] = VERDICTS.index("a beats b")
     verdict[winner & (lead < 0)] = VERDICTS.index("b beats a")

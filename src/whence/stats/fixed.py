@@ -1,4 +1,4 @@
-"""One test at a number of paired seeds that was planned beforehand."""
+"""The fixed-sample test: one test at a planned number of paired seeds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from whence.stats.evidence import SEEDS_TO_DECIDE, SIGN_TOLERANCE, Evidence, hal
 def decide(advantages: np.ndarray, margins: np.ndarray, alpha: float) -> Evidence:
     """Sign tests of all pairs, corrected by Holm, and t-intervals of the means.
 
-    Under the null hypothesis a difference is as often positive as negative. The sign test is exact for it, whatever
-    the shape of the differences; a permutation of their sizes is not, because it takes them for symmetric.
+    Under the null hypothesis, a difference is as often positive as negative. The sign test is exact for any
+    distribution of the differences. A permutation test of their sizes is not, because it assumes symmetry.
     """
     there, finite = ~np.isnan(advantages), np.isfinite(advantages)
     values = np.where(finite, advantages, 0.0)
@@ -29,10 +29,9 @@ def decide(advantages: np.ndarray, margins: np.ndarray, alpha: float) -> Evidenc
 
 
 def sign_test(wins: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """Two-sided p of so uneven a split, or a more uneven one, under a fair coin. Equal scores are left out.
+    """Two-sided p-value of the sign test. Equal scores are left out.
 
-    Leaving them out tests whether one method is more often better than worse: a probability of superiority, with equal
-    scores counted half, above ½.
+    The test is then of the probability of superiority, with equal scores counted half, against ½.
     """
     more = np.maximum(wins, losses)
     tail = np.where(more > 0, bdtrc(np.maximum(more - 1, 0), np.maximum(wins + losses, 1), 0.5), 1.0)
@@ -40,7 +39,7 @@ def sign_test(wins: np.ndarray, losses: np.ndarray) -> np.ndarray:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjusted p-values along the last axis: the probability of any false rejection among them is controlled."""
+    """Holm-adjusted p-values along the last axis, which control the familywise error."""
     order = np.argsort(p, axis=-1, kind="stable")
     count = int(p.shape[-1])
     ranked = np.multiply(np.take_along_axis(p, order, -1), np.arange(count, 0, -1))

@@ -1,4 +1,4 @@
-"""What a score is: its unit, its direction, and which differences do not matter."""
+"""Metrics: their unit, their direction, and their tie margin."""
 
 from __future__ import annotations
 
@@ -8,38 +8,40 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """A score that methods are compared by.
+    """A score by which methods are compared.
 
-    Comparisons are made of *advantages*: the difference of two scores, positive if the first method is better. For a
-    `relative` metric it is the difference of logarithms, so that a factor of the error counts the same everywhere.
+    Comparisons use the *advantage*: the difference of two scores, positive if the first method is better. For a
+    `relative` metric it is the difference of logarithms, so that comparisons are of ratios.
     """
 
     name: str
     unit: str
     tie_margin: float
-    """Differences within ± this are of no consequence, in the metric's own scale."""
+    """Largest difference that counts as a tie, in the unit of the scores."""
     higher_is_better: bool = True
     relative: bool = False
     scale: float = 1.0
     """Displayed value of a difference of 1."""
     digits: int = 1
     largest_difference: float = math.inf
-    """Largest possible difference, which no interval exceeds."""
+    """Largest possible difference, at which intervals are clipped."""
 
     def advantage(self, a: float, b: float) -> float:
-        """How much better `a` is than `b`."""
+        """The advantage of `a` over `b`."""
         if not (math.isfinite(a) and math.isfinite(b)):
-            raise ValueError(f"{self.name} must be finite, got {a} and {b}")
+            raise ValueError(f"expected finite values of {self.name}, got {a} and {b}")
         if self.relative:
             if min(a, b) <= 0:
-                raise ValueError(f"{self.name} must be positive to be compared by its ratio, got {a} and {b}")
+                raise ValueError(
+                    f"expected positive values of {self.name}, which is compared by ratios, got {a} and {b}"
+                )
             a, b = math.log(a), math.log(b)
         return a - b if self.higher_is_better else b - a
 
     def display(self, advantage: float) -> str:
-        """An advantage as a number in the metric's unit, without the unit; a typographic minus sign.
+        """An advantage as a number without its unit, with a typographic minus sign.
 
-        Of a relative metric, the percentage by which an error is lower, or a score is higher.
+        For a relative metric, the percentage by which an error is lower or a score is higher.
         """
         value = self.scale * advantage
         if self.relative:
@@ -52,7 +54,7 @@ class Metric:
 
     @property
     def margin(self) -> str:
-        """The tie margin in words, such as `±2 points`."""
+        """The tie margin as text, such as `±2 points`."""
         value = 100 * self.tie_margin if self.relative else self.scale * self.tie_margin
         return f"±{value:g} {self.unit}"
 
@@ -60,6 +62,6 @@ class Metric:
 ACCURACY = Metric("accuracy", "points", tie_margin=0.02, scale=100, largest_difference=1)
 FVU = Metric("FVU", "%", tie_margin=0.02, higher_is_better=False, relative=True)
 """Fraction of variance unexplained."""
-NORMALIZED_ERROR = Metric("normalized error", "%", tie_margin=0.02, higher_is_better=False, relative=True)
+NORMALIZED_ERROR = Metric("normalized MSE", "%", tie_margin=0.02, higher_is_better=False, relative=True)
 PSNR = Metric("PSNR", "dB", tie_margin=0.2, digits=2)
 LOSS = Metric("loss", "nats", tie_margin=0.01, higher_is_better=False, digits=3)

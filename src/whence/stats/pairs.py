@@ -1,4 +1,4 @@
-"""Methods against each other over paired seeds.
+"""Comparisons of methods over paired seeds.
 
 *Beats* is a claim about a new seed and new data: the winner is more often better than worse (its probability of
 superiority, with equal scores counted half, exceeds ½), and better on average. The first part is tested by the signs of
@@ -22,22 +22,22 @@ from whence.stats.evidence import EXPLORATORY, VERDICTS, Outcome
 from whence.stats.metric import Metric
 
 TestDesign = Literal["fixed", "sequential"]
-"""Fixed: one test at a planned number of seeds. Sequential: valid after every seed, however often it is read."""
+"""fixed: one test at a planned number of seeds. sequential: valid after every seed (anytime-valid)."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two methods to be compared by one metric, and the advantage of the first on every seed that both have."""
+    """Two methods, the metric by which they are compared, and the advantage of the first on every shared seed."""
 
     a: str
     b: str
     metric: Metric
     advantages: tuple[float, ...]
-    """Infinite on seeds on which only one of the two failed: the failure counts against it."""
+    """Infinite for seeds on which only one method failed, which counts as a loss of that method."""
     part: str = ""
-    """Which scores of the methods these are, such as `id` or `ood`."""
+    """Which scores are compared, such as `id` or `ood`."""
     on: str = ""
-    """Data that all seeds share, such as `these held-out recordings`: the claim is then about these alone."""
+    """Data that all seeds share, such as `these held-out recordings`. The claim is then limited to these data."""
 
 
 def pair(
@@ -50,7 +50,7 @@ def pair(
     part: str = "",
     on: str = "",
 ) -> Pair:
-    """From the scores of all methods, by seed, and the seeds on which a method failed.
+    """The pair of `a` and `b`, from the scores of all methods by seed and the seeds on which a method failed.
 
     Seeds on which a method neither finished nor failed, or both failed, are left out.
     """
@@ -68,31 +68,31 @@ def all_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def against(control: str, names: Iterable[str]) -> list[tuple[str, str]]:
-    """Every method against one."""
+    """Pairs of every other method with `control`."""
     return [(name, control) for name in names if name != control]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Pair):
-    """What the paired seeds of two methods show. `p` or `e` is adjusted for all comparisons of the family."""
+    """The result of one comparison. `p` or `e` is adjusted for all comparisons of the family."""
 
     n: int
     """Paired seeds"""
     difference: float
     """Mean advantage of a over b: positive if a is better on average"""
     interval: tuple[float, float] | None
-    """Of the mean difference, for this pair alone; none below three seeds"""
+    """95 % interval of the mean difference, for this pair alone; None below three seeds"""
     wins: int
     losses: int
     failures: int
     """Seeds on which one of the two failed, counted as a loss of that one"""
     verdict: Outcome
     family: int
-    """How many comparisons share the error"""
+    """Number of comparisons over which the error is controlled"""
     p: float | None = None
     e: float | None = None
     decided_at: int | None = None
-    """With a sequential design, the number of seeds from which on the verdict has been what it is"""
+    """With a sequential design, the number of seeds since which the verdict has not changed"""
 
     @property
     def winner(self) -> str | None:
@@ -121,8 +121,10 @@ class Comparison(Pair):
 def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", others: int = 0) -> list[Comparison]:
     """Compare all pairs of one family: the probability of any false "beats" among them is at most `ALPHA`.
 
-    Which pairs are in the family must not depend on their scores; which of the results are shown may. `others`:
-    comparisons that belong to the family, too, because they were shown before.
+    The choice of pairs must not depend on their scores; the choice of results to show may.
+
+    Args:
+        others: number of further comparisons of the family, whose results were shown before.
     """
     if not pairs:
         return []
@@ -130,7 +132,7 @@ def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", others: int 
     table = np.full((family, max(1, *(len(p.advantages) for p in pairs))), np.nan)
     for row, p in zip(table, pairs, strict=False):
         if any(math.isnan(value) for value in p.advantages):
-            raise ValueError(f"{p.metric.name} of {p.a} and {p.b}: differences must be numbers, got nan")
+            raise ValueError(f"{p.metric.name} of {p.a} and {p.b}: expected numbers, got nan")
         row[: len(p.advantages)] = p.advantages
     margins = np.array([p.metric.tie_margin for p in pairs] + [0.0] * others)
     evidence = (fixed if design == "fixed" else sequential).decide(table, margins, ALPHA)
@@ -160,5 +162,5 @@ def compare(pairs: Sequence[Pair], *, design: TestDesign = "fixed", others: int 
 
 
 def seeds_needed(comparisons: int = 1, *, design: TestDesign = "fixed") -> int:
-    """The fewest paired seeds with which a family of this size can have a winner: one that is ahead on all of them."""
+    """Smallest number of paired seeds with which a method that is better on all of them can win in such a family."""
     return (fixed if design == "fixed" else sequential).seeds_needed(comparisons, ALPHA)

@@ -1,7 +1,7 @@
-"""The same while paired seeds are being added: valid after every seed, however often the result is read.
+"""The sequential test: valid after every added seed, however often the result is read (anytime-valid).
 
-A fixed test that is repeated after every seed finds a false winner sooner or later. Evidence here is an e-value: the
-wealth of a bettor on the signs of a pair's differences who starts with 1. Under the null hypothesis it is a martingale
+A fixed test that is repeated after every seed eventually finds a false winner. This test uses e-values: the wealth of a
+bettor who starts with 1 and bets on the signs of a pair's differences. Under the null hypothesis it is a martingale
 given everything observed so far (pairs share seeds, which does not matter), and so is every average over true null
 hypotheses. A pair is superior once all averages that contain it have reached 1 / alpha. A false one, at any time, needs
 one fixed average, that over all true nulls, to reach 1 / alpha, which by Ville's inequality has probability alpha at
@@ -25,7 +25,7 @@ def decide(advantages: np.ndarray, margins: np.ndarray, alpha: float) -> Evidenc
     lead = np.sign(wins - losses)
     adjusted = averaged(wealth(wins, losses))
     crossed = adjusted >= (1 - 1e-9) / alpha
-    # Evidence that was reached once stays, for the side that had it: a later change of sides is no new evidence.
+    # Evidence that was once reached remains valid for its side. A later change of sides is no new evidence.
     sides = [np.logical_or.accumulate(crossed & (lead == side), axis=-1) & (lead == side) for side in (1, -1)]
     superior = sides[0] | sides[1]
     mean = total / np.maximum(scored, 1)
@@ -40,7 +40,7 @@ def decide(advantages: np.ndarray, margins: np.ndarray, alpha: float) -> Evidenc
 
 
 def _since(verdict: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Seeds at which the last verdict was first given without a change afterwards; 0 where nothing is decided."""
+    """Number of seeds since which the verdict has not changed; 0 where nothing is decided."""
     same = np.logical_and.accumulate((verdict == verdict[..., -1:])[..., ::-1], axis=-1)[..., ::-1]
     first = np.take_along_axis(n, same.argmax(-1)[..., None], -1)[..., 0]
     return np.where(verdict[..., -1] >= VERDICTS.index("tied"), first, 0)
@@ -54,12 +54,12 @@ def wealth(ahead: np.ndarray, behind: np.ndarray) -> np.ndarray:
 
 
 def averaged(values: np.ndarray) -> np.ndarray:
-    """Adjusted e-values, shape (…, pairs, looks): for each pair the smallest average of any set that contains it."""
+    """Adjusted e-values, shape (…, pairs, seeds): for each pair the smallest average of any set that contains it."""
     order = np.argsort(values, axis=-2)
     ranked = np.take_along_axis(values, order, axis=-2)
     below = np.cumsum(ranked, axis=-2)
     least = ranked.copy()
-    for size in range(1, values.shape[-2]):  # the best company is the smallest, and never larger than the pair itself
+    for size in range(1, values.shape[-2]):  # the smallest average is with the smallest values
         average = (ranked[..., size:, :] + below[..., size - 1 : size, :]) / (size + 1)
         least[..., size:, :] = np.minimum(least[..., size:, :], average)
     result = np.empty_like(values)
@@ -68,7 +68,7 @@ def averaged(values: np.ndarray) -> np.ndarray:
 
 
 def spent(n: np.ndarray, alpha: float) -> np.ndarray:
-    """The error that an interval read at n seeds may make; from the first number that may decide it sums to alpha."""
+    """The error spent on the interval at n seeds. From the first number that can decide on, it sums to alpha."""
     return np.where(n < SEEDS_TO_DECIDE, alpha, alpha * SEEDS_TO_DECIDE / np.maximum(n * (n + 1), 1))
 
 

@@ -1,11 +1,11 @@
-"""What is measured without training, stored like a run: addressed by what was requested, checksummed, listed, verified.
+"""Artifacts: measurements made without training, stored under a hash of the request, with a checksum.
 
 <store>/artifacts/<kind>-<id>.json     sealed   the request, the result, versions and time
 
 A kind of artifact is declared once, with the types of its request and of its result:
 
     AUDITS = ArtifactKind("audit", AuditConfig, Audit)
-    artifact = AUDITS.measure(request, store, lambda: audit(target))   # from the store if it is there
+    artifact = AUDITS.measure(request, store, lambda: audit(target))   # computed only if it is not in the store
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=Config)
 
 
 class ArtifactDocument(Config):
-    """A file of an artifact, whatever its kind."""
+    """The file of an artifact of any kind."""
 
     kind: Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
     request: dict[str, JsonValue]
@@ -51,7 +51,7 @@ class ArtifactDocument(Config):
 
 @dataclass(frozen=True)
 class Artifact(Generic[Q, T]):
-    """One result, and what was requested."""
+    """A result with its request."""
 
     id: str
     request: Q
@@ -63,7 +63,7 @@ class Artifact(Generic[Q, T]):
 
 @dataclass(frozen=True)
 class ArtifactKind(Generic[Q, T]):
-    """All artifacts of one kind. `name` begins the names of their files."""
+    """A kind of artifact. Names of files begin with `name`."""
 
     name: str
     request: type[Q]
@@ -76,7 +76,7 @@ class ArtifactKind(Generic[Q, T]):
         return store.artifacts / f"{self.name}-{self.id(request)}.json"
 
     def find(self, request: Q, store: Store) -> Artifact[Q, T] | None:
-        """None if it was never measured, or if its file is damaged."""
+        """The stored artifact; None if it was not measured or its file is damaged."""
         with suppress(OSError, CorruptFileError):
             return self.read(self.path(request, store))
         return None
@@ -96,7 +96,7 @@ class ArtifactKind(Generic[Q, T]):
         return Artifact(document.id, request, result, document.created, path)
 
     def measure(self, request: Q, store: Store, compute: Callable[[], T]) -> Artifact[Q, T]:
-        """From the store if it is there, else computed now and saved."""
+        """The stored artifact, or a new one that is computed and saved."""
         return self.find(request, store) or self.save(request, compute(), store)
 
     def read(self, path: Path) -> Artifact[Q, T]:
@@ -108,20 +108,20 @@ class ArtifactKind(Generic[Q, T]):
         return Artifact(document.id, request, result, document.created, path)
 
     def all(self, store: Store) -> Iterator[Artifact[Q, T]]:
-        """Those that can be read, the latest first."""
+        """All readable artifacts of this kind, the latest first."""
         for path in artifact_paths(store, self.name):
             with suppress(OSError, CorruptFileError):
                 yield self.read(path)
 
     def open(self, text: str, store: Store) -> Artifact[Q, T]:
-        """By the beginning of its id, or of the name of its file."""
+        """The artifact whose id, or name of file, begins with `text`."""
         paths = artifact_paths(store, self.name)
         matches = [path for path in paths if text and path.stem.removeprefix(f"{self.name}-").startswith(text)]
         matches = matches or [path for path in paths if text and path.stem.startswith(text)]
         if len(matches) != 1:
-            known = ", ".join(path.stem for path in matches or paths) or "none yet"
+            known = ", ".join(path.stem for path in matches or paths) or "none"
             problem = "is ambiguous" if matches else "is not in the store"
-            raise UserError(f"{self.name}: {text!r} {problem}. Allowed: {known}.")
+            raise UserError(f"{self.name}: {text!r} {problem}. Stored: {known}.")
         try:
             return self.read(matches[0])
         except (OSError, CorruptFileError) as damage:
@@ -129,16 +129,16 @@ class ArtifactKind(Generic[Q, T]):
 
 
 def artifact_paths(store: Store, kind: str = "") -> list[Path]:
-    """Files of one kind, or of all; the latest first."""
+    """Files of one kind or of all kinds, the latest first."""
     paths = [path for path in disk.entries(store.artifacts) if NAME.fullmatch(path.name)]
     return disk.latest_first(path for path in paths if not kind or path.name.startswith(f"{kind}-"))
 
 
 def read_artifact(path: Path) -> ArtifactDocument:
-    """Checksum, format and address are checked, whatever its kind; `CorruptFileError` if one of them is wrong."""
+    """Read an artifact of any kind; `CorruptFileError` if its checksum, format or name is wrong."""
     document = read_as(ArtifactDocument, path)
     if path.name != f"{document.kind}-{document.id}.json":
-        raise CorruptFileError(path, "its name does not belong to its content")
+        raise CorruptFileError(path, "its name does not match its content")
     return document
 
 

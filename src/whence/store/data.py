@@ -4,8 +4,8 @@
          <part>-<checksum>.safetensors      addressed  one part, which names the data that it belongs to
          parts.json                         sealed     the files of all parts, once they are there
 
-Nothing that was changed, exchanged or taken from other data is read. What was interrupted has no parts.json, and goes
-on with the parts that are there.
+Files that were changed, exchanged or taken from other data are refused. An interrupted computation has no parts.json,
+and resumes with the parts that are stored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PART = r"[a-z]+(?:-\d+)?"
 PART_FILE = re.compile(rf"({PART})-[0-9a-f]{{16}}\.safetensors")
 PartName = Annotated[str, Field(pattern=f"^{PART}$", max_length=64)]
 ANY_FOLDER = ""
-"""The folder's name is the user's choice, and no part of what the data are."""
+"""The user chooses the name of the folder, which is no part of the identity of the data"""
 
 
 class DataConfig(Config):
@@ -64,7 +64,7 @@ class DataFolder:
 
     @cached_property
     def config(self) -> DataConfig:
-        """`FileNotFoundError` if the folder holds no data, `CorruptFileError` if it is damaged."""
+        """The configuration; `FileNotFoundError` if there is none, `CorruptFileError` if it is damaged."""
         path = self.path / CONFIG
         return parse_as(DataConfig, read_sealed(path, ANY_FOLDER), path)
 
@@ -75,12 +75,12 @@ class DataFolder:
 
     @property
     def checksum(self) -> str:
-        """Of what was requested and of what was computed; `FileNotFoundError` before everything is."""
+        """A checksum of the request and of all parts; `FileNotFoundError` while parts are missing."""
         return digest(canonical([self.id, self.files]))[:16]
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """By part; `FileNotFoundError` before all are there."""
+        """Names of files by part; `FileNotFoundError` while parts are missing."""
         path = self.path / PARTS
         files = parse_as(PartList, read_sealed(path, self.id), path).files
         if files.keys() != set(self.config.parts):
@@ -100,14 +100,14 @@ class DataFolder:
         disk.write_atomically(self.path / addressed_name(part, data, ".safetensors"), data)
 
     def finish(self) -> None:
-        """Once no part is missing: from now on no other file is read."""
+        """List the files of all parts, once none is missing; other files are ignored from then on."""
         there = self._there()
         files = {part: there[part].name for part in self.config.parts}
         if not (self.complete and self.files == files):
             write_sealed(self.path / PARTS, PartList(files=files).model_dump(mode="json"), owner=self.id)
 
     def read(self, part: str) -> dict[str, Tensor]:
-        """Memory-mapped; `CorruptFileError` unless the part is what was computed."""
+        """The memory-mapped tensors of a part; `CorruptFileError` if it is damaged."""
         name = self.files.get(part) if self.complete else (path := self._there().get(part)) and path.name
         if name is None:
             raise CorruptFileError(self.path, f"has no part {part!r}")
@@ -116,14 +116,14 @@ class DataFolder:
         return self._open(path, part)
 
     def check(self) -> None:
-        """Raise `CorruptFileError` or `OSError` unless every part is what was computed."""
+        """Raise `CorruptFileError` or `OSError` if a part is damaged or missing."""
         for part in self.config.parts:
             self.read(part)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """(file, what is wrong with it), for every file."""
+        """(file, problem) for every damaged, missing or unlisted file."""
         if disk.is_directory(self.path) and not disk.names(self.path):
-            return  # its writer was killed before it could begin
+            return  # the process was killed before it wrote anything
         try:
             _ = self.id
         except (OSError, CorruptFileError) as damage:
@@ -148,15 +148,15 @@ class DataFolder:
                 yield name, _reason(damage)
 
     def clear(self, store: Store) -> list[str]:
-        """Set aside what is damaged, so that it can be computed again; a line for each file."""
+        """Set aside damaged files, so that they can be computed again; return a line for each file."""
         for path in disk.entries(self.path):
             if path.name.startswith(disk.TEMPORARY):
                 disk.remove_tree(path)
         lines: list[str] = []
         for name, reason in list(self.problems()):
             path = self.path / name
-            kept = f" (kept in {store.set_aside(path)})" if disk.kind_of(path) else ""
-            lines.append(f"{name}: {reason}{kept}")
+            moved = f" (moved to {store.set_aside(path)})" if disk.kind_of(path) else ""
+            lines.append(f"{name}: {reason}{moved}")
         return lines
 
     def _there(self) -> dict[str, Path]:
@@ -175,7 +175,7 @@ class DataFolder:
 
 @functools.lru_cache(maxsize=2**16)
 def _check_once(path: Path, stamp: tuple[int, ...]) -> None:
-    """A process opens the same parts many times. They are checked again when they change."""
+    """A process opens the same parts many times. Parts are checked again when they change."""
     check_addressed(path)
 
 

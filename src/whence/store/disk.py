@@ -1,11 +1,11 @@
-"""The only way to the files of a store: every byte that is read, and every change, passes through these functions.
+"""All access to the files of a store, for reading and for writing.
 
 A store may come from a stranger, so nothing here follows a symbolic link or waits for a device:
 - what is opened is a regular file of bounded size, directly in a directory that is no link itself;
 - what is written, renamed or deleted is an entry of such a directory.
-`Store` refuses links between its root and these directories. What was synchronised survives a power cut.
+`Store` refuses links between its root and these directories. Synchronised data survive a power cut.
 
-Tests replace `os` here by one that records the calls, or lets one of them fail.
+Tests replace `os` in this module to record calls or to let one fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from whence.errors import UserError
 
 TEMPORARY = ".tmp-"
 LARGEST_DOCUMENT, LARGEST_CHAIN = 64 * 2**20, 2**30
-"""In bytes: of what is read as a whole, before it is read"""
+"""Bytes; limits for files that are read as a whole"""
 UNLIMITED = 2**62
 KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -38,7 +38,7 @@ KINDS = {
 
 
 class CorruptFileError(Exception):
-    """A stored file is not what was written."""
+    """A stored file differs from what was written."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -46,7 +46,7 @@ class CorruptFileError(Exception):
 
 
 def kind_of(path: Path | str) -> str:
-    """What an entry is, itself rather than what it links to: `a file`, `a directory` …; empty if there is none."""
+    """The kind of an entry, without following links: `a file`, `a directory` …; empty if there is none."""
     try:
         return KINDS[stat.S_IFMT(os.lstat(path).st_mode)]
     except (FileNotFoundError, NotADirectoryError):
@@ -58,22 +58,22 @@ def is_directory(path: Path) -> bool:
 
 
 def names(path: Path) -> list[str]:
-    """Of what is in a directory; none if there is no such directory."""
+    """Names of the entries of a directory; none if it does not exist."""
     return os.listdir(path) if is_directory(path) else []
 
 
 def entries(path: Path) -> list[Path]:
-    """The same, as paths in the order of their names."""
+    """Paths of the entries of a directory, sorted by name."""
     return [path / name for name in sorted(names(path))]
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a directory. Links count as themselves."""
+    """Bytes of a file, or of all files in a directory. Links are not followed."""
     return os.lstat(path).st_size + sum(map(size_of, entries(path)))
 
 
 def latest_first(paths: Iterable[Path]) -> list[Path]:
-    """By when they were last written. What has gone meanwhile is left out."""
+    """Sort by time of modification. Files that no longer exist are left out."""
     times: dict[Path, float] = {}
     for path in paths:
         with suppress(FileNotFoundError):
@@ -83,7 +83,7 @@ def latest_first(paths: Iterable[Path]) -> list[Path]:
 
 @contextmanager
 def naming(path: Path) -> Generator[None]:
-    """Errors name the file by its whole path."""
+    """Errors in the body of the `with` statement name the full path of the file."""
     try:
         yield
     except OSError as error:
@@ -123,7 +123,7 @@ def open_file(path: Path, largest: int = UNLIMITED) -> BufferedReader:
 
 
 def read(path: Path, largest: int = LARGEST_DOCUMENT) -> bytes:
-    """As many bytes as it has when it is opened, though it may grow meanwhile. Memory is taken for no more."""
+    """The content of a file, up to the size that it has when it is opened."""
     with open_file(path, largest) as file:
         return file.read(min(os.fstat(file.fileno()).st_size, largest))
 
@@ -132,7 +132,7 @@ def read(path: Path, largest: int = LARGEST_DOCUMENT) -> bytes:
 
 
 def make_directory(path: Path) -> None:
-    """With those above it. What is there is left alone; `CorruptFileError` if it is something else."""
+    """Make a directory and its parents, unless it exists; `CorruptFileError` if the entry is no directory."""
     if is_directory(path):
         return
     if not path.parent.exists():
@@ -148,7 +148,7 @@ def make_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Either the old file or the whole new one is there, whenever the process dies; durable: also after a power cut."""
+    """Replace a file such that a kill leaves either the old or the new content; durable: so does a power cut."""
     temporary = f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}"
     with naming(path), directory(path.parent) as parent:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=parent)
@@ -169,12 +169,12 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """A file that the user has named, whose folder may be a link."""
+    """Write a file that the user has named, whose directory may be a link."""
     write_atomically(path.absolute().parent.resolve() / path.name, data)
 
 
 def write(handle: int, data: bytes) -> None:
-    """All of it: one call may write less."""
+    """Write all bytes, since one call of `os.write` may write fewer."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
@@ -185,7 +185,7 @@ def sync(handle: int) -> None:
 
 
 def open_to_append(path: Path, size: int) -> int:
-    """A handle of a file that is cut to its first `size` bytes, and made if it is missing."""
+    """A handle of a file that is truncated to its first `size` bytes, and created if it is missing."""
     with naming(path), directory(path.parent) as parent:
         missing = not kind_of(path)
         handle = os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=parent)
@@ -194,7 +194,7 @@ def open_to_append(path: Path, size: int) -> int:
             if not stat.S_ISREG(status.st_mode):
                 raise CorruptFileError(path, f"expected a file, found {kind_of(path)}")
             if status.st_nlink > 1:  # the other name may be that of a user's file
-                raise CorruptFileError(path, "expected a file of one name, found a hard link")
+                raise CorruptFileError(path, "expected a file with one name, found a hard link")
             if missing:
                 os.fsync(parent)
             os.ftruncate(handle, size)
@@ -206,7 +206,7 @@ def open_to_append(path: Path, size: int) -> int:
 
 
 def move(path: Path, target: Path) -> None:
-    """Both in directories of one store."""
+    """Rename an entry within one store."""
     with naming(path), directory(path.parent) as source, directory(target.parent) as destination:
         os.rename(path.name, target.name, src_dir_fd=source, dst_dir_fd=destination)
         os.fsync(destination)
@@ -214,13 +214,13 @@ def move(path: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """A file, or a link itself. Missing is fine."""
+    """Delete a file or a link, if it exists."""
     with naming(path), directory(path.parent) as parent, suppress(FileNotFoundError):
         os.unlink(path.name, dir_fd=parent)
 
 
 def remove_tree(path: Path) -> None:
-    """A directory with all that is in it, or anything else. Links in it are deleted, not followed."""
+    """Delete an entry; a directory with its content. Links are deleted, not followed."""
     if is_directory(path):
         shutil.rmtree(path)
     else:
@@ -236,18 +236,18 @@ REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the disk is read-only",
-    errno.EFBIG: "the file would be larger than this process may write",
-    errno.EIO: "the disk does not work",
+    errno.EFBIG: "the file would exceed the size limit of this process",
+    errno.EIO: "the disk reports an input/output error",
 }
 
 
 def reason_of(error: OSError) -> str:
-    """In words for a user."""
+    """The reason of an error, for messages."""
     return REASONS.get(error.errno or 0, (error.strerror or str(error)).lower())
 
 
 def explain(error: Exception) -> str:
-    """Any error, in one line: of the disk in words, others by their class."""
+    """Any error in one line: errors of the disk in words, others with the name of their class."""
     if isinstance(error, OSError):
         return f"{error.filename}: {reason_of(error)}" if error.filename else reason_of(error)
     plain = isinstance(error, CorruptFileError | UserError)

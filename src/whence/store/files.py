@@ -1,11 +1,11 @@
-"""Files that survive a kill, notice a changed byte, and name what they belong to.
+"""File formats that survive a kill, detect changed bytes and name their owner.
 
-Three forms, none of which can execute code when read:
+There are three forms, none of which can execute code when read:
 - *sealed*: a JSON document with its own checksum, replaced atomically;
 - *chained*: JSON lines, each carrying a checksum over everything before it, appended;
-- *addressed*: any bytes, whose checksum is part of the file's name, written once.
+- *addressed*: any bytes, written once, with their checksum in the name of the file.
 
-Sealed and chained files hold their own address, by default `folder/name`: the files of two runs cannot be exchanged.
+Sealed and chained files hold their own address, by default `folder/name`, so that exchanged files are detected.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from whence.store import disk
 from whence.store.disk import CorruptFileError
 
 FORMAT = 4
-"""Of everything that is stored. Raised when the layout changes or the same configuration gives another result: runs of
-another format are other runs, and documents of another format are refused."""
+"""The version of all stored files. It increases when the layout changes, or when the same configuration gives another
+result. It is part of the id of a run, and documents of another format are refused."""
 TENSORS = ".safetensors"
 BUFFERED_BYTES = 8192
-"""Of a chain, before it is written"""
+"""Bytes of a chain that are buffered before they are written"""
 Mark = tuple[int, str]
-"""A place in a chain: bytes, and the last link"""
+"""A position in a chain: number of bytes, and the last link"""
 
 
 class FormatError(CorruptFileError):
-    """A stored file is whole, and of another format."""
+    """A stored file is intact, but of another format."""
 
     def __init__(self, path: Path, found: object) -> None:
         super().__init__(path, f"stored in format {found}; this version of whence reads format {FORMAT}")
 
 
 def canonical(document: Any) -> str:
-    """The one spelling of a JSON document; checksums and run ids are taken over it."""
+    """The canonical form of a JSON document, of which checksums and run ids are computed."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested groups as one, by dotted name."""
+    """Flatten nested mappings to one with dotted names."""
     leaves: dict[str, Any] = {}
     for key, item in document.items():
         leaves |= flat(document[key], f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
@@ -58,7 +58,7 @@ def digest(data: bytes | str) -> str:
 
 
 def stored_digest(path: Path) -> str:
-    """Of a file of a store. `CorruptFileError` if it is too long: holes cost nothing, their checksum hours."""
+    """The checksum of a stored file. `CorruptFileError` if it is too long: a sparse file would take hours."""
     tensors = path.suffix == TENSORS
     with disk.open_file(path, disk.UNLIMITED if tensors else disk.LARGEST_CHAIN) as file:
         if tensors:
@@ -67,7 +67,7 @@ def stored_digest(path: Path) -> str:
 
 
 def check_length(path: Path) -> None:
-    """Of a file of tensors, against its own header."""
+    """Check the length of a file of tensors against its header."""
     try:
         safetensors.safe_open(path, "np")
     except safetensors.SafetensorError as error:
@@ -75,7 +75,7 @@ def check_length(path: Path) -> None:
 
 
 def address(path: Path, owner: str | None = None) -> str:
-    """owner: what the file belongs to, where that is not its folder."""
+    """The address of a file. owner: what it belongs to, if that is not its directory."""
     return f"{path.parent.name if owner is None else owner}/{path.name}"
 
 
@@ -99,7 +99,7 @@ def write_sealed(path: Path, body: Any, *, owner: str | None = None, durable: bo
 
 
 def read_sealed(path: Path, owner: str | None = None) -> Any:
-    """The body; `CorruptFileError` unless every byte is the one that was written, here and in this format."""
+    """The body; `CorruptFileError` if the checksum, the format or the address is wrong."""
     raw = disk.read(path)
     text, _, checksum = raw.rpartition(b',"sha256":')
     intact = checksum == f'"{digest(text[1:])}"}}\n'.encode()
@@ -114,7 +114,7 @@ def read_sealed(path: Path, owner: str | None = None) -> Any:
     if not intact:
         raise CorruptFileError(path, "checksum does not match")
     if of != address(path, owner):
-        raise CorruptFileError(path, f"it is the file of {str(of)[:80]!r}")
+        raise CorruptFileError(path, f"belongs to {str(of)[:80]!r}")
     return body
 
 
@@ -122,7 +122,7 @@ def read_sealed(path: Path, owner: str | None = None) -> Any:
 
 
 def chain_start(path: Path) -> str:
-    """What the first link continues: the chains of two runs, or of two files of a run, have nothing in common."""
+    """The link before the first record, which differs between all files of all runs."""
     return digest(canonical([FORMAT, address(path)]))[:16]
 
 
@@ -132,7 +132,7 @@ def _line(previous: str, record: Any) -> tuple[bytes, str]:
 
 
 class ChainWriter:
-    """Appends records. `sync()` returns a mark to come back to."""
+    """Appends records. `sync()` returns a mark, from which a later writer can continue."""
 
     def __init__(self, path: Path, mark: Mark | None = None) -> None:
         self.path = path
@@ -159,21 +159,21 @@ class ChainWriter:
         return self._size, self._last
 
     def close(self) -> None:
-        """Without what was appended since the last `sync`, if it has not been written yet."""
+        """Close the file. Records since the last `sync` may be lost."""
         if self._handle >= 0:
             os.close(self._handle)
         self._handle = -1
 
 
 def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], Mark, bool]:
-    """The intact records, the mark after them, and whether a torn last line follows (the writer was killed).
+    """The intact records, the mark after them, and whether an incomplete last line follows (after a kill).
 
     `CorruptFileError` if a complete line does not continue the chain.
     """
     raw = disk.read(path, disk.LARGEST_CHAIN) if disk.kind_of(path) else b""
     if upto is not None:
         if len(raw) < upto:
-            raise CorruptFileError(path, f"shorter than the {upto} bytes that a checkpoint relies on")
+            raise CorruptFileError(path, f"shorter than the {upto} bytes that a checkpoint refers to")
         raw = raw[:upto]
     check_nesting(raw[: raw.rfind(b"\n") + 1], path)
     records: list[Any] = []
@@ -184,7 +184,7 @@ def read_chained(path: Path, upto: int | None = None) -> tuple[list[Any], Mark, 
             record = parse_json(line)["record"]
             expected, link = _line(last, record)
         except (ValueError, KeyError, TypeError):
-            raise CorruptFileError(path, f"line {number} is not readable") from None
+            raise CorruptFileError(path, f"line {number} cannot be parsed") from None
         if line + b"\n" != expected:
             raise CorruptFileError(path, f"line {number} does not continue the chain")
         records.append(record)

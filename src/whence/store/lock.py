@@ -1,8 +1,8 @@
-"""One writer per folder, and a writer that notices when the folder is no longer its own.
+"""Locks of directories: one writer each, which notices when its directory was moved or replaced.
 
-The lock is held on the folder itself: there is no file that could be deleted under it. Some network file systems lock
-files only; there it is held on a file `lock` in the folder, and a writer whose file has gone stops.
-The kernel releases either when the process dies, however it dies.
+The lock is held on the directory itself, since a lock file could be deleted. Some network file systems lock files only;
+there it is held on a file `lock` in the directory, and a writer stops when that file is deleted.
+The kernel releases the lock when the process dies.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from whence.store import disk
 
 FILE = "lock"
 PATIENCE = 1.0
-"""Seconds: a reader that only looks is gone in a moment"""
+"""Seconds to wait for a lock, since a reader holds it for a moment only"""
 NOT_FOR_FOLDERS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class LockedError(Exception):
-    """Another process is writing this folder."""
+    """Another process is writing to this directory."""
 
 
 class LockLostError(LockedError):
-    """The folder was moved or replaced, or its lock deleted, while this process was writing."""
+    """The directory was moved or replaced, or its lock file deleted, while this process was writing."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Lock:
     """A lock that is held."""
 
     path: Path
-    """What is locked: a folder, or a file in it"""
+    """The locked directory, or the lock file in it"""
     handle: int
 
     def check(self) -> None:
-        """Before anything is written: `LockLostError` if what is locked is no longer what is there."""
+        """Raise `LockLostError`, before anything is written, if the locked entry is no longer at its path."""
         held = os.fstat(self.handle)
         try:
             there = os.lstat(self.path)
@@ -53,7 +53,7 @@ class Lock:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[Lock]:
-    """For the one writer; `LockedError` if there is another."""
+    """Lock a directory for writing; `LockedError` if another process has locked it."""
     with disk.directory(folder) as handle:
         try:
             held = _flock(handle)
@@ -72,7 +72,7 @@ def lock_folder(folder: Path) -> Generator[Lock]:
 
 @contextmanager
 def lock_file(path: Path, patience: float = PATIENCE) -> Generator[Lock]:
-    """The same of a file, which is made if it is missing."""
+    """Lock a file for writing, which is created if it is missing."""
     handle = disk.open_to_append(path, 0)
     try:
         if not _flock(handle, patience):
@@ -85,7 +85,7 @@ def lock_file(path: Path, patience: float = PATIENCE) -> Generator[Lock]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Asked with a shared lock, so that many may ask at once and a store may be read-only."""
+    """Tests with a shared lock, so that many processes may ask at once, also in a read-only store."""
     try:
         with disk.directory(folder) as handle:
             return _is_locked(handle)
@@ -110,7 +110,7 @@ def _is_locked(handle: int) -> bool:
 
 
 def _check_taken(lock: Lock) -> None:
-    """What was opened may have been moved away before it was locked."""
+    """Check that the directory was not moved between opening and locking it."""
     try:
         lock.check()
     except LockLostError:

@@ -1,4 +1,4 @@
-"""What the files of a run hold, as types. Their JSON is read and written through these classes alone."""
+"""The contents of a run's files, as types. Their JSON is read and written through these classes only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MetricsDocument = Annotated[dict[str, Any], AfterValidator(_with_headline)]
 
 
 def read_as(kind: type[D], path: Path) -> D:
-    """A sealed document; `CorruptFileError` unless it is whole, of this format and of this type."""
+    """Read a sealed document; `CorruptFileError` unless it is intact, of this format and of this type."""
     return parse_as(kind, read_sealed(path), path)
 
 
@@ -59,10 +59,10 @@ def write_as(path: Path, document: Config, *, durable: bool = True) -> None:
 
 
 class StoredConfig(Config):
-    """config.json: what was requested, all that decides the result beside it, and the seeds of the random streams."""
+    """config.json: the configuration, versions that the result depends on, and the seeds of the random streams."""
 
     config: dict[str, Any]
-    """As `RunConfig.document` gives it; `load_run_config` reads it"""
+    """The return value of `RunConfig.document`; `load_run_config` reads it"""
     versions: dict[str, int]
     streams: dict[str, int]
 
@@ -72,7 +72,7 @@ class StoredConfig(Config):
 
 
 def run_id(document: dict[str, Any], versions: dict[str, int]) -> str:
-    """The content hash of a configuration and of whatever decides its result beside it."""
+    """The content hash of a configuration and of the versions that its result depends on."""
     return digest(canonical({"config": document, "versions": versions}))[:12]
 
 
@@ -91,7 +91,7 @@ class RunError(Config):
 
 
 class RunSummary(Config):
-    """A row in a list of runs. What could not be read has an error and no numbers."""
+    """A row in a list of runs. A run that cannot be read has an error and no metrics."""
 
     id: Id
     state: RunState
@@ -115,12 +115,12 @@ class RunSummary(Config):
 
     @property
     def diverged(self) -> bool:
-        """Failed by its own numbers, as it would again. Other failures say nothing about the configuration."""
+        """Whether it failed with a non-finite value, which would happen again. Other failures may be temporary."""
         return self.state == "failed" and self.error is not None and self.error.kind == "non_finite"
 
     @property
     def reason(self) -> str:
-        """Why it failed; empty if it did not."""
+        """The message of its error; empty if there is none."""
         return self.error.message if self.error else ""
 
     def to_json(self) -> dict[str, Any]:
@@ -128,12 +128,12 @@ class RunSummary(Config):
 
 
 class RunStatus(RunSummary):
-    """status.json: where a run stands."""
+    """status.json: state and latest metrics of a run."""
 
     latest: MetricsDocument = Field(default_factory=dict)
     """Metrics of the latest evaluation"""
     files: dict[FileName, Checksum] = Field(default_factory=dict)
-    """Checksums of all other files by name, once the run rests"""
+    """Checksums of all other files by name, once the run has stopped"""
 
     @pydantic.model_validator(mode="after")
     def _not_beyond_its_end(self) -> Self:
@@ -169,7 +169,7 @@ MetricsRecord = LossRecord | EvaluationRecord
 
 
 class Environment(Config):
-    """On what a run was executed. Results depend on it in the last bits."""
+    """The environment of a run, on which the last bits of results depend."""
 
     threads: Annotated[int, Field(ge=1, le=2**20)]
     device: Text
@@ -180,7 +180,7 @@ class Environment(Config):
 
 
 class LogRecord(Config):
-    """A line of log.jsonl: a start, a stop or a mishap."""
+    """A line of log.jsonl: a start, a stop or a failure."""
 
     event: Literal["started", "resumed", "finished", "failed", "interrupted", "traceback", "log renewed"]
     time: Time

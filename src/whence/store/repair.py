@@ -1,4 +1,4 @@
-"""What can be done about damage, and what it costs. Nothing here deletes: what is damaged is set aside."""
+"""Plans of repairs, with their costs. Damaged files are set aside, never deleted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whence.formatting import as_size, duration
+from whence.formatting import as_size, counted, duration
 from whence.store import disk
 from whence.store.data import CONFIG, PARTS, DataFolder
 from whence.store.disk import CorruptFileError
@@ -18,33 +18,33 @@ from whence.training.config import AnyRun
 
 Way = Literal["set aside", "collect", "tidy", "train"]
 MADE_AGAIN = {
-    "reports": "'whence report' writes it again",
-    "artifacts": "the command that measured it measures it again",
-    "activations": "the command that collected them collects them again",
-    "labelled": "computed again when they are needed",
+    "reports": "write it again with 'whence report'",
+    "artifacts": "repeat the command that measured it",
+    "activations": "repeat the command that collected them",
+    "labelled": "recomputed when they are needed",
     "jobs": "start it again on its page of the app",
-    "index.json": "made again when runs are listed",
+    "index.json": "rebuilt when runs are listed",
 }
 HARMLESS = ("log.jsonl", "checkpoint-")
-"""Files of a finished run whose damage costs no training"""
+"""Files of a finished run that can be repaired without training"""
 
 
 @dataclass(frozen=True)
 class Repair:
-    """Of one run, collection, page …"""
+    """The plan for one damaged run, collection, report, …"""
 
     what: str
-    """As `verify_store` names it"""
+    """The name in `verify_store`"""
     path: Path
     problems: Sequence[str]
     way: Way
     cost: str
     run: AnyRun | None = None
-    """What to train, or to tidy"""
+    """The run to train or to clean up"""
 
 
 def plan_repairs(store: Store, problems: Mapping[str, Sequence[str]]) -> list[Repair]:
-    """problems: as `verify_store` yields them. Nothing is changed."""
+    """Plan a repair for every problem that `verify_store` yields. Nothing is changed."""
     return [_plan(store, what, found) for what, found in problems.items() if found]
 
 
@@ -60,13 +60,13 @@ def _plan(store: Store, what: str, problems: Sequence[str]) -> Repair:
 def _cost_of_collecting(data: DataFolder, problems: Sequence[str]) -> str:
     names = _names(problems)
     if CONFIG in names:
-        return "its configuration is written again; parts that belong to it are kept"
+        return "rewrites its configuration; parts that belong to it are kept"
     parts, again = len(data.config.parts), len(names - {PARTS})
-    return f"{again} of {parts} parts, about {as_size(disk.size_of(data.path) * again // parts)}"
+    return f"recomputes {again} of {counted(parts, 'part')}, about {as_size(disk.size_of(data.path) * again // parts)}"
 
 
 def _names(problems: Sequence[str]) -> set[str]:
-    """Of the files that have them."""
+    """Names of the files that have problems."""
     return {problem.partition(":")[0] for problem in problems}
 
 
@@ -74,24 +74,24 @@ def _plan_run(folder: RunFolder, problems: Sequence[str]) -> Repair:
     try:
         run = folder.config()
     except Exception:  # whatever is in it, it does not describe a run that could be trained
-        cost = "its configuration is lost; the command that made it trains it again"
+        cost = "its configuration is lost; repeat the command that trained it"
         return Repair(folder.id, folder.path, problems, "set aside", cost)
     try:
         status = folder.written_status()
     except (OSError, CorruptFileError):
-        return Repair(folder.id, folder.path, problems, "train", "from its last good checkpoint; time unknown", run)
+        return Repair(folder.id, folder.path, problems, "train", "from its last intact checkpoint; time unknown", run)
     if status.state == "finished" and all(problem.startswith(HARMLESS) for problem in problems):
-        return Repair(folder.id, folder.path, problems, "tidy", "no training", run)
+        return Repair(folder.id, folder.path, problems, "tidy", "needs no training", run)
     per_step = status.seconds / max(status.step, 1)
     if status.state == "finished":
         cost = f"about {duration(status.seconds)} of training"
     else:
-        cost = f"from its last good checkpoint, about {duration(per_step * (status.steps - status.step))} of training"
+        cost = f"from its last intact checkpoint, about {duration(per_step * (status.steps - status.step))} of training"
     return Repair(folder.id, folder.path, problems, "train", cost, run)
 
 
 def set_aside(store: Store, repair: Repair) -> Path | None:
-    """Where it is kept; None if it has gone meanwhile. `LockedError` if another process writes it."""
+    """Move it to `damaged/`; return the new path, or None if it no longer exists. `LockedError` if it is locked."""
     path = repair.path
     if not disk.kind_of(path):
         return None
@@ -103,7 +103,7 @@ def set_aside(store: Store, repair: Repair) -> Path | None:
 
 
 def _clear(data: DataFolder, store: Store) -> None:
-    """The parts that are whole are used when the others are computed again."""
+    """Set aside damaged parts only; intact ones are used again."""
     data.clear(store)
     if not data.missing():
         data.finish()

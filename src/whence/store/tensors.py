@@ -1,4 +1,4 @@
-"""Files of tensors that name what they belong to. Reading one never executes code."""
+"""Files of tensors that name their owner. Reading one never executes code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whence.store.files import FORMAT, FormatError, canonical, check_nesting
 
 
 class TensorFile(Protocol):
-    """`safetensors.safe_open`, whose stubs state no types."""
+    """`safetensors.safe_open`, whose stubs have no types."""
 
     def keys(self) -> list[str]: ...
     def get_tensor(self, name: str) -> Tensor: ...
@@ -25,7 +25,7 @@ class TensorFile(Protocol):
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], of: str, facts: Mapping[str, Any] = {}) -> bytes:
-    """A file of tensors that names what it belongs to. facts: anything else, as JSON."""
+    """The bytes of a file of tensors. of: its owner. facts: other content, as JSON."""
     # one entry: safetensors writes several in any order, and the same state must give the same bytes
     metadata = {"facts": canonical({"format": FORMAT, "of": of, **facts})}
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -33,9 +33,9 @@ def tensor_bytes(tensors: Mapping[str, Tensor], of: str, facts: Mapping[str, Any
 
 
 def open_tensors(path: Path, of: str) -> tuple[TensorFile, dict[str, Any]]:
-    """Memory-mapped, with its facts. `CorruptFileError` if it belongs to something else.
+    """The memory-mapped file and its facts. `CorruptFileError` if it belongs to another owner.
 
-    Its checksum is the caller's to check.
+    The caller checks the checksum.
     """
     disk.open_file(path).close()
     try:
@@ -49,7 +49,7 @@ def open_tensors(path: Path, of: str) -> tuple[TensorFile, dict[str, Any]]:
     if format != FORMAT:
         raise FormatError(path, format)
     if owner != of:
-        raise CorruptFileError(path, f"it is the file of {str(owner)[:80]!r}")
+        raise CorruptFileError(path, f"belongs to {str(owner)[:80]!r}")
     return file, facts
 
 

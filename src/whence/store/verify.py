@@ -1,4 +1,4 @@
-"""Does the store still hold what was written? Every byte of every file is covered by a checksum."""
+"""Verify that the store holds what was written. A checksum covers every byte of every file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from whence.store.runs import ID, STORE, RunFolder, Store, read_metrics
 from whence.training import checkpoint
 
 ADDRESSED = (".html", ".png", ".csv", ".md", ".json")
-"""Files among the reports, which hold their checksum in their names"""
+"""Suffixes of reports, whose names hold their checksum"""
 JOB_FILES = ("job.json", "started.json", "end.json")
 DATA = ("activations", "labelled")
 
 
 def problems_of(run: RunFolder) -> list[str]:
-    """What is wrong with one run, a line per file; empty if all is well."""
+    """The problems of one run, a line per file; empty if there are none."""
     by_file: dict[str, str] = {}
     for problem in _problems(run):
         by_file.setdefault(problem.split(":")[0], problem)
@@ -30,12 +30,12 @@ def problems_of(run: RunFolder) -> list[str]:
 
 
 def verify_store(store: Store) -> Iterator[tuple[str, list[str]]]:
-    """(what, problems) for everything that is stored, as it is checked."""
+    """(name, problems) for everything that is stored, as it is checked."""
     return ((what, check()) for what, check in checks(store))
 
 
 def checks(store: Store) -> list[tuple[str, Callable[[], list[str]]]]:
-    """For everything that is stored: what it is, and what finds its problems."""
+    """(name, check) for everything that is stored. A check returns problems."""
     found: list[tuple[str, Callable[[], list[str]]]] = []
     found += [(name, partial(_run_problems, store.folder(name))) for name in store.ids()]
     pages = [page for page in disk.entries(store.reports) if page.suffix in ADDRESSED]
@@ -53,7 +53,7 @@ def checks(store: Store) -> list[tuple[str, Callable[[], list[str]]]]:
 
 
 def _run_problems(run: RunFolder) -> list[str]:
-    return [] if run.is_locked() else problems_of(run)  # a running one is never at rest
+    return [] if run.is_locked() else problems_of(run)  # the files of a running one change
 
 
 def _data_problems(folder: Path) -> list[str]:
@@ -63,19 +63,19 @@ def _data_problems(folder: Path) -> list[str]:
 def _problems(run: RunFolder) -> Iterator[str]:
     path = run.path
     if not disk.is_directory(path):
-        yield f"{path.name}: {disk.kind_of(path)} instead of a folder"
+        yield f"{path.name}: expected a directory, found {disk.kind_of(path)}"
         return
-    pinned: dict[str, str] = {}
+    digests: dict[str, str] = {}
     try:
-        pinned = run.written_status().files
+        digests = run.written_status().files
     except FileNotFoundError:
         yield "status.json: missing"
     except OSError as error:
         yield f"status.json: {disk.reason_of(error)}"
     except CorruptFileError as damage:
         yield f"status.json: {damage.reason}"
-    for name, expected in pinned.items():
-        yield from _caught(path / name, lambda path, expected=expected: _check_pinned(path, expected))
+    for name, expected in digests.items():
+        yield from _caught(path / name, lambda path, expected=expected: _check_digest(path, expected))
     yield from _caught(path / "config.json", lambda path: run.config_document())
     yield from _caught(path / "metrics.jsonl", lambda path: _check_end(path, read_metrics(path)[1]))
     yield from _caught(path / "log.jsonl", lambda path: _check_end(path, read_chained(path)[2]))
@@ -83,18 +83,18 @@ def _problems(run: RunFolder) -> Iterator[str]:
         yield from _caught(saved, check_addressed)
 
 
-def _check_pinned(path: Path, expected: str) -> None:
+def _check_digest(path: Path, expected: str) -> None:
     if stored_digest(path) != expected:
         raise CorruptFileError(path, "checksum does not match")
 
 
 def _check_end(path: Path, torn: bool) -> None:
     if torn:
-        raise CorruptFileError(path, "the last line is torn (its writer was killed); dropped on resume")
+        raise CorruptFileError(path, "the last line is incomplete (the process was killed); resuming drops it")
 
 
 def _job_problems(folder: Path) -> list[str]:
-    """The types of these documents belong to the app, which refuses others."""
+    """The types of these documents are checked by the app."""
     there = [name for name in JOB_FILES if name == "job.json" or disk.kind_of(folder / name)]
     return [problem for name in there for problem in _caught(folder / name, read_sealed)]
 

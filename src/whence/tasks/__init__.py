@@ -1,8 +1,8 @@
 """Tasks: one file each. `TASKS.choose("k_back_recall:k=3")`.
 
-A task is a recipe for batches, with the positions in them, the truth about them, and the skill it asks for. It is
-made of whole batches drawn from a generator, so that equal seeds give equal data to every model.
-`whence.shortcuts` measures what predictors without the skill reach.
+A task generates batches with their positions and targets, and names the skill that it tests. Batches are drawn from a
+generator, so that equal seeds give equal data to every model. `whence.shortcuts` measures the accuracy of predictors
+without the skill.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ with a gap compare the first two tokens with the last two.
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model sees and what it should answer. Positions are data like everything else.
+    """Inputs, positions and targets of several sequences.
 
     Example:
         >>> task = whence.tasks.KBackRecall(k=2)
@@ -47,11 +47,11 @@ class Batch:
     positions: Tensor
     """(1, tokens): shared by all rows."""
     targets: Tensor
-    """What is right, in the shape of `scored`; for regression floats, with one more axis of `outputs`."""
+    """In the shape of `scored`; for regression floats, with one more axis of `outputs`."""
     scored: Tensor
-    """bool, where an answer counts: (batch, tokens) per token, (batch,) per sequence, (batch, outputs) per place."""
+    """bool, which answers are scored: (batch, tokens) per token, (batch,) per sequence, (batch, outputs) per place."""
     prompt: int = 0
-    """How many tokens in front are given at once; a model with prefix attention may look ahead within them."""
+    """Number of leading tokens that form the prompt. Prefix attention is bidirectional within it."""
 
     def to(self, device: torch.device) -> Batch:
         tensors = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "prompt"}
@@ -59,9 +59,9 @@ class Batch:
 
 
 class Task(Variant, abc.ABC):
-    """One file, one task. `symbols` kinds of input, `outputs` kinds of answer (per place: so many places to name).
+    """Base class of tasks, one per file. `symbols` is the number of input symbols, `outputs` of classes or places.
 
-    Base class of all tasks. A subclass implements `sample`, which draws a `Batch`, and `solve`, which computes the
+    A subclass implements `sample`, which draws a `Batch`, and `solve`, which computes the
     answers to one sequence.
 
     Example:
@@ -71,42 +71,42 @@ class Task(Variant, abc.ABC):
     """
 
     per: Per = "token"
-    """An answer for every token, one for the sequence, or places in it (as many as `outputs`)."""
+    """One answer per token, one per sequence, or positions in the sequence (as many as `outputs`)."""
     goal: ClassVar[Goal] = "classification"
     ranked: ClassVar[bool] = True
-    """Whether results on this task may rank models. False if a predictor without the skill is known to solve it."""
+    """Whether results on this task rank models. False if a predictor without the skill is known to solve it."""
     version: ClassVar[int] = 1
-    """Version of the generator. Raise it when the data that a seed gives change."""
+    """Version of the generator. Increase it when the data of a seed change."""
     dense: ClassVar[bool] = False
-    """Every beginning of a sequence is a problem of its own: training at full length covers the shorter ones, and
-    beyond training only the later positions count."""
+    """Whether every prefix of a sequence is a problem of its own. Training at full length then covers shorter lengths,
+    and out of distribution only later positions are scored."""
     feeds_answers: bool = False
-    """Earlier answers are among the inputs, one place late, as a language model sees them: no looking ahead."""
+    """Whether earlier answers are inputs, shifted by one position as in a language model. Requires a causal model."""
     shortest: int = 1
     longest: int | None = None
     train_length: ClassVar[int] = 32
     stretch: ClassVar[tuple[int, ...]] = (2, 4)
-    """Lengths beyond training, as multiples of the training length, unless the user names others."""
+    """Default OOD lengths, as multiples of the training length."""
     examples: ClassVar[tuple[tuple[str, list[int], list[Answer]], ...]] = ()
-    """Worked by hand: (options as a user writes them, inputs, what `solve` must say)."""
+    """Examples worked by hand: (options as on the command line, inputs, expected result of `solve`)."""
     skill: str = ""
-    """One sentence: what a model must be able to do to solve the task."""
+    """The skill that the task tests, in one sentence."""
     expressed_by: frozenset[str] = frozenset()
-    """Feature classes (see `whence.shortcuts.classes`) whose use *is* the skill. All others are shortcuts."""
+    """Feature classes (see `whence.shortcuts.classes`) that express the skill. All others are shortcuts."""
     shortcut_window: int = 8
-    """Number of tokens before the current one that do not express the skill: longer windows are no shortcuts."""
+    """Largest number of preceding tokens that counts as a shortcut; longer windows express the skill."""
     symbols: int
     outputs: int
 
     @abc.abstractmethod
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
-        """Independent sequences of one length."""
+        """Draw independent sequences of one length."""
 
     @abc.abstractmethod
     def solve(self, inputs: list[int]) -> list[Answer]:
-        """The answers to one sequence, from the inputs alone, in plain Python: the truth that labels are held to.
+        """The answers to one sequence in plain Python, with which the tests check the targets.
 
-        One per token (None where none is asked), or one, or one per place.
+        One per token (None where none is scored), one per sequence, or one per place.
         """
 
     @classmethod
@@ -122,14 +122,23 @@ class Task(Variant, abc.ABC):
         ]
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
-        """Shortcuts of this task alone, to be searched beside the general ones: integers in the shape of `scored`.
+        """Shortcuts of this task, in addition to the general ones: integers in the shape of `scored`.
 
-        The search measures the best use of each by a lookup table.
+        The search measures the accuracy of a lookup table on each.
         """
         return {}
 
+    def answer_keys(self, batch: Batch) -> Tensor | None:
+        """The token that holds the answer to each query, for attention maps.
+
+        Returns:
+            (batch or 1, tokens) indices of tokens, −1 where nothing is asked. None if the task declares no such
+            token, which is the default.
+        """
+        return None
+
     def tokens(self, length: int) -> int:
-        """How many tokens a problem of this length takes."""
+        """Number of tokens of a problem of this length."""
         return length
 
     def ood_lengths(self, train_length: int) -> tuple[int, ...]:
@@ -137,11 +146,11 @@ class Task(Variant, abc.ABC):
         return tuple(length for length in stretched if self.longest is None or length <= self.longest)
 
     def counted(self, batch: Batch, first: int) -> Tensor:
-        """`scored`, without what lies before position `first` in a task that is asked at every position."""
+        """`scored`, without positions before `first` in a task with an answer at every position."""
         return batch.scored & (batch.positions >= first) if self.dense and self.per == "token" else batch.scored
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """bool, like `scored`: is this answer right?"""
+        """bool, like `scored`: whether an answer is correct."""
         return outputs.argmax(-1) == targets
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""Question first, then the answer token by token, as a language model sees it."""
+"""Tasks with a prompt, followed by the answer token by token, as in a language model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from whence.tasks._shortcuts import commonest, commonest_left, continued, follow
 
 Feed = Annotated[
     Literal["fed", "blank"],
-    Field(
-        description="fed: earlier answers are inputs, as in a language model; blank: nothing is, all are given at once"
-    ),
+    Field(description="fed: earlier answers are inputs, as in a language model; blank: they are replaced by blanks"),
 ]
-Alphabet = Annotated[int, Field(ge=2, le=2**16, description="size of the alphabet")]
+Alphabet = Annotated[int, Field(ge=2, le=2**16, description="number of symbols")]
 
 
 class Prompted(Task):
-    """Random letters, then a separator, then the answer. There is a blank, too, to stand where answers are not fed.
+    """Random letters, a separator, and the answer. Blanks stand in place of answers that are not fed.
 
-    The answer to a fed sequence is right as a whole exactly if the model would have generated it, letter by letter.
+    With answers fed, a sequence is entirely correct exactly if the model would generate it token by token.
     """
 
-    skill = "Retrieve the letter of the question that is due at this place of the answer."
+    skill = "Retrieve the letter of the question that belongs at this position of the answer."
     train_length = 16
     shortest = 2
 
@@ -36,7 +34,9 @@ class Prompted(Task):
         self.separator, self.blank = letters, letters + 1
         self.feeds_answers = answers == "fed"
         if self.feeds_answers:
-            self.skill += " With answers fed, continuing the longest suffix that occurred before is one way to do it."
+            self.skill += (
+                " With answers fed, continuing the longest suffix that occurred before is one way to solve it."
+            )
             self.expressed_by = frozenset({"suffix"})
 
     @abc.abstractmethod
@@ -56,15 +56,20 @@ class Prompted(Task):
         positions = line(inputs.shape[1])
         return Batch(inputs, positions, targets, (positions >= length).expand(batch, -1), prompt=length + 1)
 
+    def answer_keys(self, batch: Batch) -> Tensor | None:
+        """For answers that rearrange the question by position alone: `answer`, applied to the indices."""
+        asked = batch.prompt - 1
+        return torch.cat([torch.full((1, asked), -1), self.answer(line(asked))], 1)
+
     def question_of(self, inputs: list[int]) -> list[int]:
         return inputs[: inputs.index(self.separator)]
 
     def unasked(self, question: list[int], answer: list[int]) -> list[Answer]:
-        """Answers in their places: none is asked for within the question."""
+        """Answers by position: None within the question."""
         return [*[None] * len(question), *answer]
 
     def through_content(self, batch: Batch, shown: Tensor, follow: str = "followed") -> dict[str, Tensor]:
-        """Shortcuts that go by letters, not by places. `shown`: the question in the order in which it is to be said."""
+        """Shortcuts through letters instead of positions. `shown` is the question in the order of the answer."""
         question, answer = batch.inputs[:, : batch.prompt - 1], batch.targets[:, batch.prompt - 1 :]
         names = {"the commonest letter of the question": commonest(question, self.letters).expand_as(batch.inputs)}
         if not self.feeds_answers:

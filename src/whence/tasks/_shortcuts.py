@@ -1,4 +1,4 @@
-"""Shortcuts that tasks declare: through what stands in a sequence, not where, and how often it occurred before."""
+"""Shortcuts that tasks declare: functions of the content and of counts, not of positions."""
 
 from __future__ import annotations
 

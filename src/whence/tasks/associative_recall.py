@@ -1,4 +1,4 @@
-"""What was said of whom?"""
+"""Recall the value of a key."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from whence.tasks._shortcuts import commonest
 
 
 class AssociativeRecall(Task):
-    """Pairs of a key and its value, then the keys again in random order: name the value of each.
+    """Predict the value of each key, after a list of key-value pairs.
 
     inputs  K 3 M 1 N 3 | M N K        (the bar is not a token)
     targets . . . . . . | 1 3 3
 
-    The length is the number of pairs. No key is shown twice, and the order of the questions has nothing to do with the
-    order of the pairs, so a value is found only through the key beside it. To know that a value was shown at all is
-    worth something while pairs are few.
+    The length is the number of pairs. Each key occurs once in the list, and the order of the queries is
+    independent of the order of the pairs, so a value can only be found through the key beside it. With few pairs,
+    knowing which values occur is a shortcut.
     """
 
-    skill = "Look up the value that stands beside the key that is asked for."
+    skill = "Look up the value beside the queried key."
     expressed_by = frozenset({"bigrams", "trigrams"})
     shortest = 2
     train_length = 8
@@ -33,10 +33,8 @@ class AssociativeRecall(Task):
     def __init__(
         self,
         *,
-        keys: Annotated[
-            int, Field(ge=2, le=2**16, description="different keys, and so the most pairs there can be")
-        ] = 64,
-        values: Annotated[int, Field(ge=2, le=2**16, description="different values")] = 16,
+        keys: Annotated[int, Field(ge=2, le=2**16, description="number of keys, and maximum number of pairs")] = 64,
+        values: Annotated[int, Field(ge=2, le=2**16, description="number of values")] = 16,
     ) -> None:
         self.keys = self.longest = keys
         self.values = self.outputs = values
@@ -59,6 +57,12 @@ class AssociativeRecall(Task):
         shown = 2 * (len(inputs) // 3)
         value_of = {inputs[place]: inputs[place + 1] - self.keys for place in range(0, shown, 2)}
         return [*[None] * shown, *[value_of[key] for key in inputs[shown:]]]
+
+    def answer_keys(self, batch: Batch) -> Tensor:
+        """The value beside the key that is asked for."""
+        inputs, shown = batch.inputs, batch.prompt
+        pair = (inputs[:, shown:, None] == inputs[:, None, :shown:2]).long().argmax(2)
+        return torch.cat([torch.full((len(inputs), shown), -1), 2 * pair + 1], 1)
 
     def shortcuts(self, batch: Batch) -> dict[str, Tensor]:
         inputs, shown = batch.inputs, batch.prompt

@@ -1,4 +1,4 @@
-"""Say it again."""
+"""Copy a sequence."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from whence.tasks._prompted import Prompted
 
 
 class Copy(Prompted):
-    """Name the question's letters again, in their order.
+    """Repeat the letters of the prompt in order.
 
     fed:    inputs  C A B | C A        blank:  inputs  C A B | _ _
             targets . . . C A B                targets . . . C A B
 
-    With answers fed, content is one way to solve the task: find the last few answers in the question and name the
-    letter that followed them. Suffixes of up to three letters are right in about 90 % of cases, longer ones nearly
-    always, so copying with answers fed does not need position. With blanks it does. What the previous letter alone
-    tells is a shortcut.
+    With answers fed, the task can be solved through content: find the last few answers in the prompt and predict the
+    letter that followed them. Suffixes of up to three letters are correct in about 90 % of cases and longer ones
+    nearly always, so copying with answers fed does not need position. With blanks it does. Predictions from the
+    previous letter alone are shortcuts.
     """
 
     examples = (

@@ -1,4 +1,4 @@
-"""How often does it change?"""
+"""Parity of the number of changes in a bit sequence."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from whence.tasks._shortcuts import count_of_last
 
 
 class EvenPairs(Task):
-    """Is the number of neighbours that differ, 01 and 10 together, even?
+    """Whether the number of adjacent bits that differ (01 or 10) is even.
 
     0 1 1 0 → 1 (01, 10)        0 1 0 0 1 → 0 (01, 10, 01)
 
-    It is even exactly if the first bit is the last: who sees that need not count, who counts must not miss one. The
-    bits between say nothing. Exact counts of neighbours express the comparison, since 01 and 10 alternate. Shortcuts
-    are counts of bits (the last bit is likelier to be the first if it is the commoner one) and rough counts of pairs.
+    It is even exactly if the first bit equals the last. A model can compare the two ends or count all changes; the bits
+    between give no other information. Exact counts of adjacent pairs express the comparison, because 01 and 10
+    alternate. Shortcuts are counts of bits (the more frequent bit is more likely to be at both ends) and approximate
+    counts of pairs.
     """
 
-    skill = "Compare the first bit with the last, or count the changes between them without missing one."
+    skill = "Compare the first bit with the last, or count the changes between them exactly."
     expressed_by = COMPARE_ENDS
     per = "sequence"
     shortest = 3

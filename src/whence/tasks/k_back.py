@@ -1,4 +1,4 @@
-"""Does this symbol match the one k places back?"""
+"""Compare each symbol with the one k positions earlier."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from whence.tasks._shortcuts import count_before
 
 
 class KBack(Task):
-    """At every position: is this the symbol that stood k places before?
+    """At every position, whether the symbol equals the one k positions earlier.
 
     k = 2:  inputs  A B C B D B
             targets . . 0 1 0 1      (the first k positions are not scored)
 
-    Half of all positions match. Most of the others repeat a symbol from another of the last k + 2 places, so that
-    having occurred lately says less. Windows that end before place k, and counts that miss it by one or two places, are
+    Half of all positions match. Most of the others repeat a symbol from another of the last k + 2 positions, so that a
+    recent occurrence is weak evidence. Windows shorter than k, and counts that include one or two positions more, are
     shortcuts.
     """
 
-    skill = "Compare the symbol with the one exactly k places before."
+    skill = "Compare the symbol with the one exactly k positions earlier."
     dense = True
     examples = (("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 0, 1]),)
 
     def __init__(
         self,
         *,
-        k: Annotated[int, Field(ge=1, le=2**20, description="how far back")] = 3,
-        symbols: Annotated[int, Field(ge=3, le=1000, description="size of the alphabet")] = 8,
+        k: Annotated[int, Field(ge=1, le=2**20, description="distance in positions")] = 3,
+        symbols: Annotated[int, Field(ge=3, le=1000, description="number of symbols")] = 8,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, 2, k + 1
         self.shortcut_window = k - 1
@@ -57,6 +57,9 @@ class KBack(Task):
         targets = torch.zeros_like(inputs)
         targets[:, k:] = inputs[:, k:] == inputs[:, :-k]
         return Batch(inputs, line(length), targets, (line(length) >= k).expand(batch, -1))
+
+    def answer_keys(self, batch: Batch) -> Tensor:
+        return (batch.positions - self.k).clamp(min=-1)
 
     def solve(self, inputs: list[int]) -> list[Answer]:
         return [

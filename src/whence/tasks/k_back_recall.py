@@ -1,4 +1,4 @@
-"""Recall the symbol k places back."""
+"""Recall the symbol k positions earlier."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from whence.tasks._shortcuts import commonest_so_far
 
 
 class KBackRecall(Task):
-    """At every position, name the symbol that stood k places before.
+    """At every position, predict the symbol k positions earlier.
 
     k = 2:  inputs  A B C B D B
             targets . . A B C B      (the first k positions are not scored)
 
-    Counts of pairs of symbols k places apart express the skill; windows that end before place k are shortcuts.
+    Counts of pairs of symbols k positions apart express the skill; windows shorter than k are shortcuts.
     """
 
-    skill = "Name the symbol exactly k places before."
+    skill = "Recall the symbol exactly k positions earlier."
     dense = True
     examples = (("k=2", [0, 1, 2, 1, 3, 1], [None, None, 0, 1, 2, 1]),)
 
     def __init__(
         self,
         *,
-        k: Annotated[int, Field(ge=1, le=2**20, description="how far back")] = 3,
-        symbols: Annotated[int, Field(ge=2, le=1000, description="size of the alphabet")] = 16,
+        k: Annotated[int, Field(ge=1, le=2**20, description="distance in positions")] = 3,
+        symbols: Annotated[int, Field(ge=2, le=1000, description="number of symbols")] = 16,
     ) -> None:
         self.k, self.symbols, self.outputs, self.shortest = k, symbols, symbols, k + 1
         self.shortcut_window = k - 1
@@ -41,6 +41,9 @@ class KBackRecall(Task):
         targets[:, self.k :] = inputs[:, : -self.k]
         scored = line(length) >= self.k
         return Batch(inputs, line(length), targets, scored.expand(batch, -1))
+
+    def answer_keys(self, batch: Batch) -> Tensor:
+        return (batch.positions - self.k).clamp(min=-1)
 
     def solve(self, inputs: list[int]) -> list[Answer]:
         return [inputs[place - self.k] if place >= self.k else None for place in range(len(inputs))]

@@ -1,4 +1,4 @@
-"""Is the last symbol the first one? Which two are the same?"""
+"""Compare the two ends of a sequence, or locate a pair of equal symbols."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from whence.tasks._shortcuts import count_of_last
 
 
 class LongRangeMatch(Task):
-    """Does the sequence end with the symbol it began with? Or (ask=location): where are the two that are alike?
+    """Whether the first symbol equals the last; with ask=location, the positions of the two equal symbols.
 
     B A C B D B → 1        A B C B D B → 0        location:  A B . C X . Y Z B → 1 and 8
 
-    The last symbol occurs equally often before the end whether or not it also comes first, so neither "it has been
-    seen" nor any count over the whole sequence tells the answer. Counts of pairs do: a symbol that begins more pairs
-    than it ends stands at the beginning, so they express the comparison of the two ends. How often the symbol occurs
-    is spread evenly up to a third of the length, so that a count of one part, where one may be missing, tells little.
+    The last symbol occurs equally often before the end in both classes, so neither its earlier occurrence nor any count
+    over the whole sequence predicts the answer. Counts of pairs do: a symbol that begins more pairs than it ends is the
+    first, so they express the comparison of the two ends. The number of occurrences is uniform up to a third of the
+    length, so that counts over a part of the sequence are weak evidence.
 
-    For location, blanks separate symbols that are all different but for one pair.
+    For location, blanks separate symbols, of which exactly two are equal.
     """
 
     per: Per = "sequence"
@@ -37,12 +37,12 @@ class LongRangeMatch(Task):
         self,
         *,
         ask: Annotated[
-            Literal["match", "location"], Field(description="first == last, or the places of a pair")
+            Literal["match", "location"], Field(description="match: first == last; location: positions of the pair")
         ] = "match",
-        symbols: Annotated[int, Field(ge=3, le=2**16, description="size of the alphabet")] = 16,
+        symbols: Annotated[int, Field(ge=3, le=2**16, description="number of symbols")] = 16,
     ) -> None:
         self.ask, self.letters = ask, symbols
-        self.symbols = symbols + (ask == "location")  # and a blank
+        self.symbols = symbols + (ask == "location")  # plus a blank
         self.per, self.outputs = ("sequence", 2) if ask == "match" else ("place", 2)
         self.skill = (
             "Compare the first symbol with the last." if ask == "match" else "Find the only symbol that occurs twice."

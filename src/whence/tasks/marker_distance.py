@@ -1,4 +1,4 @@
-"""How far apart are two marks?"""
+"""Measure the distance between two markers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from whence.tasks import Answer, Batch, Task, line
 
 
 class MarkerDistance(Task):
-    """Regression: the distance between two marked places among distractors, right to the nearest place.
+    """Regression of the distance between two markers among distractors, correct to the nearest position.
 
     . # . . # .  → 3
     """
 
-    skill = "Measure the distance between two marked places."
+    skill = "Measure the distance between two markers."
     per = "sequence"
     goal = "regression"
     shortest = 2
@@ -26,9 +26,9 @@ class MarkerDistance(Task):
     def __init__(
         self,
         *,
-        distractors: Annotated[int, Field(ge=1, le=2**16, description="symbols that fill the rest")] = 4,
+        distractors: Annotated[int, Field(ge=1, le=2**16, description="number of distractor symbols")] = 4,
         unit: Annotated[
-            float, Field(gt=0, le=1e9, description="places per unit of output, to keep targets near 1")
+            float, Field(gt=0, le=1e9, description="positions per unit of output, which keeps targets near 1")
         ] = 16.0,
     ) -> None:
         self.distractors, self.unit, self.symbols, self.outputs = distractors, unit, distractors + 1, 1

@@ -1,4 +1,4 @@
-"""Work out an expression."""
+"""Evaluate an arithmetic expression modulo a base."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ class ModularArithmetic(Task):
 
     base 5:  3 + 4 × 2 = → 1        2 − 4 = → 3
 
-    The length is the number of operands, with a sign after each. Which sign belongs to which operand decides, so counts
-    of either say little. Working strictly from left to right, or adding up without regard to the signs, is right for
-    short expressions only: these are shortcuts. So is leaving out all but the first two or three factors of a product.
+    The length is the number of operands, each followed by an operator. The value depends on which operator belongs to
+    which operand, so counts of either are weak evidence. Evaluation strictly from left to right and sums without
+    operators are correct for short expressions only: these are shortcuts. So is a product cut after two or three
+    factors.
     """
 
     skill = "Evaluate an expression: every operand with its own operator, products first."
@@ -34,8 +35,8 @@ class ModularArithmetic(Task):
     def __init__(
         self,
         *,
-        base: Annotated[int, Field(ge=2, le=2**16, description="operands and values are numbers below this")] = 5,
-        operators: Annotated[Literal["+-", "+-*"], Field(description="signs between operands")] = "+-*",
+        base: Annotated[int, Field(ge=2, le=2**16, description="modulus; operands and values are smaller")] = 5,
+        operators: Annotated[Literal["+-", "+-*"], Field(description="allowed operators")] = "+-*",
     ) -> None:
         self.base = self.outputs = base
         self.operators = operators

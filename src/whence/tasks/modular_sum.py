@@ -15,10 +15,10 @@ class ModularSum(Task):
     """At every position, the sum of all previous numbers modulo a base.
 
     base 10:  inputs  3 1 4
-              targets . 3 4      (position 0 has nothing before it and is not scored)
+              targets . 3 4      (position 0 is not scored)
 
     Order does not matter: exact counts of the numbers so far express the skill. Sums of the latest numbers alone are
-    shortcuts; they are right where nothing, or a multiple of the base, came before.
+    shortcuts; they are correct where the earlier numbers sum to a multiple of the base.
     """
 
     skill = "Add up all previous numbers modulo the base."
@@ -27,9 +27,7 @@ class ModularSum(Task):
     shortest = 2
     examples = (("", [3, 1, 4], [None, 3, 4]), ("base=5", [4, 4, 4, 0], [None, 4, 3, 2]))
 
-    def __init__(
-        self, *, base: Annotated[int, Field(ge=2, le=1000, description="sums are taken modulo this")] = 10
-    ) -> None:
+    def __init__(self, *, base: Annotated[int, Field(ge=2, le=1000, description="modulus of the sums")] = 10) -> None:
         self.base = self.symbols = self.outputs = base
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:

@@ -1,4 +1,4 @@
-"""One thing in a heap."""
+"""Retrieve the letter after a marker."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from whence.tasks._shortcuts import counts_of
 
 
 class Needle(Task):
-    """Somewhere a marker stands, and once more at the end: which letter followed it?
+    """Predict the letter after the marker, which is repeated at the end of the sequence.
 
     B A # C A D B C # → C
 
-    All letters occur equally often, but for one more or less where they do not divide the length, and any of them may
-    be the one that is asked for: neither counting nor any fixed place finds it better than a blind pick from the heap.
+    All letters occur equally often (up to one, where their number does not divide the length), and each is equally
+    likely to be the answer. Counts and fixed positions therefore predict no better than a random letter of the
+    sequence.
     """
 
-    skill = "Find the marker and name the letter beside it."
+    skill = "Find the marker and recall the letter after it."
     expressed_by = frozenset({"bigrams", "trigrams"})
     per = "sequence"
     shortest = 4
@@ -30,7 +31,7 @@ class Needle(Task):
     def __init__(
         self,
         *,
-        letters: Annotated[int, Field(ge=2, le=2**16, description="size of the alphabet of answers and heap")] = 16,
+        letters: Annotated[int, Field(ge=2, le=2**16, description="number of letters")] = 16,
     ) -> None:
         self.letters = self.outputs = letters
         self.symbols = letters + 1  # and the marker

@@ -1,4 +1,4 @@
-"""Say where you are."""
+"""Predict the position of each token."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from whence.tasks import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class OwnPosition(Task):
-    """At every token, its place in the sequence. What stands there says nothing: only position can tell.
+    """At every token, its position in the sequence. The tokens are random, so only position information helps.
 
     inputs  D A A C
     targets 0 1 2 3
 
-    Counting the tokens so far is the skill. How many distinct symbols have occurred, and how often the most frequent
-    one, tell something about the place without counting tokens: these are shortcuts.
+    Counting the tokens so far is the skill. The number of distinct symbols so far and the count of the most frequent
+    one are correlated with the position: these are shortcuts.
 
-    There is nothing to score beyond training: places that never occurred have no name.
+    There is no OOD evaluation, because positions beyond the training length are classes without examples.
     """
 
     skill = "Recover the position of a token, or count the tokens before it."
@@ -32,8 +32,8 @@ class OwnPosition(Task):
     def __init__(
         self,
         *,
-        symbols: Annotated[int, Field(ge=1, le=2**16, description="size of the alphabet")] = 16,
-        places: Annotated[int, Field(ge=2, le=2**20, description="longest sequence")] = 32,
+        symbols: Annotated[int, Field(ge=1, le=2**16, description="number of symbols")] = 16,
+        places: Annotated[int, Field(ge=2, le=2**20, description="maximum sequence length")] = 32,
     ) -> None:
         self.symbols, self.outputs = symbols, places
         self.longest = places

@@ -1,4 +1,4 @@
-"""Odd or even?"""
+"""Parity of the number of ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from whence.tasks import HOLD_COUNTS, Answer, Batch, Task, line
 
 
 class Parity(Task):
-    """Is the number of ones odd?
+    """Whether the number of ones is odd.
 
     1 0 1 1 → 1        1 0 1 0 → 0
 
-    Every bit counts and none can be left out: any part of the sequence is silent about the answer. Where the ones
-    stand does not matter: the exact number of ones, in whatever form, expresses the skill. A rough number, which may be
-    off by one, is a shortcut.
+    The answer depends on every bit and is independent of any proper part of the sequence. The positions of the ones do
+    not matter: their exact number expresses the skill. An approximate number is a shortcut.
     """
 
     skill = "Count the ones exactly, modulo 2."

@@ -1,4 +1,4 @@
-"""Say it again, several times."""
+"""Copy a sequence several times."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from whence.tasks._prompted import Alphabet, Feed, Prompted
 
 
 class RepeatCopy(Prompted):
-    """Name the question's letters in their order, and begin again, so many times over.
+    """Repeat the letters of the prompt in order, several times.
 
     times = 2:  inputs  C A | C A C
                 targets . . C A C A
 
-    With answers fed, content is one way to solve the task, as in copying: find the last few answers among the tokens so
-    far and name the letter that followed them. What the previous letter alone tells (after the question's last letter,
-    its first) is a shortcut.
+    With answers fed, the task can be solved through content, as in copying: find the last few answers among the earlier
+    tokens and predict the letter that followed them. Predictions from the previous letter alone (the first letter
+    after the last) are shortcuts.
     """
 
     examples = (
@@ -31,7 +31,7 @@ class RepeatCopy(Prompted):
     def __init__(
         self,
         *,
-        times: Annotated[int, Field(ge=1, le=1000, description="how often to say it")] = 3,
+        times: Annotated[int, Field(ge=1, le=1000, description="number of repetitions")] = 3,
         letters: Alphabet = 8,
         answers: Feed = "fed",
     ) -> None:

@@ -1,4 +1,4 @@
-"""Say it backwards."""
+"""Reverse a sequence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from whence.tasks._prompted import Prompted
 
 
 class Reverse(Prompted):
-    """Name the question's letters from the last to the first.
+    """Repeat the letters of the prompt from the last to the first.
 
     fed:    inputs  C A B | B A        blank:  inputs  C A B | _ _
             targets . . . B A C                targets . . . B A C
 
-    The distance to the letter that is asked for grows by two with every answer: no fixed offset helps. With answers
-    fed, content is one way to solve the task: find the last few answers in the question, read backwards, and name the
-    letter before them. What the previous letter alone tells is a shortcut.
+    The distance to the required letter grows by two with every answer, so no fixed offset solves the task. With answers
+    fed, it can be solved through content: find the last few answers in the reversed prompt and predict the letter that
+    follows. Predictions from the previous letter alone are shortcuts.
     """
 
     examples = (

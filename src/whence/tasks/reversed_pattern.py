@@ -1,4 +1,4 @@
-"""Detect a forward pattern beside a reversed one. A shortcut solves it, so it ranks nobody."""
+"""Detect a forward pattern beside a reversed one. A shortcut solves it, so it is not ranked."""
 
 from __future__ import annotations
 

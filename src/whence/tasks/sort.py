@@ -1,4 +1,4 @@
-"""Put letters in order."""
+"""Sort letters."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from whence.tasks._shortcuts import counts_of
 
 
 class Sort(Prompted):
-    """Name the question's letters in ascending order.
+    """Repeat the letters of the prompt in ascending order.
 
     fed:    inputs  C A D A | A A C        blank:  inputs  C A D A | _ _ _
             targets . . . . A A C D                targets . . . . A A C D
 
-    This is the control: where a letter stands in the question does not matter, a bag of letters has all that is needed.
-    An encoding that helps here helps with something else than position in the question. Counts of the letters express
-    the skill. Shortcuts are what the place in the answer tells (the seventh of sixteen is likely in the middle), and
-    which letters occur without how often.
+    This is a control task: positions within the prompt do not matter, and the counts of its letters suffice. An
+    encoding that helps here does not help through position in the prompt. Counts of the letters express the skill.
+    Shortcuts are the position in the answer (the seventh letter of sixteen is likely in the middle of the alphabet) and
+    the set of letters without their counts.
     """
 
     examples = (
@@ -29,8 +29,11 @@ class Sort(Prompted):
 
     def __init__(self, *, letters: Alphabet = 16, answers: Feed = "fed") -> None:
         super().__init__(letters=letters, answers=answers)
-        self.skill = "Count the letters of the question and name them in ascending order."
+        self.skill = "Count the letters of the prompt and list them in ascending order."
         self.expressed_by = HOLD_COUNTS | {"one-hots"}
+
+    def answer_keys(self, batch: Batch) -> None:
+        """None: the place of a letter in the answer depends on all letters."""
 
     def answer(self, question: Tensor) -> Tensor:
         return question.sort(1).values

@@ -1,4 +1,4 @@
-"""Everything that training needs to go on, in one safetensors file addressed by its checksum."""
+"""Everything needed to resume training, in one safetensors file addressed by its checksum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from whence.store.tensors import all_tensors, open_tensors, tensor_bytes
 from whence.training.trainer import Progress
 
 NAME = re.compile(r"checkpoint-(\d{9})-[0-9a-f]{16}\.safetensors")
-SAVED = 2  # if the newest turns out damaged, the one before is still there
+SAVED = 2  # if the newest is damaged, the one before it is used
 
 
 class CheckpointFacts(Config):
@@ -26,7 +26,7 @@ class CheckpointFacts(Config):
 
     progress: Progress
     metrics_mark: Mark
-    """Where the metrics file stood: its size and its last link"""
+    """Size and last link of the metrics file at that time"""
     created: float
     environment: Environment
 
@@ -58,7 +58,7 @@ def remove_all(folder: Path) -> None:
 
 
 def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], CheckpointFacts]:
-    """Tensors and facts of a checkpoint; `CorruptFileError` if it is damaged or was taken of another model."""
+    """Tensors and facts of a checkpoint; `CorruptFileError` if it is damaged or belongs to another model."""
     state = model.state_dict()
     expected = sum(tensor.nbytes for tensor in state.values())
     disk.open_file(path, 4 * expected + disk.LARGEST_DOCUMENT).close()  # weights, two moments, and the facts
@@ -67,7 +67,7 @@ def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], CheckpointFac
     facts, tensors = parse_as(CheckpointFacts, document, path), all_tensors(file)
     shapes = {key: value.shape for key, value in weights_in(tensors).items()}
     if shapes != {key: value.shape for key, value in state.items()}:
-        raise CorruptFileError(path, "holds another model's tensors")
+        raise CorruptFileError(path, "expected the tensors of this model, found those of another")
     return tensors, facts
 
 
@@ -80,7 +80,7 @@ def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim
 
 
 def weights_in(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The model's own, of all that a checkpoint holds."""
+    """The weights of the model, without the state of the optimizer."""
     return _under("model/", tensors)
 
 
@@ -93,6 +93,6 @@ def save_weights(run: RunFolder, model: nn.Module) -> None:
 
 
 def weights_of(run: RunFolder) -> dict[str, Tensor]:
-    """Of a finished run, after a check that the file is what the run wrote."""
-    run.check_pinned(run.weights)
+    """The weights of a finished run, after a check of the file against its checksum."""
+    run.check_digest(run.weights)
     return all_tensors(open_tensors(run.weights, run.id)[0])

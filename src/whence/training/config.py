@@ -1,4 +1,4 @@
-"""What a run is, before it runs: a frozen description whose content hash is the run's id."""
+"""The configuration of a run: frozen, with a content hash that is the id of the run."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 class TrainingConfig(Config):
-    """How a model is trained."""
+    """Optimizer, schedule and evaluation."""
 
-    steps: int = Field(default=300, ge=1, le=10**9, description="optimiser steps")
+    steps: int = Field(default=300, ge=1, le=10**9, description="optimizer steps")
     batch_size: int = Field(default=64, ge=1, le=2**20, description="sequences per step")
     lr: float = Field(default=3e-3, gt=0, le=1e38, description="peak learning rate")
     schedule: Literal["cosine", "constant"] = Field(default="cosine", description="learning rate after the warm-up")
-    warmup: int = Field(default=20, ge=0, le=10**9, description="steps of linear warm-up")
-    weight_decay: float = Field(default=0.01, ge=0, le=1e6, description="on the weights of linear layers only")
-    clip: float = Field(default=1.0, gt=0, le=1e38, description="largest norm of the gradient")
-    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="bf16 autocasts; weights stay fp32")
+    warmup: int = Field(default=20, ge=0, le=10**9, description="steps of linear learning-rate warm-up")
+    weight_decay: float = Field(default=0.01, ge=0, le=1e6, description="weight decay, of linear layers only")
+    clip: float = Field(default=1.0, gt=0, le=1e38, description="maximum norm of the gradient")
+    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="bf16: autocast, with weights in fp32")
     evaluations: int = Field(
-        default=10, ge=1, le=10_000, description="evaluations after the one at step 0, evenly spaced"
+        default=10, ge=1, le=10_000, description="evaluations during training, evenly spaced, after the one at step 0"
     )
 
     def lr_at(self, step: int) -> float:
-        """Learning rate of a step, a pure function of it: nothing to store, nothing to restore."""
+        """The learning rate of a step. It depends on the step alone, so that there is no state to store."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         if self.schedule == "constant":
@@ -48,14 +48,14 @@ class TrainingConfig(Config):
         return self.lr * 0.5 * (1 + math.cos(math.pi * progress))
 
     def evaluation_steps(self) -> set[int]:
-        """Numbers of completed steps after which the model is evaluated; the first is 0, the last all of them."""
+        """Numbers of completed steps after which the model is evaluated, from 0 to `steps`."""
         return {round(self.steps * i / self.evaluations) for i in range(self.evaluations + 1)}
 
 
 class Metrics(Config):
-    """What one evaluation computes. Every instrument has a subclass, which also reads what its runs have stored."""
+    """The metrics of one evaluation. Every instrument has a subclass, which also reads the metrics of stored runs."""
 
-    model_config = ConfigDict(allow_inf_nan=True)  # the trainer names the value that is not finite
+    model_config = ConfigDict(allow_inf_nan=True)  # the trainer reports a value that is not finite
 
     headline: dict[str, float]
     """The few numbers that a list of runs shows: fractions, unless the name ends with a unit in brackets"""
@@ -67,7 +67,7 @@ Model = TypeVar("Model", bound="nn.Module")
 
 
 class Trainable(abc.ABC, Generic[Model]):
-    """What an instrument supplies to the one training loop. All its lasting state lives in `model`."""
+    """What an instrument supplies to the training loop. All state that lasts beyond a step is in `model`."""
 
     model: Model
 
@@ -76,7 +76,7 @@ class Trainable(abc.ABC, Generic[Model]):
         """Build `self.model` on the device, initialised from `streams.init`."""
 
     def optimizer(self, training: TrainingConfig) -> torch.optim.Optimizer | None:
-        """What moves the weights; None: AdamW, as the loop makes it."""
+        """The optimizer; None: `make_optimizer` of `whence.training.optim`."""
         return None
 
     @abc.abstractmethod
@@ -99,7 +99,7 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
     kinds: ClassVar[dict[str, type[RunConfig[Any, Any]]]] = {}
     """Every subclass that has been imported"""
     seed: int = Field(
-        default=0, ge=0, le=2**63 - 1, description="pairs runs: equal seeds see equal data and equal initial weights"
+        default=0, ge=0, le=2**63 - 1, description="random seed; runs of one seed share data and initial weights"
     )
     training: T
 
@@ -110,7 +110,7 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
 
     @classmethod
     def metrics_class(cls) -> type[M]:
-        """What its evaluations compute: the first parameter of `RunConfig[…]`."""
+        """The class of its metrics: the first parameter of `RunConfig[…]`."""
         generics = (getattr(parent, "__pydantic_generic_metadata__", {}).get("args") for parent in cls.__mro__)
         return next(arguments[0] for arguments in generics if arguments)
 
@@ -118,13 +118,13 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
         return {"kind": self.kind, **self.model_dump(mode="json")}
 
     def training_document(self) -> dict[str, Any]:
-        """The document without what concerns evaluation only. Runs that share it train to the same model."""
+        """The document without fields that concern evaluation only. Runs that share it train to the same model."""
         document = self.document()
         del document["training"]["evaluations"]
         return document
 
     def versions(self) -> dict[str, int]:
-        """Of whatever decides the result beside the document; part of the run's identity."""
+        """Versions of code that the result depends on; part of the run's identity."""
         return {"format": FORMAT}
 
     @property
@@ -132,36 +132,36 @@ class RunConfig(Config, abc.ABC, Generic[M, T]):
         return run_id(self.document(), self.versions())
 
     def labels(self) -> dict[str, str]:
-        """What tells this run from its neighbours, for tables."""
+        """What distinguishes this run in tables, by the name of the column."""
         return {}
 
     def check(self) -> int:
-        """Raise `UserError` for fields that are valid alone and impossible together; else how many parameters.
+        """Raise `UserError` for fields that are valid alone and impossible together; return the number of parameters.
 
-        Does no work: what has to be built is built without memory.
+        Models are built on the meta device, without memory.
         """
         return 0
 
     def check_metrics(self, metrics: M) -> None:
-        """`ValueError` unless these are what this run computes at its end: a store may come from anybody."""
+        """Raise `ValueError` for metrics that this run cannot have computed: a store may come from a stranger."""
 
     def working_bytes(self) -> int:
-        """Of memory, at least, beside the weights: for a training step and for an evaluation, from numbers alone."""
+        """Lower bound of the memory beside the weights, in a training step or an evaluation."""
         return 0
 
     @abc.abstractmethod
     def job(self) -> Trainable[Any]:
-        """What the loop trains."""
+        """What the training loop trains."""
 
 
 AnyRun = RunConfig[Any, Any]
 
 
 def load_run_config(document: dict[str, Any]) -> AnyRun:
-    """A stored or received document back into its spec. The kind names a package of whence, nothing else."""
+    """The configuration in a stored or received document. Its kind can name an instrument of whence only."""
     kind = str(document.get("kind"))
     places = (f"whence.{kind}", f"whence.{kind}.run")
     if not (re.fullmatch(r"[a-z]+", kind) and all(map(importlib.util.find_spec, places))):
-        raise UserError(f"kind: {kind!r} is not an instrument of this version of whence")
+        raise UserError(f"kind: {kind!r} is not an instrument of this version of whence.")
     importlib.import_module(f"whence.{kind}.run")
     return RunConfig.kinds[kind].read({key: value for key, value in document.items() if key != "kind"})

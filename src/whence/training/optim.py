@@ -17,7 +17,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def make_optimizer(model: nn.Module, training: TrainingConfig) -> AdamW:
-    """AdamW; only the matrices of linear layers decay (tables, norms and encodings do not)."""
+    """AdamW; weight decay applies to the weights of linear layers only, not to tables, norms and encodings."""
     encoding = {id(p) for module in model.modules() if isinstance(module, Encoding) for p in module.parameters()}
     decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - encoding
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -32,13 +32,13 @@ def make_optimizer(model: nn.Module, training: TrainingConfig) -> AdamW:
 def muon(model: nn.Module, lr: float, matrix_lr: float, weight_decay: float) -> AdamW:
     """AdamW in which matrices, the weights of linear layers, move by the orthogonalised momentum of their gradients.
 
-    A group's `pace` multiplies the learning rate that the loop sets.
+    A group's `lr_multiplier` multiplies the learning rate that the loop sets.
     """
     matrices = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
     known = {id(parameter) for parameter in matrices}
     others = [p for p in model.parameters() if id(p) not in known and p.requires_grad]
     groups = [
-        {"params": matrices, "pace": matrix_lr / lr, "weight_decay": weight_decay},
+        {"params": matrices, "lr_multiplier": matrix_lr / lr, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
     optimizer = AdamW(groups, lr=lr, betas=(0.9, 0.98))
@@ -48,7 +48,7 @@ def muon(model: nn.Module, lr: float, matrix_lr: float, weight_decay: float) -> 
 
 @torch.no_grad()
 def _move_matrices(optimizer: Optimizer, _args: object, _options: object) -> None:
-    """Before a step of AdamW, which leaves out what has no gradient."""
+    """Runs before each step of AdamW, which skips parameters without a gradient."""
     group = optimizer.param_groups[0]
     for parameter in group["params"]:
         if parameter.grad is None:

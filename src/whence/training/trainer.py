@@ -1,4 +1,4 @@
-"""The one training loop: whatever trains in whence trains here."""
+"""The training loop that all instruments share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from whence.store.records import EvaluationRecord, LossRecord, MetricsRecord
 from whence.training.config import Trainable, TrainingConfig
 
 LOGGED_LOSSES = 200
-"""Training losses kept per run, evenly spaced: enough for a curve, not a file that grows with the steps."""
+"""Training losses stored per run, evenly spaced, so that the file does not grow with the number of steps"""
 
 
 class NonFiniteError(Exception):
-    """A number stopped being a number, before the optimiser could use it."""
+    """A loss, a gradient or a metric is infinite or NaN. Raised before the optimizer uses it."""
 
     def __init__(self, step: int, tensor: str) -> None:
         super().__init__(f"non-finite value in {tensor} at step {step}")
@@ -31,20 +31,20 @@ class NonFiniteError(Exception):
 
 @dataclass
 class Progress:
-    """Where a run stands; what a checkpoint stores besides tensors."""
+    """The progress of a run; stored in checkpoints beside the tensors."""
 
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
     loss: float | None = None
     evaluated: int = -1
-    """The step of the latest evaluation: one that is due stays due through a stop or a failure."""
+    """The step of the latest evaluation, so that one that is due is still made after a stop or a failure"""
     latest: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
 class Listener:
-    """How the loop speaks to whoever runs it. `record` gets only numbers that a resumed run would repeat exactly."""
+    """Callbacks of the training loop. `record` receives only values that a resumed run reproduces exactly."""
 
     record: Callable[[MetricsRecord], None]
     checkpoint: Callable[[Progress], None]
@@ -61,7 +61,7 @@ def train(
     at: Progress,
     listener: Listener,
 ) -> bool:
-    """Go on from `at` to the end. True when done, False when asked to stop (a checkpoint was taken)."""
+    """Train from `at` to the last step. False if it was stopped before, after a checkpoint."""
     log_every = max(1, training.steps // LOGGED_LOSSES)
     _evaluate_if_due(job, training, streams, at, listener)
     while at.step < training.steps:
@@ -99,7 +99,7 @@ def _step(
         optimizer.zero_grad()
         raise NonFiniteError(step, f"gradient of {name}" if name else "norm of the gradient")
     for group in optimizer.param_groups:
-        group["lr"] = training.lr_at(step) * group.get("pace", 1.0)
+        group["lr"] = training.lr_at(step) * group.get("lr_multiplier", 1.0)
     optimizer.step()
     optimizer.zero_grad()
     return value, norm, tokens
@@ -135,21 +135,21 @@ def _first_non_finite(value: JsonValue, path: str = "") -> str | None:
 
 
 def _blame(job: Trainable[Any], training: TrainingConfig, streams: Streams, step: int) -> str:
-    """Repeat the failed step with a hook on every module, to name the first tensor that went wrong."""
+    """Repeat the failed step with a hook on every module, to name the first tensor that is not finite."""
     for name, parameter in job.model.named_parameters():
         if not parameter.isfinite().all():
             return f"parameter {name}"
-    guilty: list[str] = []
+    names: list[str] = []
     with ExitStack() as hooks:
         for name, module in job.model.named_modules():
 
             def look(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
                 if isinstance(output, torch.Tensor) and not output.isfinite().all():
-                    guilty.append(name)
+                    names.append(name)
 
             if name:
                 hooks.callback(module.register_forward_hook(look).remove)
         seed_torch(streams.dropout, step)
         with torch.no_grad(), autocast(job.model, training.precision):
             job.step(generator(streams.data, step))
-    return f"output of {guilty[0]}" if guilty else "loss"
+    return f"output of {names[0]}" if names else "loss"

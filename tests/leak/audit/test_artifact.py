@@ -42,5 +42,5 @@ def test_a_stored_audit_is_not_measured_again(store: Store) -> None:
 
 def test_fields_that_do_not_go_together(store: Store) -> None:
     for config in (AuditConfig(), AuditConfig(model="minilm", run="ab"), AuditConfig(model="minilm", mask_token_id=3)):
-        with pytest.raises(UserError, match=r"name a model or a stored run|requires --token-ids"):
+        with pytest.raises(UserError, match=r"expected either --model or --run|requires --token-ids"):
             audit_request(config, store)

@@ -120,15 +120,15 @@ class Wrong(Plain):
 @pytest.mark.parametrize(
     ("model", "batch", "words"),
     [
-        (Wrong("shorter"), torch.randn(12, 20, 3), "does not align"),
-        (Wrong("pooled"), torch.randn(12, 20, 3), "does not align"),
-        (Wrong("nan"), torch.randn(12, 20, 3), "not finite"),
+        (Wrong("shorter"), torch.randn(12, 20, 3), "expected one prediction per token"),
+        (Wrong("pooled"), torch.randn(12, 20, 3), "expected one prediction per token"),
+        (Wrong("nan"), torch.randn(12, 20, 3), "expected finite predictions"),
         (Plain(), torch.ones(12, 20, 3), "expected values that vary, got 1 everywhere"),
         (Plain(), torch.randn(12, 6, 3), "for a 5-fold cross-validation, got 6"),
         (Plain(), torch.randn(3, 20, 3), "expected 5 examples or more, .* got 3"),
         (Plain(), torch.randint(9, (12, 20)), "requires the id of the mask token"),
         (Plain(), torch.randn(12), "expected a tensor"),
-        (Plain(), None, "needs content"),
+        (Plain(), None, "requires examples"),
         (Plain(), torch.full((12, 20, 3), math.nan), "expected finite values, got 720"),
         (Plain(), torch.randn(1, 20, 3).repeat(12, 1, 1), "expected examples that differ, got 12 equal ones"),
     ],
@@ -145,7 +145,7 @@ def test_models_that_are_not_there() -> None:
 
 @pytest.mark.parametrize("ratios", [(), (0.0,), (1.5,)])
 def test_shares_that_are_none_are_refused(ratios: tuple[float, ...]) -> None:
-    with pytest.raises(UserError, match="are not shares"):
+    with pytest.raises(UserError, match="expected mask ratios above 0 and up to 1"):
         whence.audit(Plain(), torch.randn(12, 20, 3), ratios=ratios)
 
 
@@ -203,7 +203,7 @@ def test_a_prior_is_judged_in_the_open() -> None:
     assert found.verdict.leak == "clean"
     assert found.ratios[1].position_variance > 0.01, "what it says does depend on position"
     assert found.ratios[1].without_prior.identical
-    assert any("An explicit prior adds position" in sentence for sentence in found.verdict.sentences)
+    assert any("The model has an explicit position prior" in sentence for sentence in found.verdict.sentences)
     assert found.pathways[0].name.startswith("position prior")
     masked = measure_audit(job_of("position_prior", data=data, temporal="sinusoidal").audit_target(), (0.5, 1.0))
     assert masked.verdict.leak == "leaky", "a prior does not excuse what else comes in"
@@ -329,7 +329,7 @@ def test_rows_and_tokens_in_the_wrong_order_are_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x).transpose(0, 1)
 
-    with pytest.raises(UserError, match="does not align"):
+    with pytest.raises(UserError, match="expected one prediction per token"):
         whence.audit(Turned(), torch.randn(24, 24, 3))
 
 

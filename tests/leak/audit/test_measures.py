@@ -178,9 +178,9 @@ def test_with_everything_masked_the_variance_counts_and_not_its_share() -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (torch.full((4, 12, 2), torch.nan), "not finite"),
-        (torch.zeros(4, 11, 2), "does not align"),
-        (torch.zeros(4, 12), "does not align"),
+        (torch.full((4, 12, 2), torch.nan), "expected finite predictions"),
+        (torch.zeros(4, 11, 2), "expected one prediction per token"),
+        (torch.zeros(4, 12), "expected one prediction per token"),
         (torch.zeros(4, 12, 1), "expected 2 outputs per token, got 1"),
     ],
 )

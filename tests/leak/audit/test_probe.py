@@ -32,7 +32,12 @@ def test_a_line_is_read_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("bowl", (PLACES - 7.5) ** 2 / 20), ("start", 3.0 * (PLACES < 2)), ("end", 3.0 * (PLACES > 13))]
+    ("name", "told"),
+    [
+        ("quadratic", (PLACES - 7.5) ** 2 / 20),
+        ("edge at start", 3.0 * (PLACES < 2)),
+        ("edge at end", 3.0 * (PLACES > 13)),
+    ],
 )
 def test_shapes_that_a_line_misses(name: str, told: torch.Tensor) -> None:
     found = decode(features(told, 0.3), PLACES, ROWS)
@@ -105,7 +110,7 @@ def test_the_penalty_is_the_one_that_leaving_one_out_prefers() -> None:
 
 def test_constant_features_are_undefined_and_few_positions_refused() -> None:
     assert decode(torch.ones(480, 3, dtype=torch.float64), PLACES, ROWS) is None
-    with pytest.raises(UserError, match="fewer than the 5 parts"):
+    with pytest.raises(UserError, match="expected 5 or more masked positions"):
         decode(
             torch.randn(40, 3, dtype=torch.float64), torch.arange(4).repeat(10), torch.arange(10).repeat_interleave(4)
         )

@@ -1,4 +1,4 @@
-"""Comparisons of encodings: start one, watch it, read its results."""
+"""The page Arena: comparisons of positional encodings."""
 
 from __future__ import annotations
 
@@ -42,12 +42,15 @@ def show() -> None:
 
 
 def _attention(config: ArenaConfig, table: Table[ArenaRun], store: Store) -> None:
-    """As the page of the comparison draws it: any encoding, layer, head and example."""
+    """Attention maps, as on the page of the comparison: any encoding, layer, head and example."""
     with st.expander("Attention", expanded=True):
         if section := attention_section("app", stored_maps(table, store)):
             _maps(key=f"attention:{table.title}", data={"html": str(section)})
         else:
-            empty("No attention to show.", "These models have none, their sequences are too long, or runs are missing.")
+            empty(
+                "Attention maps are not available.",
+                "The models have no attention, their sequences are too long, or runs are missing.",
+            )
 
 
 COMPARISONS = Comparisons(ARENA, first=("tasks", "encodings", "mixer", "seeds", "steps"), more=_attention)

@@ -1,4 +1,4 @@
-"""Audits of models, and mitigations side by side: start one, watch it, read what it found."""
+"""The page Leak: audits of models and comparisons of mitigations."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ def show() -> None:
 
 
 def _models(config: LeakConfig, table: Table[LeakRun], store: Store) -> None:
-    """From a row of the table to an audit of one of its models."""
+    """Links from the rows of the table to audits of their models."""
     with st.expander("Audit one of these models"):
-        st.caption("Layer profile and pathways: the first seed of each mitigation, as a new audit.")
+        st.caption(
+            "An audit measures the layer profile and the pathways of a model. Choose the first seed of a mitigation:"
+        )
         for row in table.rows:
             for result in row.finished[:1]:
                 turn_to(plain(f"{row.name}, seed {result.run.seed}"), model=result.run.id)

@@ -1,4 +1,4 @@
-"""Everything in the store: found, sorted, put side by side, taken away, gone on with, deleted."""
+"""The page Runs: search, sort, compare, export, resume, verify and delete the runs of the store."""
 
 from __future__ import annotations
 
@@ -39,20 +39,23 @@ from whence.store.verify import problems_of
 
 EVERY_SECONDS = 5.0
 MESSAGE = "runs:message"
-"""Of the last action, shown when the page is made again"""
+"""Message of the last action, shown after the rerun"""
 
 
 def show() -> None:
     store = header("runs")
     rows = store.summaries()[::-1]
     if not rows:
-        empty("This store holds no run yet.", "Open Arena, keep what the form says, press Start.")
+        empty(
+            "There are no runs in this store yet.",
+            "Open Arena and press Start for a first comparison with default settings.",
+        )
         return
     if message := st.session_state.pop(MESSAGE, ""):
         st.success(plain(message), icon=":material/check_circle:")
     matches = _filtered(rows)
     if not matches:
-        empty("No runs match these filters.", "Remove a filter, or search for another word.")
+        empty("No runs match these filters.", "Remove a filter or change the search text.")
         return
     ids = _chosen(matches)
     chosen = [row for row in matches if row.id in ids]
@@ -68,7 +71,7 @@ def show() -> None:
 
 
 def _watch(running: list[str], resuming: list[str], store: Store) -> None:
-    """What was resumed here; and the page is made anew when a run or a job has ended."""
+    """Jobs that resume runs. Reruns the page when a run or a job has ended."""
     now = _resuming(store)
     for job in now:
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -79,7 +82,7 @@ def _watch(running: list[str], resuming: list[str], store: Store) -> None:
 
 
 def _resuming(store: Store) -> list[Job]:
-    """Those that are running, and the latest, if it was refused or has failed."""
+    """Running jobs, and the latest one if it was refused or failed."""
     known = [(job, job.state) for job in jobs(store, kind="resume")]
     return [
         job
@@ -88,14 +91,14 @@ def _resuming(store: Store) -> list[Job]:
     ]
 
 
-# --- which
+# --- selection
 
 
 def _filtered(rows: list[RunSummary]) -> list[RunSummary]:
     kinds, states = Counter(row.kind for row in rows), Counter(row.state for row in rows)
     words, *places = st.columns([2, 3, 3], vertical_alignment="bottom")
     text = words.text_input(
-        "Contains", key="runs:text", help="Words of a title, or the beginning of an id.", persist_state="session"
+        "Contains", key="runs:text", help="Words in the title, or the first digits of the id.", persist_state="session"
     )
     filters = {
         "Instrument": {kind: f"{PAGES[kind][0]} {kinds[kind]:,}" for kind in PAGES if kinds[kind]},
@@ -122,12 +125,14 @@ def _filtered(rows: list[RunSummary]) -> list[RunSummary]:
 
 
 def _chosen(rows: list[RunSummary]) -> set[str]:
-    """Ticked in the table. Its name is made of the runs it shows: a tick never moves to another run."""
+    """Ids of the selected rows. The table is keyed by its runs, so that a selection never moves to another run."""
     ids = [row.id for row in rows]
     linked = query("run")
     start = [ids.index(linked)] if linked in ids else []
     if linked and not start:
-        st.error(plain(f"Run {linked[:80]!r} is not among these."), icon=":material/error:")
+        st.error(
+            plain(f"Run {linked[:80]!r} is not in this store, or the filters exclude it."), icon=":material/error:"
+        )
     event: Any = st.dataframe(
         _columns(rows),
         key=f"runs:{digest(' '.join(ids))[:16]}",
@@ -136,11 +141,11 @@ def _chosen(rows: list[RunSummary]) -> set[str]:
         selection_default={"selection": {"rows": start, "columns": [], "cells": []}},
         hide_index=True,
         height=min(38 + 35 * len(rows), 420),
-        alt=f"Table of {len(rows)} runs; tick some to compare, export or delete them.",
+        alt=f"Table of {len(rows)} runs; select rows to compare, export or delete them.",
         column_config={
-            "what": st.column_config.TextColumn(width=300),
+            "title": st.column_config.TextColumn(width=300),
             "progress": st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, width="small"),
-            "began": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
+            "started": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
             "time": st.column_config.NumberColumn("time (s)", format="%.0f"),
         },
     )
@@ -149,36 +154,38 @@ def _chosen(rows: list[RunSummary]) -> set[str]:
 
 def _columns(rows: list[RunSummary]) -> dict[str, list[Any]]:
     return {
-        "what": [row.title or row.reason for row in rows],
+        "title": [row.title or row.reason for row in rows],
         "seed": [row.seed for row in rows],
         "state": [row.state for row in rows],
         "progress": [row.step / row.steps if row.steps else 0.0 for row in rows],
-        "scores (% unless a unit is named)": [scores(row.headline) for row in rows],
+        "scores (% unless stated)": [scores(row.headline) for row in rows],
         "time": [row.seconds for row in rows],
-        "began": [datetime.fromtimestamp(row.created) if row.created else None for row in rows],
+        "started": [datetime.fromtimestamp(row.created) if row.created else None for row in rows],
         "instrument": [row.kind for row in rows],
         "id": [row.id for row in rows],
     }
 
 
-# --- what to do with them
+# --- actions
 
 
 def _actions(chosen: list[RunSummary], store: Store) -> None:
     if not chosen:
-        st.caption("Tick runs to put them side by side, to go on with them, or to delete them. A heading sorts.")
+        st.caption("Select runs to compare, resume, verify or delete them. Click a column heading to sort.")
         return
     ids = [row.id for row in chosen]
-    # numbers that were not finite would be so again
+    # a diverged run would diverge again
     resumable = [row.id for row in chosen if row.state in ("interrupted", "failed") and not row.diverged]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{counted(len(ids), 'run')}**", width="content")
         if resumable and st.button(f"Resume {len(resumable)}", icon=":material/play_arrow:", key="runs:resume"):
             request = ResumeRequest(runs=tuple(resumable))
             submit(request, store, title=f"resume {counted(len(resumable), 'run')}")
-            st.session_state[MESSAGE] = f"{counted(len(resumable), 'run')} will go on, in a process of their own."
+            st.session_state[MESSAGE] = f"Resuming {counted(len(resumable), 'run')} in the background."
             st.rerun()
-        verify = st.button("Verify", icon=":material/verified:", key="runs:verify", help="Checks every byte.")
+        verify = st.button(
+            "Verify", icon=":material/verified:", key="runs:verify", help="Compares every file with its checksum."
+        )
         if st.button("Delete …", icon=":material/delete:", key="runs:delete"):
             _delete(ids, store)
     if verify:
@@ -188,22 +195,24 @@ def _actions(chosen: list[RunSummary], store: Store) -> None:
 def _verify(ids: list[str], store: Store) -> None:
     quiet = [run_id for run_id in ids if not store.folder(run_id).is_locked()]
     if len(quiet) < len(ids):
-        st.info(f"{counted(len(ids) - len(quiet), 'run')} not checked: still being written.", icon=":material/pending:")
-    with st.spinner("Checking every byte"):
+        st.info(
+            f"{counted(len(ids) - len(quiet), 'run')} not verified, because still running.", icon=":material/pending:"
+        )
+    with st.spinner("Verifying checksums"):
         problems = [f"{run_id}: {problem}" for run_id in quiet for problem in problems_of(store.folder(run_id))]
     if problems:
         st.error("\n\n".join(map(plain, problems)), icon=":material/error:")
     elif quiet:
-        st.success(f"{counted(len(quiet), 'run')} checked: every byte is the one that was written.")
+        st.success(f"{counted(len(quiet), 'run')} verified: all checksums match.")
 
 
-@st.dialog("Delete for good?")
+@st.dialog("Delete permanently?")
 @guarded
 def _delete(ids: list[str], store: Store) -> None:
-    st.write(f"{counted(len(ids), 'run')} with weights, curves and logs. This cannot be undone.")
+    st.write(f"{counted(len(ids), 'run')}, including weights, metrics and logs. This cannot be undone.")
     st.code("\n".join(ids[:MOST]) + (f"\n… and {len(ids) - MOST} more" if len(ids) > MOST else ""), language=None)
     cancel, confirm = st.columns(2)
-    if cancel.button("Keep them", width="stretch"):
+    if cancel.button("Cancel", width="stretch"):
         st.rerun()
     if confirm.button(f"Delete {counted(len(ids), 'run')}", type="primary", width="stretch"):
         bar, busy = st.progress(0.0, text="Deleting"), []
@@ -213,16 +222,16 @@ def _delete(ids: list[str], store: Store) -> None:
             except LockedError:
                 busy.append(run_id)
             except FileNotFoundError:
-                pass  # somebody else was faster
+                pass  # another process has deleted it
             bar.progress((done + 1) / len(ids), text="Deleting")
-        left = f" Still being written, and kept: {', '.join(busy)}." if busy else ""
+        left = f" Not deleted, because still running: {', '.join(busy)}." if busy else ""
         st.session_state[MESSAGE] = f"Deleted {counted(len(ids) - len(busy), 'run')}.{left}"
         st.query_params.clear()
         st.rerun()
 
 
 def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
-    """Numbers of any selection; pages and pictures of what fits on one."""
+    """Download buttons: data of any selection, pages and images of up to `MOST` runs."""
     ids = [row.id for row in rows]
 
     def page() -> bytes:
@@ -230,7 +239,7 @@ def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
         return runs_page(runs, "\n".join(terminal("runs", "show", run_id) for run_id in ids))
 
     def lines() -> list[dict[str, Any]]:
-        """Also of those that cannot be read: their state, and why."""
+        """Evaluations, and the error of runs that cannot be read."""
         records, left_out = evaluation_rows(store, rows)
         return records + [{"id": name, "state": "corrupt", "error": str(why)} for name, why in left_out.items()]
 
@@ -243,7 +252,7 @@ def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
             ".png": lambda: picture_of(page()),
         },
         f"Export {'all' if everything else 'the'} {counted(len(rows), 'run')}",
-        dict.fromkeys((".html", ".png"), f"Tick 1 to {MOST} runs first.") if everything or len(rows) > MOST else {},
+        dict.fromkeys((".html", ".png"), f"Select 1 to {MOST} runs first.") if everything or len(rows) > MOST else {},
     )
 
 
@@ -252,7 +261,7 @@ def _export(rows: list[RunSummary], store: Store, *, everything: bool) -> None:
 
 def _side_by_side(ids: Sequence[str], store: Store) -> None:
     if len(ids) > MOST:
-        st.info(f"{len(ids)} runs are chosen; the first {MOST} are shown side by side.", icon=":material/info:")
+        st.info(f"{len(ids)} runs are selected; the first {MOST} are shown side by side.", icon=":material/info:")
     runs, unreadable = beside(store, ids[:MOST])
     for run_id, why in unreadable.items():
         st.error(plain(f"{run_id} cannot be read: {why}"), icon=":material/error:")
@@ -275,7 +284,7 @@ def _side_by_side(ids: Sequence[str], store: Store) -> None:
 def _curves(runs: list[ComparedRun]) -> None:
     names = scored_by(runs)
     if not names:
-        empty("None of these has been evaluated yet.")
+        empty("The selected runs have not been evaluated yet.")
         return
     name = st.selectbox("Score over steps", names, format_func=labelled)
     if name:

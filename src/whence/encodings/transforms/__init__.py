@@ -18,7 +18,7 @@ from whence.registry import Choice, Registry, Variant, construction
 class Transform(Variant, ABC):
     """An edit of the positions, (batch, length) or (batch, length, axes), for any encoding that reads them.
 
-    Base class of all transforms. A subclass implements `__call__(positions, training=…, generator=…)`.
+    A subclass implements `__call__(positions, training=…, generator=…)`.
 
     Example:
         >>> shifted = whence.encodings.transforms.Shifted(reach=10)
@@ -28,7 +28,7 @@ class Transform(Variant, ABC):
 
     reference: ClassVar[str]
     examples: ClassVar[tuple[str, ...]] = ()
-    """Options, besides the defaults, that behave differently, as a user writes them."""
+    """Further options that the conformance suite tests, as written on the command line."""
 
     @abstractmethod
     def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Position interpolation: long sequences squeezed into the range seen in training."""
+"""Position interpolation: positions of long sequences are scaled into the range seen in training."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Interpolated(Transform):
     train_length rows. Positions count from 0, so what decides is where a row ends, not how many tokens it has.
     """
 
-    reference = "Chen 2023"
+    reference = "Chen et al., 2023"
     examples = ("factor=4,fit=false",)
 
     def __init__(
         self,
         train_length: Annotated[int, Field(ge=2)],
         *,
-        factor: Annotated[float, Field(ge=1, le=1e6, description="divides every position, always")] = 1.0,
-        fit: Annotated[bool, Field(description="then squeeze rows that still reach past the training length")] = True,
+        factor: Annotated[float, Field(ge=1, le=1e6, description="divisor of all positions")] = 1.0,
+        fit: Annotated[bool, Field(description="then scale rows that still exceed the training length")] = True,
     ) -> None:
         self.last, self.factor, self.fit = train_length - 1, factor, fit
 

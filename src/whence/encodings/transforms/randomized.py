@@ -13,14 +13,14 @@ from whence.encodings.transforms import Transform, drawing_device, roomy
 
 
 class Randomized(Transform):
-    """Replace the positions by as many random ones from [0, span), in the same order, at test as in training.
+    """Replace the positions by random ones from [0, span) in the same order, in training and in evaluation.
 
     The k-th smallest distinct position of a row becomes the k-th smallest of its draw, so equal positions stay
     equal. One draw serves a whole row; a row shared by the batch, (1, length), is drawn once for all. On a grid
     every axis is drawn by itself.
     """
 
-    reference = "Ruoss 2023"
+    reference = "Ruoss et al., 2023"
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Randomized(Transform):
         span: Annotated[int, Field(ge=2, le=2**20, description="positions are drawn from 0 to span − 1")] = 2048,
     ) -> None:
         if max_length is not None and max_length > span:
-            raise ValueError(f"randomized: {span=} has no room for {max_length=} distinct positions")
+            raise ValueError(f"randomized: {span=} has no room for {max_length=} distinct positions; raise span")
         self.span = span
 
     def __call__(self, positions: Tensor, *, training: bool, generator: torch.Generator | None = None) -> Tensor:

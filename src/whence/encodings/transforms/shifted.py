@@ -1,4 +1,4 @@
-"""A random common offset in training, which hides absolute position."""
+"""A random common offset in training, which removes absolute position."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from whence.encodings.transforms import Transform, drawing_device, roomy
 
 
 class Shifted(Transform):
-    """In training, move each row of positions by one random offset from 0 to reach; at test, leave it alone.
+    """In training, add one random offset from 0 to reach to all positions of a row; in evaluation, none.
 
     On a grid every axis has its own offset.
     """
 
-    reference = "Kiyono 2021 (SHAPE)"
+    reference = "Kiyono et al., 2021 (SHAPE)"
 
     def __init__(
         self,
         *,
-        reach: Annotated[int, Field(ge=1, le=2**20, description="the largest offset")] = 500,
+        reach: Annotated[int, Field(ge=1, le=2**20, description="largest offset")] = 500,
     ) -> None:
         self.reach = reach
 

@@ -1,7 +1,7 @@
-"""Runs on this machine: worker processes that share its cores.
+"""The engine for this machine: worker processes that share its cores.
 
-One run's failure, even a crash of its process, is that run's alone. The engine never reads results from the
-workers, only events; results are in the store.
+The failure of a run, even a crash of its process, does not affect other runs. The engine receives events from the
+workers; results are in the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CTRL_C = -1
 
 
 class _Worker:
-    """A child process, in a session of its own so that Ctrl-C reaches the engine alone."""
+    """A child process, in its own session so that Ctrl-C reaches the engine only."""
 
     def __init__(self, number: int, threads: int | None, inbox: Inbox) -> None:
         self.number, self.run = number, ""
@@ -63,14 +63,14 @@ class _Worker:
             self.process.stdin.write(request.model_dump_json() + "\n")
 
     def close(self) -> None:
-        """Nothing more to run: an idle worker ends by itself."""
+        """End the worker once it is idle."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()
 
 
 def share(runs: int, workers: int | None = None, threads: int | None = None) -> tuple[int, int]:
-    """How many processes, and how many threads each: the machine's cores, shared out."""
+    """Numbers of processes and of threads per process, which share the cores of the machine."""
     count = max(1, min(workers or cores(), runs))
     return count, threads or max(1, cores() // count)
 
@@ -81,9 +81,9 @@ def run_all(
     options: ExecutionOptions = ExecutionOptions(),
     on_event: OnEvent = lambda event: None,
 ) -> dict[str, RunEnd]:
-    """Run every configuration; by id, how each run ended.
+    """Run every configuration; return how each ended, by id.
 
-    Returns when all have ended or, after Ctrl-C, when the running ones have stopped cleanly.
+    Returns when all have ended or, after Ctrl-C, when the running ones have written a checkpoint.
     """
     count, threads = share(len(configs), options.workers, options.threads)
     engine = _Engine(configs, store, options.model_copy(update={"threads": threads}), on_event)
@@ -137,9 +137,9 @@ class _Engine:
         if event is None:
             del self.workers[worker.number]
             worker.close()
-            if worker.run:  # it died with a run in hand
+            if worker.run:  # it died during a run
                 end = self.ends[worker.run] = "interrupted" if self.stopping else "crashed"
-                message = f"its process ended with code {worker.process.returncode}"
+                message = f"its process exited with code {worker.process.returncode}"
                 self.on_event(Event(kind=end, run=worker.run, message=message))
             if self.waiting and not self.stopping:
                 self._spawn()
@@ -152,7 +152,7 @@ class _Engine:
             self.on_event(event)
 
     def _stop(self) -> None:
-        """The first time, ask the workers to save a checkpoint and end; the second time, kill them."""
+        """The first call asks the workers to write a checkpoint and exit; the second one kills them."""
         if self.stopping:
             self._kill_all()
             return
@@ -168,7 +168,7 @@ class _Engine:
 
 @contextmanager
 def _ctrl_c_goes_to(inbox: Inbox) -> Generator[None]:
-    """Ctrl-C becomes a message like any other, so that it cannot tear the engine in the middle of a line."""
+    """Turn Ctrl-C into a message, so that it does not interrupt the engine between two operations."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -36,28 +36,28 @@ Split = Literal["train", "held out"]
 CONTENT, SPECIAL, FIRST = 0, 1, 2
 """Flags of a position: an ordinary token, one that the tokenizer put there, the first of its sequence."""
 SINK_RATIO = 10
-"""How many times as long as the median activation a sink is."""
+"""Norm of an attention sink, as a multiple of the median norm."""
 
 
 def sinks(lengths: Tensor, of: Tensor | None = None) -> Tensor:
-    """bool, like lengths: activations of attention sinks. of: the lengths whose median counts; by default these.
+    """Which activations are attention sinks, bool, from their norms. of: norms whose median is the reference.
 
-    They belong to a few tokens, the first as a rule, and are a hundred times longer than others. Few as they are, they
-    hold most of all squares: an autoencoder that is trained on them learns little else, and one that is not cannot
-    reconstruct them.
+    Sinks are activations of a few tokens, usually the first, with a norm about a hundred times that of others. They
+    hold most of the total variance: an autoencoder that is trained on them learns little else, and one that is not
+    trained on them cannot reconstruct them.
     """
     return lengths > SINK_RATIO * (lengths if of is None else of).median()
 
 
 class ActivationSite(Config):
-    """Which activations of which model."""
+    """Model, layer and context of activations."""
 
     model: str = Field(default="minilm", description="minilm, smollm2, or a directory with a transformers model")
     layer: int = Field(
-        default=3, ge=0, le=1000, description="activations after so many blocks; 0: the input of the first"
+        default=3, ge=0, le=1000, description="number of blocks before the activations; 0: the input of the first block"
     )
-    context_size: int = Field(default=128, ge=4, le=8192, description="tokens per sequence, special ones included")
-    precision: Precision = Field(default="fp32", description="of the model; activations are stored in bf16")
+    context_size: int = Field(default=128, ge=4, le=8192, description="tokens per sequence, with special tokens")
+    precision: Precision = Field(default="fp32", description="precision of the model; activations are stored in bf16")
 
 
 class CollectionConfig(Config):
@@ -94,9 +94,9 @@ class CollectionRecord(Config):
 
 @dataclass(frozen=True)
 class Collection:
-    """Activations on disk with their positions and tokens, read where they lie.
+    """Stored activations, read from disk on demand. Raises `UserError` if a file is damaged.
 
-    `whence.features.collect` returns one. Reading raises `UserError` if a file is not what was collected.
+    `whence.features.collect` returns one.
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 16))
@@ -122,8 +122,8 @@ class Collection:
         if not collection.data.complete:
             parts, missing = collection.data.config.parts, collection.data.missing()
             raise UserError(
-                f"activations: {path.name!r} is not complete: {len(missing)} of {len(parts)} parts are missing. "
-                "The command that began it goes on with it."
+                f"activations: expected a complete collection, got {path.name!r} with {len(missing)} of {len(parts)} "
+                "parts missing. Repeat the command that collected it to resume."
             )
         return collection
 
@@ -175,7 +175,7 @@ class Collection:
         return self._read(TOKENS, {"ids": ids, "held": held, "flags": (torch.uint8, (context_size,))})
 
     def _read(self, part: str, kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]]) -> dict[str, Tensor]:
-        """Memory-mapped: read from disk only where it is looked at."""
+        """Tensors of a part, memory-mapped."""
         with _readable(self.path):
             tensors = self.data.read(part)
             if {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()} != kinds:
@@ -197,7 +197,7 @@ class Collection:
         return (held if split == "held out" else ~held).nonzero().flatten()
 
     def places(self, split: Split, flags: tuple[int, ...] = (CONTENT,)) -> Tensor:
-        """(n, 2): sequence and position of every state of a split with one of the flags."""
+        """(n, 2): sequence and position of every activation of a split with one of the flags."""
         wanted = torch.isin(self.flags, torch.tensor(flags)).nonzero().flatten()
         return torch.cartesian_prod(self.sequences(split), wanted)
 
@@ -235,7 +235,10 @@ def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
 
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
-        raise UserError(f"name: {name!r} is no name. Allowed: letters, digits, dots, dashes and underscores.")
+        raise UserError(
+            "name: expected at most 64 letters, digits, dots, dashes and underscores, beginning with a letter or a "
+            f"digit, got {name!r}."
+        )
     return store.place("activations") / name
 
 

@@ -1,4 +1,4 @@
-"""Texts that activations are collected on: the packaged labelled sets, or a file of one's own."""
+"""Texts to collect activations on: the packaged labelled sets, or a text file."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ PACKAGE = "sae-probes"
 PROBES = "probes"
 """The name of all packaged sets together."""
 HELD_OUT = 10
-"""One document in so many is never trained on."""
+"""One document in this number is held out."""
 LONGEST = 2**22
-"""Characters of a document, which take a gigabyte while they are made tokens of"""
+"""Largest number of characters of a document; encoding it takes about a gigabyte"""
 
 
 def documents(text: str) -> list[str]:
-    """Every document once, in an order that depends on the documents alone."""
+    """The distinct documents, in an order that depends on the documents only."""
     every = _probes() if text == PROBES else _file(Path(text))
     return sorted(dict.fromkeys(every), key=_address)
 
 
 def checksum(text: str) -> str:
-    """Of a file of one's own; of packaged sets, the version of their package."""
+    """Checksum of a text file or, for packaged sets, the version of their package."""
     if text == PROBES:
         return packaged_texts()
     if not os.path.lexists(text):
-        raise UserError(f"text: {text!r} does not exist. Allowed: {PROBES}, or a text file.")
+        raise UserError(f"text: expected {PROBES!r} or a text file that exists, got {text!r}.")
     return file_digest(text, "text")[:16]
 
 
@@ -52,7 +52,7 @@ def packaged_texts() -> str:
 
 
 def held_out(document: str) -> bool:
-    """By what it says, so that a document is held out from every collection that it is part of."""
+    """Whether a document is held out. This depends on its content, and is therefore the same in every collection."""
     return int(_address(document)[:8], 16) % HELD_OUT == 0
 
 
@@ -94,8 +94,8 @@ def _file(path: Path) -> list[str]:
     every = [part.strip() for part in read_text(path).split("\n\n")]
     if max(map(len, every)) > LONGEST:
         raise UserError(
-            f"text: {str(path)!r} holds a document of more than {LONGEST:,} characters. Allowed: shorter ones, "
-            "separated by empty lines."
+            f"text: expected documents of at most {LONGEST:,} characters, got a longer one in {str(path)!r}. Separate "
+            "documents by empty lines."
         )
     return [document for document in every if document]
 
@@ -107,10 +107,10 @@ def _address(document: str) -> str:
 def passages(
     tokenizer: Any, corpus: Sequence[str], count: int, length: int, without: Sequence[str] = ()
 ) -> tuple[Tensor, Tensor]:
-    """ids (count, length), special tokens included, and bool (length,): which are special, the first aside.
+    """Token ids (count, length) with special tokens, and bool (length,): which are special, except for the first.
 
     corpus: packaged sets (`100_news_fake`), one label of a set (`159_code_Python=1`), or text files, in turn. Only
-    documents that no collection trains on are read, each once, and none that belongs to `without` as well.
+    held-out documents are used, each once, and none that is also in `without`.
     """
     ends = ends_of(tokenizer)
     inner = length - len(ends[0]) - len(ends[1])
@@ -134,7 +134,7 @@ def _documents(name: str) -> list[str]:
         texts = [text for text, own in labelled(kind) if label in ("", own)]
         if not texts:
             allowed = ", ".join(sorted({own for _, own in labelled(kind)})[:20])
-            raise UserError(f"corpus: {kind!r} has no label {label!r}. Allowed: {allowed}.")
+            raise UserError(f"corpus: the set {kind!r} has no label {label!r}. Allowed: {allowed}.")
     return sorted({text for text in texts if held_out(text)}, key=derive)
 
 
@@ -148,6 +148,6 @@ def _long_enough(tokenizer: Any, texts: Sequence[str], length: int, count: int, 
         if len(rows) == count:
             return rows
     raise UserError(
-        f"corpus: {name!r} has {len(rows)} held-out documents of {length} tokens, and {count} are asked for. "
-        "Allowed: fewer or shorter sequences, or more text."
+        f"corpus: expected {count} held-out documents of {length} or more tokens in {name!r}, got {len(rows)}. Request "
+        "fewer or shorter sequences, or pass more text."
     )

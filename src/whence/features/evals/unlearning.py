@@ -280,7 +280,7 @@ class Clamp:
         return text.edited(edit)
 
     def still_right(self, scored: Scored, features: Tensor, multiplier: float) -> float:
-        """Share of right predictions that stay right. Sequences that nothing fires in are not run again."""
+        """Share of correct predictions that stay correct. Sequences in which nothing fires are skipped."""
         new = self.text(scored.text, features, multiplier)
         changed = (new.activations != scored.text.activations).flatten(1).any(1)
         right, _ = self.split_model.predict(new[changed], scored.right[changed])

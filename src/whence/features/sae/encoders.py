@@ -47,7 +47,7 @@ class Encoder(Variant, nn.Module):
         return gathered(x, self.weight, self.bias, named.indices, dense=known, by_feature=named)
 
     def scale(self, strength: float) -> Tensor | None:
-        """(context_size, d_sae), which a lifted mask takes away; None: 1."""
+        """Multipliers of pre-activations, (context_size, d_sae), which are 1 with the mask off; None: 1."""
         return None
 
     def shift(self, strength: float) -> Tensor | None:

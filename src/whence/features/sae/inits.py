@@ -1,4 +1,4 @@
-"""Initial directions of a decoder, from which the encoder starts as well."""
+"""Initial directions of the decoder, with which the encoder is initialized, too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whence.registry import Registry, Variant
 
 
 class Init(Variant):
-    """Drawn from torch's ambient stream, which whoever initialises has seeded."""
+    """Draws from torch's global random generator, which the caller seeds."""
 
     def directions(self, d_sae: int, d_in: int) -> Tensor:
         """(d_sae, d_in), rows of length 1."""
@@ -20,14 +20,14 @@ INITS: Registry[Init] = Registry(__name__, Init)
 
 
 class Unit(Init):
-    """Every direction on its own, uniformly over the sphere."""
+    """Independent directions, uniform on the unit sphere."""
 
     def directions(self, d_sae: int, d_in: int) -> Tensor:
         return nn.functional.normalize(torch.randn(d_sae, d_in), dim=1)
 
 
 class Orthogonal(Init):
-    """As many directions as there are dimensions at right angles to each other, then as many again."""
+    """Blocks of d_in orthogonal directions."""
 
     def directions(self, d_sae: int, d_in: int) -> Tensor:
         blocks = [nn.init.orthogonal_(torch.empty(d_in, d_in)) for _ in range(-(-d_sae // d_in))]

@@ -1,4 +1,4 @@
-"""Masks: tables of positions by features that feature activations are multiplied with."""
+"""Masks: tables over positions and features that feature activations are multiplied with."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from whence.registry import Registry, Variant
 
 
 class Mask(Variant, nn.Module):
-    """With the mask off, it is not there at all: what features do without it is what they have learned."""
+    """A multiplier of feature activations. With the mask off, activations show what features have learned."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
 
     def table(self, progress: float) -> Tensor | None:
-        """(context_size, d_sae), from 0 to 1; None: nothing is masked. progress: the share of training that is done."""
+        """Mask values (context_size, d_sae) from 0 to 1; None: no mask. progress: the share of training completed."""
         raise NotImplementedError
 
 
 def spread_centres(context_size: int, d_sae: int) -> Tensor:
-    """(d_sae,): centres of position-specific features, evenly over the context, neighbours in different places."""
+    """(d_sae,): centers of position-specific features, evenly over the context; neighbouring features are far apart."""
     return (torch.arange(d_sae) * 0.6180339887498949 % 1) * context_size - 0.5
 
 
 def windows(context_size: int, centres: Tensor, width: float) -> Tensor:
-    """(context_size, features): a bell of height 1 around each feature's centre. width: share of the context."""
+    """(context_size, features): Gaussians of height 1 around the centers. width: share of the context."""
     away = torch.arange(context_size)[:, None] - centres
     return torch.exp(-(away**2) / (2 * (width * context_size) ** 2))
 
 
 def membership(shape: Shape, ranges: int) -> Tensor:
-    """(context_size, d_sae): 1 where a feature's slice and a position's range have the same number."""
+    """(context_size, d_sae): 1 where the slice of a feature and the range of a position have the same index."""
     of_position = torch.arange(shape.context_size) * ranges // shape.context_size
     of_feature = torch.arange(shape.d_sae) * ranges // shape.d_sae
     return (of_position[:, None] == of_feature).float()
@@ -46,7 +46,7 @@ MASKS: Registry[Mask] = Registry(__name__, Mask)
 
 
 class NoMask(Mask):
-    """Every feature may be active everywhere."""
+    """No mask: every feature can be active at every position."""
 
     name = "none"
 
@@ -55,7 +55,7 @@ class NoMask(Mask):
 
 
 class StaticSlice(Mask):
-    """The context in ranges, the features in as many slices: each slice speaks in its own range only."""
+    """Divide context and features into ranges: each slice of features is active in its own range of positions only."""
 
     slices: Tensor
 
@@ -63,7 +63,9 @@ class StaticSlice(Mask):
         self,
         shape: Shape,
         *,
-        ranges: Annotated[int, Field(ge=1, le=2**12, description="slices of the context and of the dictionary")] = 4,
+        ranges: Annotated[
+            int, Field(ge=1, le=2**12, description="number of ranges of positions, and slices of features")
+        ] = 4,
     ) -> None:
         super().__init__(shape)
         self.register_buffer("slices", membership(shape, ranges), persistent=False)
@@ -73,7 +75,7 @@ class StaticSlice(Mask):
 
 
 class Hard(Mask):
-    """Each feature may speak at a share of the positions: random ones, or a stretch of them."""
+    """A fixed binary mask: each feature is active at a share of the positions, random or contiguous."""
 
     open: Tensor
 
@@ -81,8 +83,8 @@ class Hard(Mask):
         self,
         shape: Shape,
         *,
-        share: Annotated[float, Field(gt=0, le=1, description="of positions that a feature may speak at")] = 0.5,
-        together: Annotated[bool, Field(description="in one stretch, which every feature has elsewhere")] = False,
+        share: Annotated[float, Field(gt=0, le=1, description="share of positions where a feature is active")] = 0.5,
+        together: Annotated[bool, Field(description="contiguous positions; false: random positions")] = False,
     ) -> None:
         super().__init__(shape)
         self.share, self.together = share, together
@@ -102,13 +104,13 @@ class Hard(Mask):
 
 
 class SoftSigmoid(Mask):
-    """A logit for every position and feature, through a sigmoid; trained with the rest."""
+    """A learned mask: the sigmoid of a logit for every position and feature."""
 
     def __init__(
         self,
         shape: Shape,
         *,
-        spread: Annotated[float, Field(ge=0, le=1e6, description="logits start uniformly within ± this")] = 1.0,
+        spread: Annotated[float, Field(ge=0, le=1e6, description="initial logits are uniform in ± this")] = 1.0,
     ) -> None:
         super().__init__(shape)
         self.spread = spread
@@ -121,11 +123,11 @@ class SoftSigmoid(Mask):
         return self.logits.sigmoid()
 
 
-Width = Annotated[float, Field(ge=1e-3, le=1e6, description="width of a bell, as a share of the context")]
+Width = Annotated[float, Field(ge=1e-3, le=1e6, description="width of the Gaussian, as a share of the context")]
 
 
 class Gaussian(Mask):
-    """Each feature has its place in the context, and is damped away from it."""
+    """A fixed Gaussian mask around the position of each feature."""
 
     bells: Tensor
 
@@ -139,11 +141,11 @@ class Gaussian(Mask):
 
 
 STEEP = 4.0
-"""The coefficient's logit goes from minus to plus this much, besides what it learns."""
+"""The logit of the coefficient rises from minus to plus this value, in addition to its learned offset."""
 
 
 class ProgressiveMask(Gaussian):
-    """Gaussian bells mixed with no mask at all, by a coefficient that rises with training and can be learned."""
+    """A Gaussian mask that is introduced by a coefficient, which rises during training and has a learned offset."""
 
     name = "progressive"
 

@@ -1,6 +1,6 @@
-"""Audits as the store keeps them, and the models that a configuration names.
+"""Stored audits, and the models that a configuration names.
 
-An audit is addressed by its configuration and by what the names in it stand for.
+The address of an audit is a hash of its configuration and of checksums of the models and files that it names.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ROWS = 64
 
 
 class AuditRequest(Config):
-    """What identifies an audit."""
+    """Identity of an audit."""
 
     config: AuditConfig
     checksums: dict[str, str]
-    """By field, of what it named: the version of a package, checksums of files"""
+    """By field: the version of a package, or the checksum of a file"""
 
 
 AuditArtifact = Artifact[AuditRequest, Audit]
@@ -49,7 +49,7 @@ AUDITS = ArtifactKind("audit", AuditRequest, Audit)
 
 
 def run_audit(config: AuditConfig, store: Store, on_progress: OnProgress) -> AuditArtifact:
-    """The stored audit where there is one, unless `force` is set or the model is code."""
+    """Return the stored audit if there is one, unless `force` is set or the model is code; otherwise measure it."""
     request = audit_request(config, store)
     if not (config.force or is_code(config)) and (artifact := AUDITS.find(request, store)):
         return artifact
@@ -81,12 +81,12 @@ AUDIT = Action("audit", AuditConfig, run_audit, audit_title)
 
 
 def is_code(config: AuditConfig) -> bool:
-    """`FILE.py:FUNCTION`: what it imports may have changed, whatever its own checksum."""
+    """Whether the model is `FILE.py:FUNCTION`, whose imports may change without its own checksum."""
     return config.model is not None and ".py:" in config.model
 
 
 def input_checksums(config: AuditConfig) -> dict[str, str]:
-    """By field, what its value stands for today: the version of a package, checksums of files. A run is its id."""
+    """By field: the current version of a package, or the checksum of a file. A run is identified by its id."""
     if config.model is None:
         return {}
     checksums: dict[str, str] = {}
@@ -103,14 +103,14 @@ def input_checksums(config: AuditConfig) -> dict[str, str]:
 
 
 def load_target(config: AuditConfig, store: Store) -> AuditTarget:
-    """Raises `UserError` for what cannot be loaded."""
+    """Raise `UserError` for models that cannot be loaded."""
     if config.run is not None:
         with open_finished_run(store, config.run) as (folder, run):
             if isinstance(run, LeakRun):
                 return _leak_run_target(run, folder)
             if isinstance(run, SequenceRun):
                 return _sequence_run_target(run, folder)
-            raise UserError(f"run: models of {run.kind} cannot be audited. Allowed: runs of leak or arena.")
+            raise UserError(f"run: expected a run of leak or arena, got one of {run.kind}. See 'whence runs list'.")
     assert config.model is not None
     if is_code(config):
         return load_file(config.model)
@@ -124,7 +124,7 @@ def _text(config: AuditConfig) -> str:
 
 
 def _leak_run_target(run: LeakRun, folder: RunFolder, seed: int | None = None) -> AuditTarget:
-    """With the weights of a stored run; with a seed, untrained."""
+    """The model with the weights of the stored run or, with a seed, untrained."""
     job = run.job()
     job.setup(Streams.of(run.seed if seed is None else seed), torch.device("cpu"))
     if seed is None:
@@ -133,12 +133,9 @@ def _leak_run_target(run: LeakRun, folder: RunFolder, seed: int | None = None) -
 
 
 def _sequence_run_target(run: SequenceRun, folder: RunFolder, seed: int | None = None) -> AuditTarget:
-    """Predictions at masked tokens; the targets are those of the same model when nothing is masked.
-
-    With the weights of a stored run; with a seed, untrained.
-    """
+    """The same for runs of the arena. Targets are the outputs of the same model with nothing masked."""
     if run.model.attention == "prefix":
-        raise UserError("run: models with prefix attention cannot be audited. Allowed: causal, bidirectional.")
+        raise UserError("run: expected a model with causal or bidirectional attention, got prefix attention.")
     batch = run.task.build().sample(torch.Generator().manual_seed(0), ROWS, run.train_length)
     model = run.build_model("cpu")
     if seed is None:

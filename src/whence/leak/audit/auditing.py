@@ -45,16 +45,18 @@ def audit(
     Training mode and random state are restored afterwards.
 
     Args:
-        model: takes masked content and returns one prediction per token; or an `AuditTarget`, without `batch`.
+        model: a module that takes masked content and returns one prediction per token; or an `AuditTarget`, which needs
+            no `batch`.
         batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
         ratios: mask ratios, above 0 and up to 1.
-        how: keywords of `whence.leak.audit_target`; token ids require `mask`, the id of the mask token.
+        how: keyword arguments of `whence.leak.audit_target`; token ids require `mask`, the id of the mask token.
 
     Returns:
         The verdict with its reasons, and every measure. `print` and notebooks show it.
 
     Raises:
-        whence.errors.UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
+        whence.errors.UserError: if inputs or measures are degenerate (constant, not finite), so that no verdict is
+            valid.
 
     Example:
         A model that adds the mean of the visible tokens to a table of positions leaks position:
@@ -77,7 +79,7 @@ def audit(
     if isinstance(model, AuditTarget):
         return measure_audit(model, ratios)
     if batch is None:
-        raise UserError("batch: a model needs content to be audited on. Allowed: audit(model, batch).")
+        raise UserError("batch: audit() requires examples, e.g. audit(model, batch).")
     return measure_audit(audit_target(model, batch, **how), ratios)
 
 
@@ -110,7 +112,7 @@ def _measure(target: AuditTarget, ratios: Sequence[float], seed: int, on_progres
     twin = target.untrained(0) if target.untrained else None
     untrained: RatioTable = {}
     if twin is not None:
-        _, untrained = _at_ratios(twin, twin.targets(), ratios, seed, on_progress, "untrained twin, ")
+        _, untrained = _at_ratios(twin, twin.targets(), ratios, seed, on_progress, "Untrained twin")
         check_finite(f"the untrained twin of {target.name}", untrained)
     twins = _beside_twins(target, metrics, untrained, seed, on_progress) if untrained else None
     below_one = [ratio for ratio in ratios if ratio < 1]
@@ -135,13 +137,18 @@ def _measure(target: AuditTarget, ratios: Sequence[float], seed: int, on_progres
 
 
 def _at_ratios(
-    target: AuditTarget, targets: Tensor, ratios: Sequence[float], seed: int, on_progress: OnProgress, prefix: str = ""
+    target: AuditTarget,
+    targets: Tensor,
+    ratios: Sequence[float],
+    seed: int,
+    on_progress: OnProgress,
+    subject: str = "Model",
 ) -> tuple[Sample, RatioTable]:
     """The sample at the last ratio, and the measures at all of them."""
     samples: list[Sample] = []
     metrics: RatioTable = {}
     for ratio in ratios:
-        on_progress(f"{prefix}mask ratio {ratio:g}")
+        on_progress(f"{subject}: mask ratio {ratio:g}")
         sample, measured = measure_ratio(target, partial(sample_of, target, targets, ratio, seed), ratio, seed)
         samples.append(sample)
         metrics[ratio] = measured.model_copy(
@@ -158,9 +165,9 @@ def _at_ratios(
 def measure_ratio(
     target: AuditTarget, draw: Callable[[], Sample], ratio: float, seed: int = 0
 ) -> tuple[Sample, RatioMetrics]:
-    """The measures that runs and audits share. `draw` runs the model: a second time without its explicit priors."""
+    """The measures that runs and audits share. `draw` runs the model, a second time without its explicit priors."""
     sample, measured = measure_predictions(target, draw, ratio, seed)
-    few = len(sample.places.unique()) < FOLDS  # too few for a probe, as when only the last are masked
+    few = len(sample.places.unique()) < FOLDS  # too few for a probe, as when only the last tokens are masked
     decoded = None if measured.identical or few else probe(sample)
     without_prior = None
     if priors := priors_of(target.model):
@@ -172,16 +179,16 @@ def measure_ratio(
 def measure_predictions(
     target: AuditTarget, draw: Callable[[], Sample], ratio: float, seed: int
 ) -> tuple[Sample, PredictionMeasures]:
-    """What a verdict is based on."""
+    """The measures that a verdict is based on."""
     sample = draw()
     shift = shift_test(target, ratio, deviation(sample.target), seed)
     return sample, PredictionMeasures(**dict(leakage(sample)), shift=shift)
 
 
 def sample_of(target: AuditTarget, targets: Tensor, ratio: float, seed: int) -> Sample:
-    """Predictions of masked tokens beside their targets."""
+    """Predictions of masked tokens, and their targets."""
     masked = target.draw_mask(ratio, seed)
-    # With everything masked, rows are repeated draws of a noisy model: each must have noise of its own.
+    # At mask ratio 1, rows are repeated draws of a noisy model: each needs its own noise.
     batch = 1 if ratio == 1 and target.is_noisy() else BATCH
     prediction = target.predictions(target.content, masked, batch)
     return Sample(prediction, targets, masked, target.position, target.stride)
@@ -194,14 +201,14 @@ def _error(target: AuditTarget, sample: Sample) -> float:
 def _beside_twins(
     target: AuditTarget, metrics: RatioTable, untrained: RatioTable, seed: int, on_progress: OnProgress
 ) -> TwinComparison:
-    """Twins after the first are measured only where the first leaves it open."""
+    """Compare with untrained twins. Further twins are measured only if the first is not conclusive."""
     errors, first = ({ratio: measured.error for ratio, measured in table.items()} for table in (metrics, untrained))
     compared = compare_errors(errors, [first])
     if compared.different or target.untrained is None:
         return compared
     twins = [first]
     for index in range(1, TWINS):
-        on_progress(f"untrained twin {index + 1} of {TWINS}")
+        on_progress(f"Measuring untrained twin {index + 1} of {TWINS}")
         twin = target.untrained(index)
         if twin is not None:
             targets = twin.targets()
@@ -212,19 +219,19 @@ def _beside_twins(
 def _profile(
     target: AuditTarget, twin: AuditTarget | None, ratio: float, seed: int, on_progress: OnProgress
 ) -> LayerProfile:
-    """Position in the activations at masked tokens after every layer, beside the untrained twin."""
-    on_progress("layers, trained")
+    """Position in the activations at masked tokens after every layer, of the model and of an untrained twin."""
+    on_progress("Measuring layers")
     trained, of_pattern = _layers(target, ratio, seed)
     untrained: dict[str, LayerMeasures] = {}
     if twin is not None:
-        on_progress("layers, untrained")
+        on_progress("Measuring layers of the untrained twin")
         untrained, _ = _layers(twin, ratio, seed)
     layers = {name: LayerComparison(trained=trained[name], untrained=untrained.get(name)) for name in trained}
     return LayerProfile(ratio=ratio, pattern_r2=of_pattern, layers=layers)
 
 
 def _layers(target: AuditTarget, ratio: float, seed: int) -> tuple[dict[str, LayerMeasures], float | None]:
-    """By layer, and the R² of the mask pattern alone."""
+    """Measures by layer, and the R² of the mask pattern alone."""
     masked = target.draw_mask(ratio, seed)
     samples = {
         layer: Sample(values, values, masked, target.position)
@@ -262,18 +269,18 @@ def pathway_effects(
     seed: int,
     on_progress: OnProgress,
 ) -> list[PathwayEffect]:
-    """Ablate each pathway that a detector finds, and all others but it.
+    """Shift sensitivity without each detected pathway, and with each as the only one.
 
-    Rows, placements and the prediction variance that shares are taken of are those of the shift test with all
-    pathways, and every figure is the mean over mask ratios.
+    Rows, placements and the prediction variance of the shares are those of the shift test with all pathways. Every
+    value is the mean over mask ratios.
 
     Args:
         tests: the shift test with all pathways, by mask ratio.
         targets: standard deviation of the targets.
 
     Returns:
-        One row per pathway, the strongest first. `alone` is less what is left with all of them ablated; that rest has
-        a row of its own.
+        One row per pathway, the strongest first. The shift sensitivity that remains with all pathways ablated has a row
+        of its own, and is subtracted from `alone` of the others.
     """
     on_progress("Detecting pathways")
     pathways = detect_pathways(target, masked)
@@ -282,7 +289,7 @@ def pathway_effects(
 
     def sensitivity(without: Sequence[Pathway], message: str) -> float:
         key = frozenset(map(id, without))
-        if key not in measured:  # without one of two is the other one alone
+        if key not in measured:  # of two pathways, ablating one leaves the other alone
             on_progress(message)
             with ablated(without):
                 measured[key] = _mean(
@@ -290,20 +297,23 @@ def pathway_effects(
                 )
         return measured[key]
 
-    rest = sensitivity(pathways, "All pathways ablated")
+    rest = sensitivity(pathways, "Ablating all pathways")
     effects = [
         PathwayEffect(
             name=pathway.name,
             where=pathway.where,
             note=pathway.note,
             with_all=with_all,
-            without=sensitivity([pathway], f"Ablated: {pathway.name}"),
-            alone=max(0.0, sensitivity([p for p in pathways if p is not pathway], f"Alone: {pathway.name}") - rest),
+            without=sensitivity([pathway], f"Ablating {pathway.name}"),
+            alone=max(
+                0.0,
+                sensitivity([p for p in pathways if p is not pathway], f"Ablating all but {pathway.name}") - rest,
+            ),
         )
         for pathway in pathways
     ]
     if rest > ROUNDING**2:
-        note = "left with all of the others ablated"
+        note = "with all detected pathways ablated"
         effects.append(PathwayEffect(name=ELSEWHERE, where="", note=note, with_all=with_all, without=None, alone=rest))
     return sorted(effects, key=lambda effect: -effect.alone)
 

@@ -1,4 +1,4 @@
-"""What an audit refuses, because every verdict on it would be wrong."""
+"""Checks of the inputs and measures of an audit: degenerate ones are refused, since no verdict would be valid."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from whence.leak.audit.target import AuditTarget
 from whence.leak.metrics import check_ratios
 
 ONE_ID = 0.9
-"""Share of one token id from which the inputs are not text any more."""
+"""Share of a single token id from which inputs are not considered text."""
 
 
 def check(target: AuditTarget, ratios: Sequence[float]) -> None:
-    """Raise UserError for inputs on which nothing can be measured, before any work."""
+    """Raise UserError for inputs on which nothing can be measured, before anything is computed."""
     try:
         check_ratios(ratios)
     except ValueError as error:
@@ -46,8 +46,8 @@ def check(target: AuditTarget, ratios: Sequence[float]) -> None:
         check_token_ids(body)
     if bool((body == body[:1]).all()):
         raise UserError(
-            f"data: expected examples that differ, got {len(body)} equal ones. Content cannot be told from position: "
-            "pass different examples."
+            f"data: expected examples that differ, got {len(body)} equal ones, so that content and position cannot be "
+            "distinguished. Pass different examples."
         )
 
 
@@ -70,13 +70,12 @@ def check_targets(targets: Tensor) -> None:
         )
     if deviation(targets) <= SAME * float(targets.double().pow(2).mean().sqrt()):
         raise UserError(
-            "data: expected targets that vary, got equal ones: there is nothing to predict, and nothing to leak. Check "
-            "the inputs and the weights of the model."
+            "data: expected targets that vary, got constant ones. Check the inputs and the weights of the model."
         )
 
 
 def check_token_ids(ids: Tensor, tokenizer: Any = None) -> None:
-    """Raise UserError where nearly all tokens have one id, as text has that a tokenizer does not know."""
+    """Raise UserError if nearly all tokens have the same id, as in a text that the tokenizer cannot encode."""
     kinds, counts = ids.unique(return_counts=True)
     most = int(counts.argmax())
     part, common = float(counts[most]) / ids.numel(), int(kinds[most])

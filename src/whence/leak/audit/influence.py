@@ -1,4 +1,4 @@
-"""What predictions depend on: interventions on the visible content, and gradients."""
+"""Influence of content and position on predictions: interventions on the visible content, and gradients."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ROWS = 8
 
 
 def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentTest | None:
-    """The effect of visible content on predictions; masked tokens stay. None where at most one token is visible.
+    """The effect of permuting or replacing visible content; None where at most one token is visible.
 
-    Its changes are None where predictions have no variance, its factor is None where there was no error.
+    Changes are None where predictions have no variance. The factor is None where the error is 0.
     """
     visible = ~sample.masked
     movable = torch.zeros_like(visible)
@@ -29,10 +29,10 @@ def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentT
     if int(movable.sum(1).max()) < 2:
         return None
     generator = torch.Generator().manual_seed(seed + 1)
-    luck = torch.rand(movable.shape, generator=generator).masked_fill(~movable, 2.0)
+    key = torch.rand(movable.shape, generator=generator).masked_fill(~movable, 2.0)
     order = torch.arange(movable.shape[1]).repeat(len(movable), 1)
     for row, there in enumerate(movable):
-        order[row, there] = luck[row].argsort()[: int(there.sum())]
+        order[row, there] = key[row].argsort()[: int(there.sum())]
     index = order.view(*order.shape, *[1] * (target.content.ndim - 2)).expand_as(target.content)
     permuted, replaced = (
         target.predictions(content, sample.masked)[sample.masked].double()
@@ -51,9 +51,9 @@ def content_test(target: AuditTarget, sample: Sample, seed: int = 0) -> ContentT
 def gradient_share(target: AuditTarget, masked: Tensor) -> float | None:
     """‖∂L/∂position‖ / (‖∂L/∂content‖ + ‖∂L/∂position‖), L the squared error at masked tokens.
 
-    An encoding that is added to a token has the same gradient as the token itself; so position's is that of all
-    embedded tokens to which something is added, content's that of the visible ones: a mask token has no content.
-    None where nothing is added, since positions that only turn or weigh have no such gradient.
+    An additive encoding has the same gradient as the embedded token that it is added to. The gradient of position is
+    therefore that of all embedded tokens with an encoding, and the gradient of content is that of the visible ones.
+    None without additive encodings, since rotations and biases have no such gradient.
     """
     target, masked = target.with_rows(ROWS), masked[:ROWS]
     vectors = added_vectors(target, masked)
@@ -65,7 +65,7 @@ def gradient_share(target: AuditTarget, masked: Tensor) -> float | None:
 
 
 def added_vectors(target: AuditTarget, masked: Tensor) -> Tensor | None:
-    """What additive encodings add to embedded tokens, (rows, tokens, width). None without them, or where unknown."""
+    """The additive encodings of embedded tokens, (rows, tokens, width); None if there are none, or unknown."""
     pathways = additive_encodings(target, masked)
     if not pathways or not target.layers:
         return None
@@ -78,7 +78,7 @@ def added_vectors(target: AuditTarget, masked: Tensor) -> Tensor | None:
 
 
 def embedded(target: AuditTarget, masked: Tensor) -> Tensor | None:
-    """What the first block gets."""
+    """The input of the first block."""
     inputs: list[Tensor] = []
 
     def save(tokens: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def embedded(target: AuditTarget, masked: Tensor) -> Tensor | None:
 
 
 def _gradient(target: AuditTarget, masked: Tensor) -> Tensor:
-    """Of the squared error at masked tokens, with respect to the embedded tokens."""
+    """Gradient of the squared error at masked tokens with respect to the embedded tokens."""
     leaves: list[Tensor] = []
 
     def leaf(tokens: Tensor) -> Tensor:
@@ -108,9 +108,9 @@ def _gradient(target: AuditTarget, masked: Tensor) -> Tensor:
 
 @contextmanager
 def _at_the_first_block(target: AuditTarget, act: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """`act` stands between the embedded tokens and the first block.
+    """Apply `act` to the embedded tokens, before the first block.
 
-    The first of the layers is either the embedding, whose output that is, or already a block, whose input it is.
+    The first layer is either the embedding, whose output is used, or a block, whose input is used.
     """
     first = target.layers[0]
     module = target.model.get_submodule(first)

@@ -1,7 +1,7 @@
-"""How much of the predictions of masked tokens is position. What is undefined is None, never 0.
+"""Measures of how much predictions of masked tokens depend on position. Undefined measures are None, never 0.
 
-At a ratio of 1 every example looks the same to a deterministic model: there is one prediction per place, so that any
-difference at all is "explained by position". There the size of the differences counts, not their share.
+At mask ratio 1, a deterministic model receives the same input for every example and makes one prediction per position.
+Any difference is then "explained by position", so that the size of the differences counts, not their share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from whence.errors import UserError
 from whence.leak.metrics import Leakage
 
 ROUNDING = 1e-4
-"""Differences between predictions, over the deviation of the targets, that float32 alone may make in a deep model."""
+"""Differences between predictions, relative to the standard deviation of targets, that float32 rounding may cause."""
 SHUFFLES = 50
 
 
@@ -32,7 +32,7 @@ class Sample:
     position: Tensor
     """(tokens,)"""
     stride: int = 1
-    """Tokens per step of position: those of one step differ for other reasons than position"""
+    """Tokens per position, as with one token per channel: these differ for other reasons than position"""
 
     def __post_init__(self) -> None:
         check_aligned(self.prediction, self.masked)
@@ -41,11 +41,14 @@ class Sample:
                 f"model: expected {self.target.shape[-1]} outputs per token, got {self.prediction.shape[-1]}."
             )
         if not torch.isfinite(self.prediction[self.masked]).all():
-            raise UserError("model: some of its predictions are not finite numbers.")
+            raise UserError(
+                "model: expected finite predictions, got values that are infinite or not a number. Check the weights "
+                "and the inputs."
+            )
 
     @property
     def single(self) -> bool:
-        """One observation per place: every row hides the same tokens, and is answered alike but for rounding."""
+        """Whether all rows have the same mask and, up to rounding, the same predictions."""
         if not bool((self.masked == self.masked[:1]).all()):
             return False
         predicted = self.prediction[:, self.masked[0]]
@@ -79,16 +82,16 @@ class Sample:
 def check_aligned(prediction: Tensor, masked: Tensor) -> None:
     if prediction.ndim != 3 or prediction.shape[:2] != masked.shape:
         raise UserError(
-            f"model: its output of shape {tuple(prediction.shape)} does not align with its input of "
-            f"{tuple(masked.shape)} (rows, tokens). Allowed: one prediction per token."
+            f"model: expected one prediction per token, (rows, tokens, outputs) with {tuple(masked.shape)} rows and "
+            f"tokens, got shape {tuple(prediction.shape)}. Check the model, or select the output with prediction=…"
         )
 
 
 def leakage(sample: Sample) -> Leakage:
-    """Every measure that needs nothing but predictions and targets."""
+    """All measures that need only predictions and targets."""
     targets = deviation(sample.target)
     if targets == 0:
-        raise UserError("data: all targets are equal: there is nothing to predict, and nothing to leak.")
+        raise UserError("data: expected targets that vary, got constant ones. Pass other examples.")
     single = sample.single
     one = sample.head(1) if single else sample
     predicted = one.predicted
@@ -116,26 +119,26 @@ def deviation(values: Tensor) -> float:
 
 
 def error(sample: Sample) -> float:
-    """Mean squared error over masked tokens, over that of always saying the mean. A dead model has 1."""
+    """Normalized MSE: mean squared error at masked tokens over that of predicting the mean, whose error is 1."""
     truth = sample.truth
     return float((sample.predicted - truth).pow(2).mean() / (truth - truth.mean(0)).pow(2).mean())
 
 
 @dataclass(frozen=True)
 class Excess:
-    """A variance beyond that of noise."""
+    """A variance in excess of noise."""
 
     value: float
     """0 where it does not exceed the limit"""
     limit: float
-    """The smallest that would have been detected; 0 where there is no noise"""
+    """Detection limit; 0 where there is no noise"""
 
 
 def between_positions(sample: Sample) -> Excess:
     """Variance of predictions between positions.
 
-    Where every row masks the same tokens and predictions differ between rows, that is noise: positions are then
-    compared by their means over rows, less the noise that those contain.
+    If every row has the same mask and predictions differ between rows, the differences are noise. Positions are then
+    compared by their means over rows, and the noise of the means is subtracted.
     """
     if len(sample.prediction) > 1 and bool((sample.masked == sample.masked[:1]).all()):
         return _between_means(sample)
@@ -143,7 +146,7 @@ def between_positions(sample: Sample) -> Excess:
 
 
 def _within(sample: Sample) -> float:
-    """Root mean square difference of a row's predictions from their mean."""
+    """Root mean square deviation of a row's predictions from their mean."""
     predicted, weights = sample.prediction.double(), sample.masked[..., None].double()
     squares = torch.zeros((), dtype=torch.float64)
     for first in range(sample.stride):
@@ -158,20 +161,20 @@ def _between_means(sample: Sample) -> Excess:
     predicted = sample.prediction[:, places].double()
     deviations = torch.zeros_like(predicted)
     for first in range(sample.stride):
-        alike = places % sample.stride == first
-        count = int(alike.sum())
+        same_channel = places % sample.stride == first
+        count = int(same_channel.sum())
         if count > 1:
-            # Noise that a row shares cancels between positions and must not be subtracted: rows are centred.
-            centred = predicted[:, alike] - predicted[:, alike].mean(1, keepdim=True)
-            deviations[:, alike] = centred * (count / (count - 1)) ** 0.5
+            # Noise that a row shares cancels between positions and must not be subtracted, so rows are centered.
+            centered = predicted[:, same_channel] - predicted[:, same_channel].mean(1, keepdim=True)
+            deviations[:, same_channel] = centered * (count / (count - 1)) ** 0.5
     return beyond_noise(deviations)
 
 
 def beyond_noise(draws: Tensor) -> Excess:
-    """Mean square of what all draws (draws, …) have in common, if it is more than four of its standard errors.
+    """Mean square of the part that all draws (draws, …) share, if it exceeds four of its standard errors.
 
-    Products of different draws have no noise in their mean, however the noise of one draw is correlated within it. Four
-    standard errors, since a model is measured often enough for two to come by chance.
+    The mean of products of different draws is free of noise, even if noise is correlated within a draw. The limit is
+    four standard errors because an audit makes enough measurements for two to be exceeded by chance.
     """
     flat = draws.flatten(1)
     products = flat @ flat.T / flat.shape[1]
@@ -183,19 +186,19 @@ def beyond_noise(draws: Tensor) -> Excess:
 def correlation(values: Tensor, places: Tensor) -> float | None:
     """Mean |Pearson r| with position, (tokens,) or (tokens, several orders), over dimensions that vary."""
     places = places.view(len(places), -1).double()
-    centred, place = values - values.mean(0), places - places.mean(0)
-    norms, sizes = centred.norm(dim=0), place.norm(dim=0)
+    centered, place = values - values.mean(0), places - places.mean(0)
+    norms, sizes = centered.norm(dim=0), place.norm(dim=0)
     vary = norms > 1e-12 * values.norm(dim=0).clamp(min=1e-300)
     if not vary.any() or (sizes == 0).any():
         return None
-    return float(((centred[:, vary].T @ place) / (norms[vary, None] * sizes)).abs().mean())
+    return float(((centered[:, vary].T @ place) / (norms[vary, None] * sizes)).abs().mean())
 
 
 def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
-    """(tokens, times): positions as they might have been, had they nothing to do with what is predicted.
+    """(tokens, times): positions under the null hypothesis that predictions do not depend on them.
 
-    In every row they are turned by a step of its own, as on a ring: neighbours stay neighbours, since their predictions
-    are alike whether position leaks or not. In a single row there is nothing to compare with: they are exchanged.
+    Positions are rotated by a random offset in every row. Neighbours stay neighbours, since their predictions are
+    similar whether position leaks or not. A single row is permuted instead.
     """
     generator = torch.Generator().manual_seed(seed)
     first, length = int(places.min()), int(places.max() - places.min()) + 1
@@ -207,7 +210,7 @@ def shuffled(places: Tensor, rows: Tensor, times: int, seed: int = 0) -> Tensor:
 
 
 def eta2(values: Tensor, places: Tensor) -> float | None:
-    """Share of the variance that the place explains, whatever the shape; corrected for the number of places (ε²)."""
+    """Share of the variance that position explains, whatever the function, corrected for chance (ε²)."""
     kinds, group = places.unique(return_inverse=True)
     n, k = len(values), len(kinds)
     total = (values - values.mean(0)).pow(2).sum()
@@ -220,7 +223,7 @@ def eta2(values: Tensor, places: Tensor) -> float | None:
 
 
 def similarity(sample: Sample, *, centered: bool) -> float | None:
-    """Mean cosine between two predictions of one row; centered: after the mean of all predictions is taken off."""
+    """Mean cosine between two predictions of a row; centered: after subtracting the mean of all predictions."""
     predicted = sample.prediction.double()
     if centered:
         predicted = predicted - predicted[sample.masked].mean(0)

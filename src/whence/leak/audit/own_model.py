@@ -1,4 +1,4 @@
-"""Any nn.Module that takes content and returns one prediction per token; `FILE.py:FUNCTION` returns one."""
+"""Audit targets from any nn.Module that returns one prediction per token, and from `FILE.py:FUNCTION`."""
 
 from __future__ import annotations
 
@@ -31,22 +31,20 @@ def audit_target(
     ends: tuple[int, int] = (0, 0),
     name: str = "",
 ) -> AuditTarget:
-    """Describe a masked model to `whence.audit`: how to mask tokens, where its layers and its predictions are.
-
-    The defaults suit models that take (masked) content, optionally with the mask, and return one tensor.
+    """Describe how a model is masked, where its layers are, and what it predicts.
 
     Args:
-        model: any module.
+        model: a module that returns one prediction per token.
         content: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
-        mask: the id of the mask token, or a function (content, masked) → the model's argument or a tuple of arguments,
-            with masked a bool tensor (rows, tokens). By default masked features are set to 0. A model whose `forward`
-            takes a second argument receives `masked`.
-        prediction: function of the model's output → (rows, tokens, outputs); by default the first tensor in it.
-        target: function of the content → expected predictions (rows, tokens, outputs); by default the content itself,
-            or for token ids the predictions with nothing masked.
-        layers: names of modules whose outputs are (rows, tokens, channels); by default the blocks of the model.
-        ends: number of tokens at the beginning and at the end that are never masked, such as [CLS] and [SEP].
-        name: title of the audit; by default the class of the model.
+        mask: `mask(content, masked)` returns the argument of the model, or a tuple of arguments; an int is the id of
+            the mask token. By default, masked features are set to 0. A model whose forward takes a second argument also
+            receives the mask, bool (rows, tokens).
+        prediction: `prediction(output)` returns (rows, tokens, outputs); by default, the first tensor of the output.
+        target: `target(content)` returns the targets. By default these are the content or, for token ids, the outputs
+            of the model with nothing masked.
+        layers: names of modules; by default, those that look like layers and return one vector per token.
+        ends: numbers of tokens at the beginning and at the end that are never masked.
+        name: name in the report; by default, that of the class.
 
     Returns:
         What `whence.audit` takes in place of a model.
@@ -68,7 +66,8 @@ def audit_target(
         ('Wrapped', 16)
     """
     if not isinstance(content, Tensor) or content.ndim < 2:
-        raise UserError("content: expected a tensor (rows, tokens) or (rows, tokens, features).")
+        given = f"shape {tuple(content.shape)}" if isinstance(content, Tensor) else type(content).__name__
+        raise UserError(f"content: expected a tensor (rows, tokens) or (rows, tokens, features), got {given}.")
     ids = not content.is_floating_point()
     if ids and mask is None:
         raise UserError(
@@ -81,11 +80,11 @@ def audit_target(
         if callable(mask):
             made = mask(some, masked)
             return made if isinstance(made, tuple) else (made,)
-        home = next(model.parameters(), some).device
-        some, masked = some.to(home), masked.to(home)
-        gone = masked.view(*masked.shape, *[1] * (some.ndim - 2))
-        shown = some.masked_fill(gone, mask if ids and mask is not None else 0)
-        return (shown, masked) if takes_mask else (shown,)
+        device = next(model.parameters(), some).device
+        some, masked = some.to(device), masked.to(device)
+        replaced = masked.view(*masked.shape, *[1] * (some.ndim - 2))
+        inputs = some.masked_fill(replaced, mask if ids and mask is not None else 0)
+        return (inputs, masked) if takes_mask else (inputs,)
 
     def build(module: nn.Module) -> AuditTarget:
         def predict(some: Tensor, masked: Tensor) -> Tensor:
@@ -117,53 +116,53 @@ def _described(mask: Callable[[Tensor, Tensor], Any] | int | None) -> str:
 
 
 def _takes_two(model: nn.Module) -> bool:
-    """A second argument that must be given, or is called as what it would be."""
+    """Whether forward has a second argument that is required, or named like a mask."""
     parameters = inspect.signature(model.forward).parameters.values()
     second = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:2]
     return any(p.default is p.empty or p.name in ("hidden", "mask", "masked") for p in second)
 
 
 def _of(output: Any) -> Tensor:
-    """Where a model returns several things, the first tensor."""
+    """The first tensor of an output."""
     tensor = first_tensor(output)
     if tensor is None:
         raise UserError(
-            f"prediction: the model returns {type(output).__name__}. Say where the prediction is: prediction=lambda "
-            "output: …"
+            f"prediction: expected a model that returns a tensor, got {type(output).__name__}. Pass a function that "
+            "selects the prediction: prediction=lambda output: …"
         )
     return tensor
 
 
 def _aligned(model: nn.Module, predict: Callable[[Tensor, Tensor], Tensor], content: Tensor) -> tuple[str, ...]:
-    """Of what look like layers, those that ran once and say something of every token."""
+    """Names of the modules that look like layers, run once, and return one vector per token."""
     some = content[:1]
     with training_mode_restored(model), torch.no_grad(), capture(model, attention=False) as cache:
         model.eval()
         predict(some, torch.zeros(some.shape[:2], dtype=torch.bool))
-    shapes = {name: states.shape for name, states in cache.hidden.items() if isinstance(states, Tensor)}
+    shapes = {name: output.shape for name, output in cache.hidden.items() if isinstance(output, Tensor)}
     return tuple(name for name, shape in shapes.items() if len(shape) == 3 and shape[:2] == some.shape[:2])
 
 
 def load_file(text: str) -> AuditTarget:
-    """Runs the file that the user names. `build()` returns an `AuditTarget`, or a model and its content."""
+    """Run a file that the user names. Its function returns an `AuditTarget`, or a model and its content."""
     path, _, function = text.rpartition(":")
     file = Path(path)
     if file.suffix != ".py" or not os.path.isfile(file):
-        raise UserError(f"model: {path!r} is no Python file. Allowed: FILE.py:FUNCTION")
+        raise UserError(f"model: expected FILE.py:FUNCTION with a Python file that exists, got {text!r}.")
     spec = importlib.util.spec_from_file_location(f"whence_user_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look themselves up there
-    with _explained(f"{path} fails when it is read"):
+    with _explained(f"{path} raised an error when it was imported"):
         spec.loader.exec_module(module)
     build = getattr(module, function, None)
     if not callable(build):
         known = sorted(name for name, item in vars(module).items() if callable(item) and not name.startswith("_"))
         raise UserError(f"model: {path} has no function {function!r}. Allowed: {', '.join(known)}.")
-    with _explained(f"{function}() fails"):
+    with _explained(f"{function}() raised an error"):
         made = build()
-    with _explained("it fails when it is called", clear=UserError):
+    with _explained("a forward pass raised an error", clear=UserError):
         match made:
             case AuditTarget():
                 target = made
@@ -171,8 +170,8 @@ def load_file(text: str) -> AuditTarget:
                 target = audit_target(model, content, name=text)
             case _:
                 raise UserError(
-                    f"model: {function}() returned {type(made).__name__}. Allowed: (model, content), or "
-                    "whence.leak.audit_target(…)."
+                    f"model: expected {function}() to return (model, content) or whence.leak.audit_target(…), got "
+                    f"{type(made).__name__}."
                 )
         target.predictions(target.content[:1], target.draw_mask(0.5)[:1])
     return target
@@ -180,7 +179,7 @@ def load_file(text: str) -> AuditTarget:
 
 @contextmanager
 def _explained(what: str, *, clear: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Any error as one line of a `UserError`, except for those that are clear by themselves."""
+    """Turn any error into a `UserError` of one line, except for those in `clear`."""
     try:
         yield
     except clear:

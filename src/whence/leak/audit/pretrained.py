@@ -30,41 +30,41 @@ MEAN_TOKEN = "Masked tokens are replaced by the mean of all token embeddings: th
 
 
 def load(name: str, text: str | None = None, rows: int | None = None, length: int | None = None) -> AuditTarget:
-    """A model that reads running text.
+    """A pretrained model with examples of running text.
 
     Args:
         name: `minilm`, `smollm2`, or a directory.
-        text: what is read; by default Python's manual.
+        text: the text; by default the packaged Python manual.
         rows: examples; by default 24, or as many as the text has.
-        length: tokens per example; by default 64, or as many as the model takes.
+        length: tokens per example; by default 64, or the maximum of the model if that is smaller.
 
     Raises:
-        UserError: for a directory without tokenizer, a length that the model cannot take, a text that is too short or
-            that the tokenizer does not know.
+        UserError: for a directory without tokenizer, a length beyond the positions of the model, and a text that is too
+            short or that the tokenizer cannot encode.
     """
     tokenizer = tokenizer_of(name, also=OTHERWISE, instead=" or pass --token-ids FILE.npy")
     model = model_of(name, also=OTHERWISE)
     rows, most, limits = rows or ROWS, longest(model) or sys.maxsize, []
     if length is not None and length > most:
         raise UserError(
-            f"--length {length}: expected at most {most} tokens, as many as {name} has positions. Pass --length {most} "
-            "or less.",
+            f"--length {length}: expected at most {most} tokens, since {name} has {most} positions. Pass --length "
+            f"{most} or less.",
             field="length",
         )
     if length is None and most < LENGTH:
-        limits.append(f"Examples have {most} tokens instead of {LENGTH}: the model has no more positions.")
+        limits.append(f"Examples have {most} tokens instead of {LENGTH}, since the model has only {most} positions.")
     ids, ends = _rows_of(tokenizer, default_text() if text is None else text, rows, length or min(LENGTH, most))
     check_ids(model, ids)
     check_token_ids(ids[:, ends[0] : ids.shape[1] - ends[1]], tokenizer)
     if len(ids) < rows:
-        limits.append(f"{len(ids)} of {rows} examples: the text has no more tokens.")
+        limits.append(f"The audit uses {len(ids)} examples instead of {rows}, since the text is too short for more.")
     mask_id = tokenizer.mask_token_id
     masking = "" if mask_id is None else f"Masked tokens are replaced by {tokenizer.mask_token} (id {mask_id})."
     return replace(_target(name, model, ids, ends, mask_id, masking), limits=tuple(limits))
 
 
 def load_ids(name: str, file: str, mask_id: int | None = None) -> AuditTarget:
-    """A model that reads token ids from a .npy file of integers (rows, tokens), without a tokenizer."""
+    """A pretrained model with token ids from a .npy file of integers (rows, tokens), without a tokenizer."""
 
     def wrong(problem: str) -> UserError:
         return UserError(f"--token-ids {file}: expected {problem}", field="token_ids")
@@ -83,8 +83,7 @@ def load_ids(name: str, file: str, mask_id: int | None = None) -> AuditTarget:
         raise UserError(f"--mask-token-id {mask_id}: expected an id from 0 to {size - 1}.", field="mask_token_id")
     most = longest(model) or sys.maxsize
     if ids.shape[1] > most:
-        given = f"got {ids.shape[1]}. Cut them."
-        raise wrong(f"rows of at most {most} tokens, as many as {name} has positions, {given}")
+        raise wrong(f"rows of at most {most} tokens (the positions of {name}), got {ids.shape[1]}. Shorten the rows.")
     masking = "" if mask_id is None else f"Masked tokens are replaced by the token id {mask_id}."
     return _target(name, model, torch.from_numpy(ids.astype(np.int64)), (0, 0), mask_id, masking)
 
@@ -100,7 +99,7 @@ def _target(
     embedding: Any = model.get_input_embeddings()
     mask_module = next(key for key, module in model.named_modules() if module is embedding)
     layers = [key for key, _ in model.named_children() if key == "embeddings" and key != mask_module]
-    layers += blocks(model)[: getattr(model.config, "num_hidden_layers", None)]  # what follows blocks is none
+    layers += blocks(model)[: getattr(model.config, "num_hidden_layers", None)]  # without modules that follow them
     return AuditTarget(
         name,
         model,
@@ -119,7 +118,7 @@ def _target(
 
 
 def _rows_of(tokenizer: Any, text: str, rows: int, length: int) -> tuple[Tensor, tuple[int, int]]:
-    """Rows of running text, with the special tokens that the model is used to at their ends."""
+    """Rows of running text, with the special tokens of the model at their ends."""
     ends = ends_of(tokenizer)
     inner = length - len(ends[0]) - len(ends[1])
     read, ids = 8 * rows * length, []  # characters: a long text need not be encoded as a whole
@@ -144,8 +143,8 @@ def with_mean_token(embedding: nn.Embedding, call: Callable[[Tensor], Tensor]) -
     def predict(ids: Tensor, masked: Tensor) -> Tensor:
         def blank(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
             mean = embedding.weight.detach().mean(0).to(output.dtype)
-            gone = masked.to(output.device)
-            return output.masked_scatter(gone[..., None], mean.expand(int(masked.sum()), -1))
+            replaced = masked.to(output.device)
+            return output.masked_scatter(replaced[..., None], mean.expand(int(masked.sum()), -1))
 
         with hooked([embedding], blank):
             return call(ids)

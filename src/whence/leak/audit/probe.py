@@ -1,4 +1,4 @@
-"""Probes for position: ridge regression, cross-validated over whole rows, beside what chance would give."""
+"""Probes for position: ridge regression, cross-validated over whole rows, with a permutation test."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from whence.leak.metrics import PositionProbe
 FOLDS = 5
 SHUFFLES = 99
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
-"""Ridge penalties, over the number of examples; each fit takes the one that leave-one-out (GCV) prefers."""
+"""Ridge penalties divided by the number of examples; each fit selects one by generalized cross-validation (GCV)."""
 MOST = 1000
-"""Tokens that a probe is trained and tested on."""
+"""Largest number of tokens that a probe is fitted on."""
 
 
 def shapes(places: Tensor, length: float) -> dict[str, Tensor]:
-    """A line misses a bowl, and both miss an edge: position may be encoded in many ways."""
+    """Functions of position to decode: a linear probe of position itself misses a parabola or an edge."""
     t = places.double()
     middle = (length - 1) / 2
     return {
-        "line": t,
-        "bowl": (t - middle) ** 2,
-        "start": torch.exp(-t / 2),
-        "end": torch.exp(-(length - 1 - t) / 2),
+        "linear": t,
+        "quadratic": (t - middle) ** 2,
+        "edge at start": torch.exp(-t / 2),
+        "edge at end": torch.exp(-(length - 1 - t) / 2),
     }
 
 
 def probe(sample: Sample, values: Tensor | None = None) -> PositionProbe | None:
-    """From the predictions of masked tokens, or from other values there (rows, tokens, features)."""
+    """Probe the predictions of masked tokens, or other `values` there (rows, tokens, features)."""
     some = sample.head(1 if sample.single else _enough(sample))
     features = some.predicted if values is None else values[: len(some.masked)][some.masked].double()
     return decode(features, some.places, some.rows)
 
 
 def pattern_r2(sample: Sample, inner: slice = slice(None)) -> float | None:
-    """R² from the arrangement of masked and visible tokens alone: what even a model without position may know.
+    """R² of position from the mask pattern alone, which is available to a model without position information, too.
 
-    `inner`: without the tokens at the ends that are always visible. None where nothing else is.
+    `inner` excludes the tokens at the ends that are always visible. None where no other token is visible.
     """
     visible = torch.zeros_like(sample.masked)
     visible[:, inner] = ~sample.masked[:, inner]
@@ -61,8 +61,8 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> PositionProbe | No
     kinds = places.unique()
     if len(kinds) < FOLDS:
         raise UserError(
-            f"positions: {len(kinds)} are masked, fewer than the {FOLDS} parts of the cross-validation. "
-            f"Allowed: {FOLDS} or more."
+            f"positions: expected {FOLDS} or more masked positions, for a {FOLDS}-fold cross-validation, got "
+            f"{len(kinds)}. Pass longer examples or a larger mask ratio."
         )
     if not (features - features.mean(0)).abs().max() > 0:
         return None
@@ -72,14 +72,14 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> PositionProbe | No
     start = places - kinds.min()
     true = shapes(start, length)
     null = [column for t in shuffled(start, rows, SHUFFLES).unbind(1) for column in shapes(t, length).values()]
-    wanted = torch.stack([*true.values(), *null, *(_relabelled(start, seed) for seed in range(5))], 1)
-    guessed = _cross_validated(features, wanted, folds, _full_map)
-    r2 = 1 - (guessed - wanted).pow(2).sum(0) / (wanted - wanted.mean(0)).pow(2).sum(0)
+    targets = torch.stack([*true.values(), *null, *(_relabelled(start, seed) for seed in range(5))], 1)
+    predicted = _cross_validated(features, targets, folds, _full_map)
+    r2 = 1 - (predicted - targets).pow(2).sum(0) / (targets - targets.mean(0)).pow(2).sum(0)
     decoded, chance = r2[: len(true)], r2[len(true) : -5].view(SHUFFLES, len(true)).max(1).values
     best = int(decoded.argmax())
     return PositionProbe(
         r2=float(decoded[0]),
-        mae=float((guessed[:, 0] - wanted[:, 0]).abs().mean()),
+        mae=float((predicted[:, 0] - targets[:, 0]).abs().mean()),
         best=float(decoded[best]),
         shape=list(true)[best],
         control=float(r2[-5:].mean()),
@@ -88,20 +88,20 @@ def decode(features: Tensor, places: Tensor, rows: Tensor) -> PositionProbe | No
 
 
 def fitted_error(sample: Sample) -> float:
-    """Normalized error of a linear map from prediction to target, cross-validated over rows.
+    """Normalized MSE of a linear map from prediction to target, cross-validated over rows.
 
-    The better of two: one factor for all dimensions, which a few rows suffice to estimate, and a full linear map.
+    The better of two maps: one factor for all dimensions, which can be estimated from few rows, and a full matrix.
     """
     some = sample.head(_enough(sample))
     predicted, truth = some.predicted, some.truth
     if not (predicted - predicted.mean(0)).abs().max() > 0:
         return 1.0
-    guesses = [_cross_validated(predicted, truth, some.rows % FOLDS, solve) for solve in (_one_factor, _full_map)]
-    return min(float((guess - truth).pow(2).sum() / (truth - truth.mean(0)).pow(2).sum()) for guess in guesses)
+    mapped = [_cross_validated(predicted, truth, some.rows % FOLDS, solve) for solve in (_one_factor, _full_map)]
+    return min(float((one - truth).pow(2).sum() / (truth - truth.mean(0)).pow(2).sum()) for one in mapped)
 
 
 def _enough(sample: Sample) -> int:
-    """Rows that hold as many masked tokens as a probe takes."""
+    """Number of rows with as many masked tokens as a probe is fitted on."""
     return max(FOLDS, MOST // max(1, int(sample.masked[0].sum())))
 
 
@@ -114,13 +114,13 @@ def _relabelled(places: Tensor, seed: int) -> Tensor:
 def _cross_validated(
     features: Tensor, targets: Tensor, folds: Tensor, solve: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    guessed = torch.empty_like(targets)
+    predicted = torch.empty_like(targets)
     for fold in folds.unique():
         test, train = folds == fold, folds != fold
         mean = features[train].mean(0)
         x, y = features - mean, targets[train] - targets[train].mean(0)
-        guessed[test] = targets[train].mean(0) + x[test] @ solve(x[train], y)
-    return guessed
+        predicted[test] = targets[train].mean(0) + x[test] @ solve(x[train], y)
+    return predicted
 
 
 def _one_factor(x: Tensor, y: Tensor) -> Tensor:
@@ -134,9 +134,9 @@ def _full_map(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _ridge(x: Tensor, y: Tensor) -> Tensor:
-    """Coefficients for every target, each with the penalty that generalised cross-validation chooses."""
+    """Coefficients for every target, each with the penalty that generalized cross-validation selects."""
     n, wide = len(x), x.shape[1] > len(x)
-    # The smaller of the two Gram matrices has all that is needed, far cheaper than a singular value decomposition.
+    # An eigendecomposition of the smaller Gram matrix is far cheaper than a singular value decomposition.
     squares, basis = torch.linalg.eigh(x @ x.T if wide else x.T @ x)
     squares = squares.clamp(min=1e-9 * float(squares.max()))
     within = basis.T @ y if wide else (basis.T @ (x.T @ y)) / squares.sqrt()[:, None]

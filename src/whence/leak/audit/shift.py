@@ -1,9 +1,9 @@
 """The shift test: the same content under the same mask at another position.
 
-Correlations with position are not sufficient evidence: with half of the tokens masked, counting the visible ones to the
-left predicts position, leak or not. The shift test is an intervention. A block of visible and masked tokens is embedded
-at two offsets in a sequence that is masked otherwise, and the predictions inside the block are compared. A model that
-uses relative context only predicts the same at both.
+Correlations with position are not sufficient evidence: with half of the tokens masked, the number of visible tokens to
+the left predicts position whether or not position leaks. The shift test is an intervention. A block of visible and
+masked tokens is embedded at two offsets in an otherwise fully masked sequence, and the predictions inside the block are
+compared. A model that uses relative context only makes the same predictions at both.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from whence.random import derive, preserve_rng_state
 
 ROWS = 24
 SAME = 1e-6
-"""Standard deviation of predictions, over that of the targets, below which they differ by rounding alone."""
+"""Standard deviation of predictions, relative to that of the targets, below which they are equal up to rounding."""
 NOISY_PASSES = 16
 """Forward passes per placement of a model that draws random numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """A block of content at one offset of a sequence that is masked otherwise."""
+    """A block of content at one offset of an otherwise fully masked sequence."""
 
     content: Tensor
     masked: Tensor
@@ -40,7 +40,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class ShiftedPair:
-    """The same block at the beginning and `by` steps further on."""
+    """The same block at the beginning and `by` steps later."""
 
     by: int
     here: Placement
@@ -50,12 +50,12 @@ class ShiftedPair:
 def placements(target: AuditTarget, ratio: float, seed: int = 0) -> list[ShiftedPair]:
     """Shifts by a third of the sequence, by one step less, and by two steps.
 
-    Two far distances, because a model with a period predicts the same at every multiple of it. The near one leaves
-    hardly any masked tokens outside the block, as when the model is used.
+    There are two large shifts because a periodic model makes the same predictions at every multiple of its period. The
+    small shift leaves few masked tokens outside of the block, as in normal use of the model.
     """
     steps = target.maskable // target.stride
     far = max(1, steps // 3)
-    here: dict[int, Placement] = {}  # by length of the block: two of the three begin alike
+    here: dict[int, Placement] = {}  # by length of the block, which two of the three pairs share
     pairs = []
     for by, room in dict.fromkeys([(far, far), (max(1, far - 1), far), (min(2, far), min(2, far))]):
         block = (steps - room) * target.stride
@@ -66,7 +66,7 @@ def placements(target: AuditTarget, ratio: float, seed: int = 0) -> list[Shifted
 
 
 def _placed(target: AuditTarget, masked: Tensor, by: int) -> Placement:
-    """The first tokens, some of them masked, shifted by so many steps; all others are masked."""
+    """The first tokens with their mask, shifted by a number of steps; all other tokens are masked."""
     first, block = target.ends[0], masked.shape[1]
     here = slice(first + by * target.stride, first + by * target.stride + block)
     content, everywhere = target.content.clone(), torch.zeros(len(masked), target.tokens, dtype=torch.bool)
@@ -80,11 +80,12 @@ def _placed(target: AuditTarget, masked: Tensor, by: int) -> Placement:
 def shift_test(
     target: AuditTarget, ratio: float, targets: float, seed: int = 0, prediction_std: float | None = None
 ) -> ShiftTest:
-    """Shift sensitivity of the predictions at one mask ratio: the largest over all placements, each averaged over rows.
+    """Shift sensitivity of the predictions at one mask ratio: averaged over rows, and the largest over placements.
 
     Args:
         targets: standard deviation of the targets.
-        prediction_std: that of the predictions, where it was measured under other conditions, as for ablations.
+        prediction_std: standard deviation of the predictions; by default, that at these placements. Ablations pass that
+            of the model with all pathways.
     """
     pairs = _outcomes(target, ratio, seed, lambda few, place: {"": few.predictions(place.content, place.masked)})
     own = _pooled(pairs[""]) if prediction_std is None else prediction_std
@@ -100,7 +101,7 @@ def shift_test(
 
 
 def shift_profile(target: AuditTarget, ratio: float, seed: int = 0) -> dict[str, float]:
-    """The same for the activations after every layer, over their own variance and at the same placements."""
+    """Shift sensitivity of the activations after every layer, relative to their own variance."""
     pairs = _outcomes(target, ratio, seed, lambda few, place: few.activations(place.content, place.masked))
     largest = {}
     for layer in target.layers:
@@ -111,19 +112,19 @@ def shift_profile(target: AuditTarget, ratio: float, seed: int = 0) -> dict[str,
 
 
 Pairs = list[tuple[int, Tensor]]
-"""By distance: (passes, 2, rows, masked tokens of the block, width), here and there"""
+"""By shift: (passes, 2, rows, masked tokens of the block, width), the 2 being the offsets"""
 
 
 def _outcomes(
     target: AuditTarget, ratio: float, seed: int, run: Callable[[AuditTarget, Placement], dict[str, Tensor]]
 ) -> dict[str, Pairs]:
-    """Run the model at all placements. Passes here and there draw the same random numbers, as far as they can."""
+    """Run the model at all placements. Passes at both offsets start from the same random state."""
     target = target.with_rows(ROWS)
     passes = NOISY_PASSES if target.is_noisy() else 1
 
     @functools.cache
     def outcome(place: Placement) -> dict[str, Tensor]:
-        """By name: (passes, rows, masked tokens of the block, width). Every row has equally many."""
+        """By name: (passes, rows, masked tokens of the block, width). Every row has the same number of them."""
         several: dict[str, list[Tensor]] = {}
         for index in range(passes):
             with preserve_rng_state():
@@ -147,7 +148,7 @@ def _pooled(pairs: Pairs) -> float:
 
 
 def _shares(pairs: Pairs, own: float, rounding: float) -> dict[int, Excess]:
-    """Variance caused by shifting over `own` squared, by distance; 0 where nothing varies beyond rounding."""
+    """Variance caused by shifting divided by `own` squared, by shift; 0 if predictions are equal up to rounding."""
     if own <= rounding:
         return {by: Excess(0.0, 0.0) for by, _ in pairs}
     sizes = {by: _size(values[:, 0] - values[:, 1]) for by, values in pairs}
@@ -155,10 +156,10 @@ def _shares(pairs: Pairs, own: float, rounding: float) -> dict[int, Excess]:
 
 
 def _size(difference: Tensor) -> Excess:
-    """The variance of which the two offsets are a sample; (passes, rows, tokens, width).
+    """Variance between two offsets, from their difference (passes, rows, tokens, width).
 
-    Noise is told from position by several passes: apart for what the tokens of a row share and for the rest, so that
-    noise shared by a row does not bury differences within it.
+    Several passes separate noise from position. The part that the tokens of a row share and the rest are tested
+    separately, so that noise shared by a row does not hide differences within it.
     """
     if len(difference) == 1:
         return Excess(float(difference.pow(2).mean()) / 2, 0.0)

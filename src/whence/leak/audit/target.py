@@ -1,4 +1,4 @@
-"""A masked model as an audit sees it: how to hide tokens, where they are, what is predicted."""
+"""The interface between audits and models: how tokens are masked, where they are, and what is predicted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def training_mode_restored(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class AuditTarget:
-    """A masked model with the examples to audit it on, and how to call it.
+    """A model and examples, in the form that audits require.
 
     `whence.leak.audit_target` and `whence.leak.load` return one, and `whence.audit` takes one.
 
@@ -43,30 +43,30 @@ class AuditTarget:
     name: str
     model: nn.Module
     content: Tensor
-    """(rows, tokens, …): real examples, of which parts will be masked"""
+    """Examples, (rows, tokens, …)"""
     predict: Callable[[Tensor, Tensor], Tensor]
-    """(content, masked) → (rows, tokens, outputs); must not look at content where it is masked"""
+    """(content, masked) → predictions (rows, tokens, outputs), which must not depend on masked content"""
     target: Callable[[Tensor], Tensor]
-    """content → what would be right, (rows, tokens, outputs)"""
+    """content → targets (rows, tokens, outputs)"""
     layers: tuple[str, ...]
     """Names of modules whose outputs are (rows, tokens, width), from the embedded tokens to the last block"""
     mask_module: str | None = None
-    """The module whose output has mask tokens in their places, before anything tells them where they are"""
+    """The module whose output contains the mask tokens before position encodings are added; None: unknown"""
     ends: tuple[int, int] = (0, 0)
-    """Tokens at the beginning and at the end that are never masked and never moved, as [CLS] and [SEP]"""
+    """Tokens at the beginning and at the end that are never masked and never shifted, as [CLS] and [SEP]"""
     stride: int = 1
-    """Tokens per step of position: several where every moment has one token per channel"""
+    """Tokens per position: the number of channels where every time step has one token per channel"""
     pattern: Pattern = "random"
     fitted: bool = False
-    """The model was never asked to say the target: its error is that of the best linear map from what it says"""
+    """The model was not trained to predict the targets: its error is that of the best linear map to them"""
     untrained: Callable[[int], AuditTarget | None] | None = None
-    """seed → the same architecture before training; None where no such model can be made"""
+    """seed → the same architecture with new weights; None where it cannot be built"""
     mask_description: str = ""
-    """What masked tokens are replaced by, as a sentence"""
+    """The replacement of masked tokens, as a sentence"""
     limits: tuple[str, ...] = ()
-    """Where less than was requested is audited, as sentences"""
+    """Sentences on where less than requested is audited"""
     current: dict[str, Tensor] = field(default_factory=dict)
-    """While the model runs, under "masked": what is masked from it"""
+    """While the model runs, its mask under the key `masked`"""
 
     @property
     def tokens(self) -> int:
@@ -78,12 +78,12 @@ class AuditTarget:
 
     @property
     def inner(self) -> slice:
-        """The tokens that may be masked"""
+        """The tokens that may be masked."""
         return slice(self.ends[0], self.tokens - self.ends[1])
 
     @property
     def maskable(self) -> int:
-        """How many these are"""
+        """The number of tokens that may be masked."""
         return max(0, self.tokens - sum(self.ends))
 
     def draw_mask(self, ratio: float, seed: int = 0) -> Tensor:
@@ -93,29 +93,30 @@ class AuditTarget:
         return masked
 
     def predictions(self, content: Tensor, masked: Tensor, batch: int = BATCH) -> Tensor:
-        """Predictions, a few rows at a time."""
+        """Predictions (rows, tokens, outputs), computed in batches."""
         self.model.eval()
         parts = []
         with torch.no_grad():
-            for some, gone in zip(content.split(batch), masked.split(batch), strict=True):
-                self.current["masked"] = gone
-                parts.append(self.predict(some, gone))
-                check_aligned(parts[-1], gone)
+            for some, mask in zip(content.split(batch), masked.split(batch), strict=True):
+                self.current["masked"] = mask
+                parts.append(self.predict(some, mask))
+                check_aligned(parts[-1], mask)
         return torch.cat(parts).detach().float().cpu()
 
     def activations(self, content: Tensor, masked: Tensor) -> dict[str, Tensor]:
-        """Hidden states after every layer, (rows, tokens, width)."""
+        """Activations after every layer, (rows, tokens, width)."""
         with capture(self.model, list(self.layers), attention=False) as cache:
             self.predictions(content, masked)
         activations = {}
         for layer in self.layers:
             parts = cache.hidden[layer]
-            states = torch.cat(parts) if isinstance(parts, list) else parts
-            if states.shape[:2] != masked.shape:
+            output = torch.cat(parts) if isinstance(parts, list) else parts
+            if output.shape[:2] != masked.shape:
                 raise UserError(
-                    f"model: {layer} returns {tuple(states.shape)}, not one vector per token of {tuple(masked.shape)}."
+                    f"layers: expected {layer} to return one vector per token, of shape {tuple(masked.shape)} and "
+                    f"width, got {tuple(output.shape)}. Pass layers= with the names of other modules."
                 )
-            activations[layer] = states.float().cpu()
+            activations[layer] = output.float().cpu()
         return activations
 
     def is_noisy(self) -> bool:

@@ -1,6 +1,6 @@
 """Untrained twins: the same architecture with newly initialized weights.
 
-An untrained model already depends on position. What training caused is what the model has and its twins have not.
+Predictions of an untrained model already depend on position. The effect of training is the difference from its twins.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from whence.models.init import initialise
 from whence.random import derive, preserve_rng_state
 
 TWINS = 5
-"""Untrained twins that are needed for a prediction interval."""
+"""Untrained twins that a prediction interval is computed from."""
 CONFIDENCE = 0.99
 CLEAR = 0.25
-"""Difference of normalized errors from one twin that needs no further twins."""
+"""Difference in normalized MSE from the first twin above which no further twins are measured."""
 NEGLIGIBLE = 0.01
-"""Difference of normalized errors that is never called one."""
+"""Difference in normalized MSE that is never considered an effect of training."""
 
 
 @dataclass(frozen=True)
 class TwinComparison:
-    """Normalized errors of a model beside those of its untrained twins."""
+    """Normalized MSE of a model compared with that of its untrained twins."""
 
     count: int
     """Twins that were measured"""
@@ -39,14 +39,14 @@ class TwinComparison:
 
 
 def compare_errors(errors: Mapping[float, float], twins: Sequence[Mapping[float, float]]) -> TwinComparison:
-    """Errors by mask ratio, of the model and of each twin. Errors above 1 count as 1: both reconstruct nothing."""
+    """Compare the errors of the model and of each twin by mask ratio. Errors above 1 count as 1 (no reconstruction)."""
     intervals = {ratio: _interval([min(1.0, twin[ratio]) for twin in twins]) for ratio in errors}
     outside = [not low <= min(1.0, errors[ratio]) <= high for ratio, (low, high) in intervals.items()]
     return TwinComparison(len(twins), intervals, any(outside))
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:
-    """In which one more value of the same kind lies with 99 % probability, if they are normally distributed."""
+    """99 % prediction interval for one more value, assuming a normal distribution."""
     mean = sum(values) / len(values)
     if len(values) == 1:
         return mean - CLEAR, mean + CLEAR
@@ -80,7 +80,7 @@ def reinitialized(model: nn.Module, seed: int) -> nn.Module | None:
                 torch.manual_seed(seed)
                 return type(model)(model.config).float()  # pyright: ignore[reportCallIssue]
         twin = copy.deepcopy(model)
-    except Exception:  # whatever a module of somebody else's raises: locks, open files, other constructors
+    except Exception:  # modules of users may raise anything: locks, open files, other constructors
         return None
     initialise(twin, seed)
     with preserve_rng_state(), torch.no_grad():

@@ -1,4 +1,4 @@
-"""Verdicts of an audit: their words, their thresholds, and the sentences that name the numbers behind them."""
+"""Verdicts of an audit: names, thresholds, and sentences with the numbers that they are based on."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from whence.leak.metrics import (
 from whence.leak.pathways import CAUSAL_ORDER, mask_tokens
 
 ELSEWHERE = "elsewhere"
-"""In the table of pathways: position that enters where no detector finds a pathway"""
+"""In the table of pathways: position that enters where no pathway was detected"""
 SHIFT_THRESHOLD = 0.01
 """Shift sensitivity from which a model is called leaky."""
 VARIANCE_THRESHOLD = 1e-4
-"""At mask ratio 1: variance between positions, over the target variance, from which a model is called leaky."""
+"""Variance between positions at mask ratio 1, as a share of the target variance, from which a model is called leaky."""
 DEAD = 0.99
-"""Normalized error from which a model reconstructs nothing."""
+"""Normalized MSE from which a model is said to reconstruct nothing."""
 CONTENT_THRESHOLD = 0.01
 """Share of the prediction variance below which replacing the visible content has no effect."""
 PATHWAY_SHARE = 0.2
@@ -49,10 +49,11 @@ def judge(
     *,
     fitted: bool = False,
 ) -> Verdict:
-    """The verdict on measures by mask ratio, beside those of an untrained twin.
+    """The verdict on measures by mask ratio.
 
     Args:
-        twins: errors beside those of untrained twins; None where no twin is available.
+        untrained: measures of an untrained twin; empty where none is available.
+        twins: comparison of errors with untrained twins; None where none is available.
         fitted: errors are those of a linear map from activations, not of predictions that the model was trained for.
     """
     leak = leak_of(ratios)
@@ -75,12 +76,12 @@ def judge(
         _beside_untrained(twins),
     ]
     if any(metrics.without_prior for metrics in ratios.values()):
-        sentences.append("An explicit prior adds position; the verdict is about the model without it.")
+        sentences.append("The model has an explicit position prior. The verdict is about the model without it.")
     threshold = f"a shift sensitivity of {share(SHIFT_THRESHOLD)}"
     if first_layer is not None:
-        sentences.append(f"The first layer with {threshold} or more at masked tokens is {first_layer}.")
+        sentences.append(f"First layer whose activations at masked tokens reach {threshold}: {first_layer}.")
     elif layers:
-        sentences.append(f"No layer reaches {threshold} at masked tokens.")
+        sentences.append(f"No layer reaches {threshold} in its activations at masked tokens.")
     if depends:
         sentences += _pathways(named, pathways)
     return Verdict(
@@ -93,14 +94,14 @@ def judge(
         thresholds={
             "shift sensitivity": SHIFT_THRESHOLD,
             "variance between positions at mask ratio 1": VARIANCE_THRESHOLD,
-            "normalized error": DEAD,
-            "pathway": PATHWAY_SHARE,
+            "normalized MSE": DEAD,
+            "pathway, relative to the strongest": PATHWAY_SHARE,
         },
     )
 
 
 def leak_of(ratios: Mapping[float, PredictionMeasures]) -> Leak:
-    """From the shift sensitivity and, at mask ratio 1, from the variance between positions."""
+    """The verdict from shift sensitivity and, at mask ratio 1, from the variance between positions."""
     shifts, all_masked = _parts(ratios)
     sensitivity = max((shift.sensitivity for shift in shifts.values()), default=0.0)
     variance = all_masked.position_variance if all_masked else 0.0
@@ -120,7 +121,7 @@ def _parts(ratios: Mapping[float, PredictionMeasures]) -> tuple[dict[float, Shif
 
 
 def named_pathways(effects: Sequence[PathwayEffect]) -> list[str]:
-    """Pathways that alone reach the threshold of shift sensitivity, or a good part of the strongest one."""
+    """Pathways that alone reach the threshold of shift sensitivity, or `PATHWAY_SHARE` of the strongest one."""
     strongest = max((effect.alone for effect in effects), default=0.0)
     enough = min(SHIFT_THRESHOLD, PATHWAY_SHARE * strongest)
     names = [effect.name for effect in effects if effect.alone > ROUNDING**2 and effect.alone >= enough]
@@ -128,7 +129,7 @@ def named_pathways(effects: Sequence[PathwayEffect]) -> list[str]:
 
 
 def _without_content(ratios: RatioTable) -> bool:
-    """Are predictions the same whatever the visible content?"""
+    """Whether replacing the visible content has no effect on predictions."""
     effects = [metrics.content.replaced for metrics in ratios.values() if metrics.content]
     return bool(effects) and all(effect is not None and effect < CONTENT_THRESHOLD for effect in effects)
 
@@ -137,12 +138,12 @@ HEADLINES = {
     "leaky": "Leaky: predictions of masked tokens depend on absolute position.",
     "traces": "Traces: predictions of masked tokens depend on absolute position, below the thresholds.",
     "clean": "Clean: predictions of masked tokens do not depend on absolute position.",
-    "undecided": "Undecided: the model draws random numbers, and a dependence on absolute position above the threshold "
-    "could be hidden by them.",
-    "reconstructs nothing": f"Reconstructs nothing: at every mask ratio the normalized error is {DEAD} or more (1 = "
+    "undecided": "Undecided: the noise of the model is larger than the thresholds, so that a dependence on absolute "
+    "position could not be detected.",
+    "reconstructs nothing": f"Reconstructs nothing: the normalized MSE is {DEAD} or more at every mask ratio (1 = "
     "predicting the mean). The other measures are no evidence for or against position leakage.",
-    "no different from untrained": "No different from the same model untrained: it reconstructs no more and no less, "
-    "so that no measure below is an effect of training.",
+    "no different from untrained": "No different from untrained: the model reconstructs no better and no worse than "
+    "the same architecture with untrained weights. No measure below is an effect of training.",
 }
 
 
@@ -174,21 +175,21 @@ def _conditions(threshold: float, limit: float, untrained: float | None) -> str:
 
 
 def _reconstruction(errors: Mapping[float, float], untrained: RatioTable, fitted: bool) -> str:
-    of = " of the best linear map from masked to unmasked activations" if fitted else ""
+    of = " of the best linear map from masked to unmasked activations" if fitted else " at masked tokens"
     parts = []
     for ratio, error in errors.items():
         beside = f" (untrained {untrained[ratio].error:.2f})" if ratio in untrained else ""
         parts.append(f"{error:.2f}{beside} {at_ratio(ratio)}")
-    return f"Normalized error{of} (1 = predicting the mean): {', '.join(parts)}."
+    return f"Normalized MSE{of} (1 = predicting the mean): {', '.join(parts)}."
 
 
 def _error_by_position(ratios: RatioTable, position_only: bool) -> list[str]:
-    """The target's own statistics: the error of predicting the mean of each position, where it is known."""
+    """The error of predicting the mean of each position, where it is known."""
     known = {ratio: 1 - m.eta2_target for ratio, m in ratios.items() if m.eta2_target is not None}
     if not known:
         return []
     best = min(known, key=lambda ratio: ratios[ratio].error)
-    sentence = f"Predicting the mean of each position has a normalized error of {known[best]:.2f} {at_ratio(best)}."
+    sentence = f"Predicting the mean of each position has a normalized MSE of {known[best]:.2f} {at_ratio(best)}."
     if position_only:
         effect = f"changes less than {share(CONTENT_THRESHOLD)} of the prediction variance"
         sentence += f" Replacing the visible content {effect}: the model predicts from position only."
@@ -197,12 +198,13 @@ def _error_by_position(ratios: RatioTable, position_only: bool) -> list[str]:
 
 def _beside_untrained(twins: TwinComparison | None) -> str:
     if twins is None:
-        return "Untrained twin not available: what training changed is unknown."
+        return "Untrained twin not available: the effect of training is unknown."
     if twins.count == 1:
-        return f"At one mask ratio or more, the error differs by more than {CLEAR} from that of an untrained twin."
+        return f"At one mask ratio or more, the normalized MSE is more than {CLEAR} from that of an untrained twin."
     ranges = ", ".join(f"{low:.2f} to {high:.2f} {at_ratio(r)}" for r, (low, high) in twins.intervals.items())
     lies = "lies outside, at one mask ratio or more," if twins.different else "lies within"
-    return f"The error {lies} the 99 % prediction interval of {twins.count} untrained twins ({ranges}; 1 at most)."
+    interval = f"the 99 % prediction interval of {twins.count} untrained twins"
+    return f"The normalized MSE {lies} {interval} ({ranges}; values above 1 count as 1)."
 
 
 def _pathways(named: Sequence[str], effects: Sequence[PathwayEffect]) -> list[str]:
@@ -210,14 +212,15 @@ def _pathways(named: Sequence[str], effects: Sequence[PathwayEffect]) -> list[st
     alone = {effect.name: effect.alone for effect in reversed(effects)}
     known = [name for name in named if name != ELSEWHERE]
     if known:
-        listed = ", ".join(f"{name} (alone {share(alone[name])})" for name in known)
-        sentences.append(f"Position enters through {listed}.")
+        listed = ", ".join(f"{name} ({share(alone[name])})" for name in known)
+        sentences.append(f"Position enters through {listed}. In brackets: shift sensitivity of the pathway alone.")
     elif alone.keys() - {ELSEWHERE}:
-        sentences.append("None of the detected pathways has a shift sensitivity alone.")
+        sentences.append("None of the detected pathways has a shift sensitivity on its own.")
     if ELSEWHERE in alone:
-        what = "Some position" if known else "Position"
+        also = " also" if known else ""
         sentences.append(
-            f"{what} enters where no pathway was detected ({share(alone[ELSEWHERE])} with all pathways ablated)."
+            f"Position{also} enters where no pathway was detected (shift sensitivity {share(alone[ELSEWHERE])} with "
+            "all detected pathways ablated)."
         )
     return sentences
 
@@ -225,28 +228,28 @@ def _pathways(named: Sequence[str], effects: Sequence[PathwayEffect]) -> list[st
 def facts(
     target: AuditTarget, masked: Tensor, ratio: float, pattern: float | None, pathways: Sequence[PathwayEffect]
 ) -> list[str]:
-    """Sentences on the mask token, the mask pattern, causal order, and limits that were applied.
+    """Sentences on the mask token, the mask pattern, causal order, and limits of the audit.
 
     Args:
         pattern: R² with which the mask pattern alone predicts position, at `ratio`.
-        pathways: what ablating each of them does.
+        pathways: effects of ablating pathways.
     """
-    few, gone = target.with_rows(8), masked[:8]
+    few, mask = target.with_rows(8), masked[:8]
     sentences = [target.mask_description]
-    tokens = mask_tokens(few, gone)
+    tokens = mask_tokens(few, mask)
     if tokens is not None:
         equal = "equal" if torch.allclose(tokens, tokens[:1], atol=1e-6) else "not equal"
         sentences.append(f"Masked tokens are {equal} before encodings are added.")
-    added = added_vectors(few, gone)
+    added = added_vectors(few, mask)
     if added is not None:
-        at_masked, at_visible = (f"{float(added.norm(dim=-1)[where].mean()):.2g}" for where in (gone, ~gone))
+        at_masked, at_visible = (f"{float(added.norm(dim=-1)[where].mean()):.2g}" for where in (mask, ~mask))
         sentences.append(
-            f"Additive encodings have a norm of {at_masked} at masked tokens, {at_visible} at visible ones."
+            f"Additive encodings have a mean norm of {at_masked} at masked tokens and {at_visible} at visible tokens."
         )
     if pattern is not None:
         sentences.append(
-            f"The mask pattern alone predicts position with R² {pattern:.2f} {at_ratio(ratio)}: a probe may reach as "
-            "much without a leak."
+            f"The mask pattern alone predicts position with R² = {pattern:.2f} {at_ratio(ratio)}. A probe can reach "
+            "this R² without position leakage."
         )
     sentences += [*_causal(pathways), *target.limits]
     if len(target.content) > ROWS:
@@ -255,12 +258,12 @@ def facts(
 
 
 def _causal(pathways: Sequence[PathwayEffect]) -> list[str]:
-    """What causal order explains by construction, and what is left without it."""
+    """The part of the shift sensitivity that causal order explains by construction."""
     effect = next((effect for effect in pathways if effect.name == CAUSAL_ORDER), None)
     if effect is None or effect.without is None:
         return []
     return [
-        "Attention is causal: a token's position determines how many tokens it attends to, by construction. Mean shift "
-        f"sensitivity {share(effect.with_all)}; with causal order as the only pathway {share(effect.alone)}; without "
-        f"causal order {share(effect.without)}."
+        "Attention is causal, so that the position of a token determines how many tokens it attends to. Mean shift "
+        f"sensitivity: {share(effect.with_all)} with all pathways, {share(effect.alone)} with causal order as the only "
+        f"pathway, {share(effect.without)} without causal order."
     ]

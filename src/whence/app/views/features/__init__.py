@@ -1,4 +1,4 @@
-"""Autoencoders: compare presets, show the features of one, collect activations to train them on."""
+"""The page Features: compare sparse autoencoders, inspect the features of one, collect activations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whence.app.comparisons import Comparisons
 from whence.app.components import header, markup, plain
 from whence.app.jobs import Document
 from whence.app.views.features.collecting import collect
-from whence.app.views.features.looking import look
+from whence.app.views.features.inspecting import inspect_run
 from whence.errors import not_allowed
 from whence.experiments.table import Table
 from whence.features.activations.store import collections
@@ -23,21 +23,21 @@ from whence.features.instrument import BASELINE, FEATURES
 from whence.features.run import PRESETS, FeaturesRun
 from whence.store.runs import Store
 
-NEW, RESULTS, LOOK, COLLECT = "Compare", "Results", "Look", "Collect"
+NEW, RESULTS, INSPECT, COLLECT = "Compare", "Results", "Inspect", "Collect"
 STORED = "stored"
 START = {"presets": ["plain_topk", BASELINE, "001_run01_hard_mask", "001_run02_soft_mask"]}
-"""Few enough for a first comparison, hard against soft among them."""
+"""A small first comparison, with a hard and a soft mask"""
 
 
 def show() -> None:
     store = header("features")
-    view = switch({NEW: "", RESULTS: "comparison", LOOK: "run", COLLECT: "collection"}, "features:view")
+    view = switch({NEW: "", RESULTS: "comparison", INSPECT: "run", COLLECT: "collection"}, "features:view")
     if view == COLLECT:
         collect(store)
     elif view == RESULTS:
         COMPARISONS.results(store)
-    elif view == LOOK:
-        look(store)
+    elif view == INSPECT:
+        inspect_run(store)
     else:
         _presets()
         COMPARISONS.new(store)
@@ -47,23 +47,23 @@ def show() -> None:
 
 
 def _presets() -> None:
-    with st.expander("The presets, and what each of them is"):
+    with st.expander("Descriptions of the presets"):
         components.table(
-            ["preset", "what it is"],
+            ["preset", "description"],
             [[name, PRESETS.about(name)] for name in PRESETS.names()],
             label="presets",
         )
 
 
 def _offered(store: Store) -> dict[str, dict[str, str]]:
-    """No label of data begins what could be typed: Streamlit would take that for what is to be replaced."""
-    made = {name: f"{name} (features are known)" for name in DATA.names() if name != STORED}
+    """No label is a prefix of what a user could type: Streamlit would treat it as the text to replace."""
+    synthetic = {name: f"{name} (synthetic, known features)" for name in DATA.names() if name != STORED}
     collected = {path.name: f"{path.name} (collected)" for path in collections(store)}
-    return {"presets": {name: name for name in (ALL, *PRESETS.names())}, "data": {**made, **collected}}
+    return {"presets": {name: name for name in (ALL, *PRESETS.names())}, "data": {**synthetic, **collected}}
 
 
-def _settled(document: Document, store: Store) -> Document:
-    """Collections go by their name here: a path that is typed in a browser is never opened."""
+def _resolved(document: Document, store: Store) -> Document:
+    """Collections are selected by name: the app never opens a path that was typed in a browser."""
     data = document.get("data", "")
     if isinstance(data, dict):  # of a saved comparison
         data = data["name"] if data.get("name") != STORED else Path(str(data.get("path"))).name
@@ -77,10 +77,10 @@ def _settled(document: Document, store: Store) -> Document:
 
 
 def _more(config: FeaturesConfig, table: Table[FeaturesRun], store: Store) -> None:
-    """Masks by how strict they are, and links to the features of single runs."""
+    """Masks by strictness, and links to the features of single runs."""
     for section in strictness_section(table.rows):
         markup(section)
-    with st.expander("Show the features of one of them"):
+    with st.expander("Inspect the features of one run"):
         for row in table.rows:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.write(plain(row.name))
@@ -94,5 +94,5 @@ COMPARISONS = Comparisons(
     more=_more,
     start=START,
     offered=_offered,
-    resolve=_settled,
+    resolve=_resolved,
 )

@@ -1,4 +1,4 @@
-"""Activations of a model: collect some, list those there are."""
+"""Collect activations of a model, and list the collections of the store."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ EVERY_SECONDS = 2.0
 
 def collect(store: Store) -> None:
     st.write(
-        "Activations of a model, each with its token and its position: what autoencoders learn features of. "
-        "Models of your own, and other texts, can be named on the command line."
+        "Collect activations of a language model, with the token and the position of each, to train sparse "
+        "autoencoders on. For your own models and texts, use the command line: whence features collect."
     )
     models = _models(store)
     config = form(
@@ -36,10 +36,10 @@ def collect(store: Store) -> None:
         "collect",
         list(COMMAND),
         first=("name", "model", "layer", "tokens", "context_size"),
-        left_out=("text",),  # any file of this machine could be named there
+        left_out=("text",),  # it could name any file of this machine
         start={"tokens": 60_000},
         offered={"model": models},
-        resolve=lambda document: _settled(document, models, store),
+        resolve=lambda document: _resolved(document, models, store),
     )
     if st.button("Collect", type="primary", disabled=config is None, icon=":material/download:") and config:
         title = f"activations of {config.model} after block {config.layer}"
@@ -52,18 +52,18 @@ def collect(store: Store) -> None:
 
 
 def _models(store: Store) -> dict[str, str]:
-    """Those that come in packages, and runs of the arena: no path of this machine."""
+    """Packaged models and finished runs of the arena, but no paths."""
     runs = [run for run in store.summaries() if run.kind == "arena" and run.state == "finished"]
     named = {f"{RUN}{run.id}": f"run {run.id[:4]}: {run.title}, seed {run.seed}" for run in runs[::-1]}
     return {**dict(zip(PACKAGED, PACKAGED, strict=True)), **named}
 
 
-def _settled(document: Document, models: dict[str, str], store: Store) -> Document:
+def _resolved(document: Document, models: dict[str, str], store: Store) -> Document:
     name = str(document.get("name", ""))
     if name:
-        folder(store, name)  # refuses what is no name
+        folder(store, name)  # raises UserError for invalid names
     if name in DATA.names():
-        raise UserError(f"name: {name!r} is the name of data already. Allowed: another.")
+        raise UserError(f"name: {name!r} is the name of packaged data. Choose another name.")
     model = str(document.get("model", CollectConfig().model))
     if model not in models:
         raise not_allowed("model", model, list(models))
@@ -71,21 +71,22 @@ def _settled(document: Document, models: dict[str, str], store: Store) -> Docume
 
 
 def _there(store: Store, alive: int) -> None:
-    """What is being collected, and what there is. Made anew while something is."""
+    """Running jobs and stored collections, redrawn while a job runs."""
     submitted = [(job, job.state) for job in jobs(store, instrument="features", verb="collect")]
     for place, (job, state) in enumerate(submitted):
         if state in ALIVE or (place == 0 and state != "finished"):
             markup(f"{badge(state)} {html.escape(job.submission.title)}")
             controls(job, job.id)
-    st.subheader("In this store")
+    st.subheader("Collections in this store")
     paths = collections(store)
     if not paths:
         empty(
-            "No activations have been collected yet.", "Synthetic ones, whose features are known, need no collecting."
+            "No activations have been collected yet.",
+            "Synthetic data, whose features are known, is available under Compare.",
         )
     else:
         table(
-            ["name", "model", "layer", "d_in", "context size", "activations", "held out", ""],
+            ["name", "model", "layer", "d_in", "context size", "activations", "held out", "state"],
             [_line(path) for path in paths],
             label="collected activations",
         )

@@ -1,4 +1,4 @@
-"""Images at any resolution: render one, train a field and watch it sharpen, vary a part of the model."""
+"""The page Fields: render images at any resolution, train fields, compare variants of the model."""
 
 from __future__ import annotations
 

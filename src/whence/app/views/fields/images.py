@@ -1,4 +1,4 @@
-"""Images of the Render view: brought by the reader or packaged, rendered, and compared with the truth."""
+"""Images of the view Render: uploaded or packaged, rendered, and compared with the original."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from whence.store.runs import Store
 from whence.system import packaged_file
 
 SIDE = 256
-"""Pixels of the longer side that are used: more would make every answer slow."""
+"""Images are reduced to this longer side in pixels, so that a rendering takes seconds"""
 LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
 class InputImage:
-    """What is used of it, and the checksum by which that is known."""
+    """An input image and its checksum, which is the key of caches."""
 
     values: Tensor
     """(3, height, width) in [0, 1]"""
     checksum: str
     whole: tuple[int, int]
-    """Height and width before it was shrunk"""
+    """Height and width before the reduction"""
 
 
 def choose_image(run: FieldsRun) -> InputImage:
-    # Not narrowed down by `type`: a name that does not end as it asks for would end the page, not get a message.
+    # Without `type`: a file with another suffix would end the page instead of showing a message.
     brought = st.file_uploader(
         "Your image",
-        help=f"PNG, JPEG, WebP, GIF, TIFF, BMP or PNM, up to {UPLOAD_MIB} MiB. It stays in the memory of this machine "
-        "and is written nowhere.",
+        help=f"PNG, JPEG, WebP, GIF, TIFF, BMP or PNM, up to {UPLOAD_MIB} MiB. It stays in memory "
+        "and is not written to disk.",
     )
     if brought is not None:
         name = shown_name(brought.name)
@@ -59,12 +59,12 @@ def choose_image(run: FieldsRun) -> InputImage:
         return image
     samples = _samples()
     if not samples:
-        raise UserError("image: none is here to try. Allowed: your own.")
-    sample = choice("fields", "image", "Or one that is here", {name: name for name in samples})
+        raise UserError("image: no packaged image is installed. Upload an image, or run: pip install scikit-image")
+    sample = choice("fields", "image", "Or a packaged image", {name: name for name in samples})
     path, split = samples[sample]
     image = open_image(path.read_bytes(), sample)
     trained_on = run.data.name == "photos" and split == "train"
-    note = "This run was trained on it." if trained_on else "This run was not trained on it."
+    note = f"The run was {'' if trained_on else 'not '}trained on this image."
     st.caption(plain(f"{_size_text(image)} {note}"))
     return image
 
@@ -75,25 +75,27 @@ def open_image(data: bytes, _name: str) -> InputImage:
     values = images.read(data, _name)
     height, width = values.shape[1:]
     size = with_longer_side(min(SIDE, max(height, width)), height, width)
-    small = torch.cat([shrunk(channel[None], size) for channel in values])  # one by one, because they are large
+    small = torch.cat(
+        [shrunk(channel[None], size) for channel in values]
+    )  # one channel at a time, because they are large
     return InputImage(small.clamp(0, 1), digest(small.numpy().tobytes())[:16], (height, width))
 
 
 def shown_name(name: str) -> str:
-    """Of a file, as somebody else has written it: for the eye only."""
+    """The name of an uploaded file, made printable and short."""
     printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
     return printable if len(printable) <= LONGEST_NAME else f"{printable[: LONGEST_NAME - 1]}…"
 
 
 def _size_text(image: InputImage) -> str:
     (height, width), used = image.whole, image.values.shape[1:]
-    note = "" if image.whole == used else f", shrunk to {used[1]}×{used[0]}, so that answers take seconds"
+    note = "" if image.whole == used else f", reduced to {used[1]}×{used[0]} for speed"
     return f"{width:,}×{height:,} pixels{note}."
 
 
 @st.cache_resource(show_spinner=False)
 def _samples() -> dict[str, tuple[Path, str]]:
-    """By name: the file, and whether fields of photographs are trained on it. Those for reporting come first."""
+    """By name: the file, and its split in the data `photos`. Test images come first."""
     splits: tuple[Split, ...] = ("test", "validation", "train")
     samples = {}
     for split in splits:
@@ -119,7 +121,7 @@ class RenderedImage:
     output: Tensor
     bicubic: Tensor
     truth: Tensor | None
-    """None: the model was given all there is, or more was requested than there is"""
+    """None if the original at this resolution is not known"""
 
     @property
     def enlarged(self) -> bool:
@@ -143,7 +145,7 @@ def render_image(
 
 
 def _output(store: Store, run: FieldsRun, what: str, given: Tensor, size: tuple[int, int], output: Output) -> Tensor:
-    """With a bar while it takes its time. Whoever asks for something else meanwhile ends it there."""
+    """Rendered with a progress bar, unless cached. Another request interrupts it."""
     key = (run.id, tuple(store.folder(run.id).stamp()), what, size, output)
     known = _rendered(key)
     if not known:
@@ -159,7 +161,7 @@ def _output(store: Store, run: FieldsRun, what: str, given: Tensor, size: tuple[
 
 @st.cache_resource(show_spinner=False, max_entries=CACHED)
 def _rendered(key: tuple[object, ...]) -> list[Tensor]:
-    """Empty until it is made, outside: this cache would record the bar, which is to be drawn once."""
+    """A cache entry, filled by the caller: inside of the cached function the progress bar would be recorded."""
     return []
 
 
@@ -167,21 +169,21 @@ def _in_bytes(image: Tensor) -> Tensor:
     return (image.clamp(0, 1) * 255).round().to(torch.float32) / 255
 
 
-# --- compared with the truth
+# --- compared with the original
 
 LEVELS = 255
 MAP_SIDE = 192
-"""Pixels of a map's longer side; finer ones are averaged: a browser draws every one."""
+"""Longer side of difference maps in pixels; larger ones are averaged, because browsers draw every pixel"""
 
 
 def compared(name: str, made: Tensor, bicubic: Tensor, truth: Tensor) -> str:
-    """Which of two is closer to the original, of this one image."""
+    """A sentence on which of two is closer to the original of this image."""
     mine, other = quality(made[None], truth[None]), quality(bicubic[None], truth[None])
     gap = mine.psnr - other.psnr
     if abs(gap) < PSNR.tie_margin:
-        verdict = f"Within {PSNR.margin} of each other"
+        verdict = f"{name.capitalize()} and bicubic are within {PSNR.margin} of each other"
     else:
-        verdict = f"{f'The {name}' if gap > 0 else 'Bicubic'} is closer to the original, by {abs(gap):.2f} dB"
+        verdict = f"{f'The {name}' if gap > 0 else 'Bicubic'} is closer to the original by {abs(gap):.2f} dB"
     return f"{verdict}. {_quality_text(name, mine)}; {_quality_text('bicubic', other)}."
 
 
@@ -190,14 +192,14 @@ def _quality_text(name: str, quality: MethodQuality) -> str:
 
 
 def difference(one: Tensor, other: Tensor) -> Tensor:
-    """(height, width): absolute, mean over colours, in levels of 255; no larger than a map is drawn."""
+    """(height, width): absolute difference, mean over channels, in levels of 255; at most `MAP_SIDE` pixels."""
     levels = LEVELS * (one - other).abs().mean(0, keepdim=True)
     height, width = levels.shape[1:]
     return shrunk(levels, with_longer_side(min(MAP_SIDE, max(height, width)), height, width))[0]
 
 
 def difference_map(levels: Tensor, most: float) -> go.Figure:
-    """most: where the colour scale ends, so that two maps can have the same one."""
+    """most: the end of the colour scale, so that two maps can share one."""
     figure = go.Figure()
     figure.add_heatmap(
         z=[[round(value, 1) for value in row] for row in levels.tolist()],

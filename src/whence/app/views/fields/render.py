@@ -1,4 +1,4 @@
-"""An image at any size through a trained run, beside bicubic and, where it is known, the truth."""
+"""The view Render: an image at any size by a trained run, next to bicubic and, if known, the original."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ from whence.fields.decode import LARGEST
 from whence.fields.images import data_uri, encode
 from whence.store.runs import Store
 
-GIVEN = {"as it is": 1, "halved": 2, "quartered": 4}
-"""By what each side is divided."""
+GIVEN = {"full": 1, "half": 2, "quarter": 4}
+"""Divisors of both sides"""
 SIZES = range(64, 321, 16)
-"""Of the longer side: a move of the slider is answered within a couple of seconds."""
-USUAL = 256
+"""Lengths of the longer side for which a rendering takes about two seconds at most"""
+DEFAULT_SIZE = 256
 LARGER = (384, 512, 768, 1024)
 PIXELS_PER_SECOND = 40_000
 MOSTLY = 0.998
-"""Of a map's pixels lie within its colour scale: a single one would darken all others."""
+"""Quantile of a map at which its colour scale ends: a single pixel would darken all others"""
 DIVIDED, BESIDE = "divider", "side by side"
 T = TypeVar("T")
 HTML, CSS, JS = ((Path(__file__).parent / f"divider.{language}").read_text() for language in ("html", "css", "js"))
 _pictures = component("whence_divider", html=HTML, css=CSS, js=JS)
-"""Of one size: two with a divider between them, or all side by side. What moves, moves in the browser: the divider, by
-finger, mouse or arrow keys, and the zoom."""
+"""Images of one size, two with a divider or all side by side. The divider and the zoom work in the browser."""
 
 
 def show(store: Store) -> None:
@@ -48,11 +47,14 @@ def show(store: Store) -> None:
     runs = {run_id: one for run_id, one in known.items() if one.state == "finished"}
     if not runs:
         if any(one.state == "running" for one in known.values()):
-            empty("A field is being trained: watch it under Train.", "Images can be rendered once it has finished.")
+            empty(
+                "A field is being trained.",
+                "See its progress under Train. Images can be rendered when it has finished.",
+            )
         else:
             empty(
                 "No field of colour images has been trained in this store yet.",
-                "Open Train and press Start: after a minute there is something to render with.",
+                "Open Train and press Start. Images can be rendered when the run has finished.",
             )
         return
     settings, result = st.columns([1, 2], gap="large")
@@ -60,7 +62,7 @@ def show(store: Store) -> None:
         made = guarded(_requested)(store, runs)
     with result:
         if made is None:
-            empty("Nothing to show.", "The message beside says why.")
+            empty("No image to show.", "See the error message.")
             return
         _result(*made)
     with settings:
@@ -68,7 +70,7 @@ def show(store: Store) -> None:
 
 
 def _requested(store: Store, runs: dict[str, ListedRun]) -> tuple[RenderedImage, Output, str]:
-    """The widgets, and what they ask for."""
+    """The widgets, and the requested rendering."""
     best = next((run_id for run_id, one in runs.items() if one.renders), next(iter(runs)))
     run_id = addressed(
         "fields",
@@ -81,10 +83,10 @@ def _requested(store: Store, runs: dict[str, ListedRun]) -> tuple[RenderedImage,
     image = choose_image(run)
     given = _one_of(
         "given",
-        "The model is given the image",
+        "Input resolution",
         list(GIVEN),
-        "halved",
-        "With each side halved or quartered first, there is a truth that the result can be held against.",
+        "half",
+        "With half or quarter resolution, the output can be compared with the original.",
     )
     outputs: list[Output] = ["render", "field"] if runs[run_id].renders else ["field"]
     output: Output = _one_of(
@@ -92,15 +94,15 @@ def _requested(store: Store, runs: dict[str, ListedRun]) -> tuple[RenderedImage,
         "Output",
         outputs,
         outputs[0],
-        "field: all comes through the position tokens. render: the enlarged input, corrected.",
+        "field: decodes the position tokens alone. render: corrects the bicubic enlargement.",
     )
     side = addressed(
         "fields",
         "size",
         list(SIZES),
-        USUAL,
+        DEFAULT_SIZE,
         lambda key: st.slider(
-            "Size of the longer side (pixels)",
+            "Output size: longer side (pixels)",
             SIZES[0],
             SIZES[-1],
             step=SIZES.step,
@@ -123,17 +125,17 @@ def _one_of(name: str, label: str, options: Sequence[T], usual: T, help: str) ->
 
 
 def _beyond(rendered: RenderedImage, output: Output, run_id: str) -> None:
-    """Larger than the slider goes: asked for by a button, or in a terminal."""
+    """Larger sizes, by a button or on the command line."""
     height, width = rendered.output.shape[1:]
-    with st.expander("Larger"):
+    with st.expander("Larger sizes"):
         side = st.selectbox("Longer side (pixels)", LARGER, key="fields:larger-side")
         seconds = side**2 * min(height, width) / max(height, width) / PIXELS_PER_SECOND
         st.button(
             f"Render at {side}",
             on_click=lambda: st.session_state.update({"fields:larger": side}),
-            help="Moving the slider goes back.",
+            help="Move the slider to return to smaller sizes.",
         )
-        st.caption(f"About {max(1, round(seconds))} s on one core. Up to {LARGEST:,} pixels, in a terminal:")
+        st.caption(f"About {max(1, round(seconds))} s on one core. For up to {LARGEST:,} pixels, use the command line:")
         words = ["fields", "render", run_id, "--input", "IMAGE", "--size", str(LARGEST)]
         st.code(terminal(*words, "--output", output, "--out", "large.png"), language="bash", wrap_lines=True)
 
@@ -146,7 +148,7 @@ def _result(rendered: RenderedImage, output: Output, run_id: str) -> None:
     if rendered.truth is not None:
         st.markdown(
             plain(compared(output, rendered.output, rendered.bicubic, rendered.truth)),
-            help="One image decides nothing: Train, under Results, says how a run does on many.",
+            help="This is one image. Train, Results shows the quality on many held-out images.",
         )
         maps = {
             f"error of the {output}": difference(rendered.output, rendered.truth),
@@ -156,9 +158,11 @@ def _result(rendered: RenderedImage, output: Output, run_id: str) -> None:
     else:
         maps = {f"{output} against bicubic": difference(rendered.output, rendered.bicubic)}
         if rendered.enlarged:
-            st.caption("There is no truth to hold this against: what lies between the pixels is a guess, of both.")
+            st.caption(
+                "The original at this size is not known. Reduce the input resolution or the output size to compare."
+            )
         else:
-            st.caption("No larger than what the model was given: it has nothing to add. Move the slider further.")
+            st.caption("The output is not larger than the input. Increase the output size.")
     _images(shown, output)
     _maps(maps)
     st.download_button(
@@ -174,7 +178,7 @@ def _result(rendered: RenderedImage, output: Output, run_id: str) -> None:
 def _images(shown: dict[str, Tensor], output: Output) -> None:
     with st.container(horizontal=True):
         layout = st.segmented_control(
-            "Shown with",
+            "View",
             [DIVIDED, BESIDE],
             default=DIVIDED,
             required=True,
@@ -191,13 +195,16 @@ def _images(shown: dict[str, Tensor], output: Output) -> None:
 
 
 def _maps(maps: dict[str, Tensor]) -> None:
-    """Where images differ. Two maps share one scale."""
+    """Difference maps. Two maps share one scale."""
     most = max(float(one.quantile(MOSTLY)) for one in maps.values())
     tabs = st.tabs([f"{name[0].upper()}{name[1:]}" for name in maps])
     for (name, values), tab in zip(maps.items(), tabs, strict=True):
         with tab:
             mean = float(values.mean())
             st.caption(
-                plain(f"Absolute, mean over colours: {mean:.1f} of 255 levels on average, {values.max():.0f} at most.")
+                plain(
+                    "Absolute difference, mean over colour channels, of 255 levels: "
+                    f"{mean:.1f} on average, {values.max():.0f} at most."
+                )
             )
             draw(difference_map(values, most), f"Map of the {name}: {mean:.1f} of 255 levels on average", f"map:{name}")

@@ -1,4 +1,4 @@
-"""Field runs that the store has, their models, and what they make of one held-out signal during training."""
+"""Field runs of the store, their models, and their output for one held-out signal during training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from whence.training.checkpoint import NAME, read, saved_checkpoints, weights_in
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run as lists show it."""
+    """A run in lists."""
 
     run: FieldsRun
     state: str
@@ -40,7 +40,7 @@ class ListedRun:
 
     @property
     def of_images(self) -> bool:
-        """In colour, as images that somebody brings are."""
+        """Colour images, as uploads are."""
         data = self.run.data.build()
         return data.axes == 2 and data.channels == 3
 
@@ -50,7 +50,7 @@ class ListedRun:
 
 
 def field_runs(store: Store) -> dict[str, ListedRun]:
-    """By id, the latest first. What cannot be read is left to the page of all runs."""
+    """By id, the latest first. Unreadable runs are listed on the page Runs only."""
     runs = {}
     for summary in reversed(store.summaries()):
         if summary.kind == FieldsRun.kind:
@@ -61,10 +61,10 @@ def field_runs(store: Store) -> dict[str, ListedRun]:
 
 @st.cache_resource(show_spinner=False, max_entries=2048)
 def _run_config(root: Path, run_id: str) -> FieldsRun:
-    """An id names what it says, so that this never changes."""
+    """Cached: the id is the hash of the configuration, so that it never changes."""
     run = Store(root).folder(run_id).config()
     if not isinstance(run, FieldsRun):
-        raise UserError(f"run: {run_id} is none of fields.")
+        raise UserError(f"run: expected a run of fields, got {run_id}, a run of {run.kind}.")
     return run
 
 
@@ -74,19 +74,19 @@ def model_of(store: Store, run: FieldsRun) -> FieldModel:
 
 @st.cache_resource(show_spinner="Loading the model", max_entries=16)
 def _model(root: Path, run_id: str, stamp: Any) -> FieldModel:
-    """stamp: a run that was deleted and trained again is read again."""
+    """Cached. stamp: changes when a run is trained again."""
     return load_model(Store(root), run_id)[0]
 
 
 # --- one held-out signal during training
 
 RUNS, STEPS, STRIP = 16, 64, 8
-"""In memory: runs, and steps of each. Shown: steps."""
+"""Limits: runs in memory, steps of each, steps shown"""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the model made of the example after so many steps."""
+    """The outputs of the model for the example after a number of steps."""
 
     step: int
     columns: dict[str, Tensor]
@@ -95,22 +95,26 @@ class Snapshot:
 
 
 def show_progression(run: FieldsRun, store: Store, *, finished: bool) -> None:
-    """The latest, and a strip of what came before."""
+    """The latest output, and a strip of earlier ones."""
     known = _history(run, store, finished=finished)
     if not known:
-        st.caption("The first image comes with the first checkpoint, after a few seconds of training.")
+        st.caption("The first image appears with the first checkpoint, after a few seconds of training.")
         return
     now = known[-1]
     text = ", ".join(f"{output} {value:.1f} dB PSNR" for output, value in now.quality.items())
     st.markdown(plain(f"Step {now.step:,} of {run.training.steps:,}: {text}, on a held-out signal."))
     _, x = _example(run)
     if x.ndim == 3:
-        draw(signal_curves(now.columns, x), f"The true signal and the model's at step {now.step}", f"signal:{run.id}")
+        draw(
+            signal_curves(now.columns, x),
+            f"A held-out signal and the output of the model at step {now.step}",
+            f"signal:{run.id}",
+        )
         return
     outputs = {name: name if finished or name not in now.quality else f"{name} now" for name in now.columns}
     _gallery({caption: now.columns[name] for name, caption in outputs.items()}, 11)
     if len(known) > 1:
-        st.caption("The field, as it was trained")
+        st.caption("Output of the field during training")
         count = min(len(known), STRIP)
         strip = [known[round(place * (len(known) - 1) / (count - 1))] for place in range(count)]
         _gallery({f"step {one.step:,}: {one.quality['field']:.1f} dB": one.columns["field"] for one in strip}, 7)
@@ -141,7 +145,7 @@ def _history(run: FieldsRun, store: Store, *, finished: bool) -> list[Snapshot]:
 
 
 def _begun(run: FieldsRun, store: Store) -> float:
-    """A run that was deleted and trained again is another one, though it has the same name."""
+    """Creation time: a run that was deleted and trained again has the same id."""
     try:
         return store.folder(run.id).status().created
     except (OSError, CorruptFileError):
@@ -149,7 +153,7 @@ def _begun(run: FieldsRun, store: Store) -> float:
 
 
 def _read_checkpoint(run: FieldsRun, store: Store, known: dict[int, Snapshot]) -> None:
-    """At the newest checkpoint that is still there when it is read."""
+    """Add a snapshot from the newest checkpoint that exists when it is read."""
     folder = store.folder(run.id).path
     for path in saved_checkpoints(folder) if folder.is_dir() else ():
         step = int(path.name.split("-")[1]) if NAME.fullmatch(path.name) else -1
@@ -158,7 +162,7 @@ def _read_checkpoint(run: FieldsRun, store: Store, known: dict[int, Snapshot]) -
         model = run.build_model("cpu").eval()
         try:
             tensors, _ = read(path, model)
-        except (OSError, CorruptFileError):  # training goes on, and takes the old ones away
+        except (OSError, CorruptFileError):  # training continues and deletes old checkpoints
             continue
         model.load_state_dict(weights_in(tensors))
         known[step] = _snapshot(model, run, step)
@@ -172,9 +176,9 @@ def _snapshot(model: FieldModel, run: FieldsRun, step: int) -> Snapshot:
     return Snapshot(step, columns, made)
 
 
-@st.cache_resource(show_spinner="Looking for an example", max_entries=64)
+@st.cache_resource(show_spinner="Loading an example", max_entries=64)
 def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
-    """Always the same: the one of a few with the strongest contrast, as (1, channels, *size)."""
+    """The example with the highest contrast of a few, as (1, channels, *size); the same for every call."""
     signals, x = example_signals(run, SHOWN)
     place = int(torch.argmax(signals.flatten(1).std(1)))
     return signals[place : place + 1], x[place : place + 1]
@@ -182,5 +186,5 @@ def _example(run: FieldsRun) -> tuple[Tensor, Tensor]:
 
 @st.cache_resource(show_spinner=False, max_entries=RUNS)
 def _memory(root: Path, run_id: str, begun: float) -> dict[int, Snapshot]:
-    """By step, what is known so far; shared by all tabs."""
+    """Snapshots by step, shared by all tabs."""
     return {}

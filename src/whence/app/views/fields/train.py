@@ -1,4 +1,4 @@
-"""Train a field: fill in the form, watch a held-out image sharpen, read how well it does."""
+"""The view Train: train a field, watch its output for a held-out image, read its results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import streamlit as st
 from torch import Tensor
 
 from whence.app.address import choice, part, turn_to
-from whence.app.comparisons import EVERY_SECONDS
-from whence.app.components import draw, empty, findings, guarded, live, markup
+from whence.app.comparisons import EVERY_SECONDS, LatestResult
+from whence.app.components import draw, empty, findings, guarded, live, markup, plain
 from whence.app.forms import form, offered_data, without_files
 from whence.app.jobs import ALIVE, ActionRequest, Document, Job, TrainRequest, find_job, jobs, submit
 from whence.app.progress import controls, is_alive, progress_of, show_progress
@@ -27,7 +27,7 @@ from whence.store.runs import Store
 NEW, RESULTS = "New", "Results"
 COMMAND = ["fields", "train"]
 CHECKPOINT_SECONDS = 5.0
-"""So that there is something to watch."""
+"""Short, because the view shows the output at every checkpoint"""
 
 
 def show(store: Store) -> None:
@@ -48,13 +48,17 @@ def _new(store: Store) -> None:
         resolve=_resolved,
     )
     if run is not None:
-        st.caption(f"{run.parameters():,} parameters. What the store has already is not run again.")
+        cached = " This run is cached: its results are in the store." if _is_cached(run, store) else ""
+        st.caption(plain(f"{run.parameters():,} parameters.{cached}"))
     if st.button("Start", type="primary", disabled=run is None, icon=":material/play_arrow:") and run is not None:
-        where = {"view": "Train", "part": RESULTS, "training": run.id}
         title = f"{' · '.join(run.labels().values())}, {run.training.steps:,} steps"
-        submit(_request(run), store, title=title, link=where)
-        st.query_params.update(where)
+        submit(_request(run), store, title=title, link=_link(run))
+        st.query_params.update(_link(run))
         st.rerun()
+
+
+def _is_cached(run: FieldsRun, store: Store) -> bool:
+    return store.summary(run.id).state == "finished"
 
 
 def _request(run: FieldsRun) -> TrainRequest:
@@ -81,8 +85,24 @@ def _results(store: Store) -> None:
         st.json(run.document(), expanded=1)
 
 
+def latest(store: Store, count: int) -> list[LatestResult]:
+    """The fields that the app has trained last."""
+    results: list[LatestResult] = []
+    for run_id, listed in list(_requested_runs(store).items())[:count]:
+        summary = store.summary(run_id)
+        if summary.state == "finished":
+            title = f"Field: {', '.join(listed.run.labels().values())}"
+            verdict = page.findings(page.metrics_of(listed.run, store).test.scales)[:1]
+            results.append(LatestResult("fields", title, summary.created, verdict, [], _link(listed.run)))
+    return results
+
+
+def _link(run: FieldsRun) -> dict[str, str]:
+    return {"view": "Train", "part": RESULTS, "training": run.id}
+
+
 def _requested_runs(store: Store) -> dict[str, ListedRun]:
-    """Runs of which there is nothing but a job: it waits, or it could not begin."""
+    """Runs of jobs, which may wait or may have failed to start."""
     runs = {}
     for job in jobs(store, kind="train", instrument="fields"):
         request = job.submission.request
@@ -95,7 +115,7 @@ def _requested_runs(store: Store) -> dict[str, ListedRun]:
 
 
 def _watch(run: FieldsRun, store: Store, job: Job | None, alive: bool) -> None:
-    """Made anew while it runs; the whole page, when that ends or begins."""
+    """Progress, redrawn while the run is active. Reruns the page when it starts or ends."""
     progress = progress_of([run], store)
     finished = progress[0].state == "finished"
     if not finished:
@@ -107,43 +127,46 @@ def _watch(run: FieldsRun, store: Store, job: Job | None, alive: bool) -> None:
 
 
 def _quality(listed: ListedRun, store: Store) -> None:
-    """What a finished run came to, in the pieces of its report."""
+    """The results of a finished run, as in its report: verdict, images, figures, table."""
     run = listed.run
     scales = page.metrics_of(run, store).test.scales
     if listed.of_images:
         turn_to("Render an image with this run", view="Render", run=run.id)
-    st.subheader("Quality by scale")
-    st.caption("On held-out signals.")
     findings(page.findings(scales))
-    markup(page.quality_table(scales))
-    draw(page.quality_over_scales(scales), "PSNR by scale, with interpolation and a fitted kernel", f"scales:{run.id}")
-    st.subheader("Learning curve")
-    draw(page.learning_curve(run, store), "PSNR of the field over training steps", f"learning:{run.id}")
-    st.subheader("Held-out signals")
     columns, x = _side_by_side(run, store.root, tuple(store.folder(run.id).stamp()))
     if x.ndim == 3:
-        draw(page.signal_curves(columns, x), "A true signal, and what the model makes of it", f"curves:{run.id}")
+        st.subheader("A held-out signal")
+        draw(page.signal_curves(columns, x), "A held-out signal and the outputs of the model", f"curves:{run.id}")
     else:
+        st.subheader("Held-out images")
         markup(page.image_table(as_images(columns)))
+    st.subheader("Quality by scale")
+    st.caption("On held-out signals; ×1 is the resolution of the input.")
+    draw(page.quality_over_scales(scales), "PSNR by scale, with interpolation and a fitted kernel", f"scales:{run.id}")
+    markup(page.quality_table(scales))
+    st.subheader("Evaluation")
+    findings(page.evaluation_notes(run, store))
+    draw(page.learning_curve(run, store), "PSNR of the field over training steps", f"learning:{run.id}")
     st.subheader("Analysis")
     _analysis(run, store)
 
 
 def _analysis(run: FieldsRun, store: Store) -> None:
-    """What the field relies on, as measured here or by `whence fields analyze`."""
+    """The stored analysis of the field, or a button that starts it."""
     config = AnalyzeConfig(run=run.id)
     artifact = ANALYSES.find(config, store)
     if artifact is not None:
         findings(page.analysis_findings(artifact.result))
-        draw(page.robustness(artifact.result), "PSNR with position tokens moved", f"robustness:{run.id}")
+        draw(page.robustness(artifact.result), "PSNR with location noise and with query offset", f"robustness:{run.id}")
         return
     request = ActionRequest(instrument="fields", verb=ANALYZE.verb, config=config.model_dump(mode="json"))
     job = find_job(request, store)
     if job is not None and job.state in ALIVE:
         live(EVERY_SECONDS)(_await_analysis)(job)
-    elif st.button("Analyze", help="Swaps, moves and leaves out position tokens; takes about a minute."):
-        link = {"view": "Train", "part": RESULTS, "training": run.id}
-        submit(request, store, title=ANALYZE.title(config), link=link)
+    elif st.button(
+        "Analyze", help="Measures token swap, location noise, query offset and pruning; takes about a minute."
+    ):
+        submit(request, store, title=ANALYZE.title(config), link=_link(run))
         st.rerun()
     elif job is not None:
         controls(job, f"analysis:{run.id}")

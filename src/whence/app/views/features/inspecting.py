@@ -1,4 +1,4 @@
-"""One trained autoencoder: mean activation of its features by position, and activating text."""
+"""Inspect one trained autoencoder: mean activation of its features by position, and activating text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Opened:
     profiles: FeatureProfiles
 
 
-def look(store: Store) -> None:
+def inspect_run(store: Store) -> None:
     runs = [run for run in reversed(store.summaries()) if run.kind == FeaturesRun.kind and run.state == "finished"]
     if not runs:
         empty("No autoencoder has been trained in this store yet.", "Start a comparison under “Compare”.")
@@ -60,10 +60,10 @@ def look(store: Store) -> None:
     with one:
         chosen = choice("features", "run", "Run", labels)
     beside = other.selectbox(
-        "Beside it",
+        "Compare with",
         [ALONE, *(name for name in labels if name != chosen)],
         format_func=lambda name: str(labels.get(name, name)),
-        help="Another autoencoder, such as one with a hard mask beside one with a soft mask.",
+        help="A second autoencoder, shown side by side.",
     )
     opened = _open(store, chosen)
     findings(profile_findings(opened.profiles))
@@ -82,7 +82,7 @@ def _open(store: Store, run_id: str) -> Opened:
 
 @st.cache_resource(show_spinner="Computing profiles of all features on held-out activations", max_entries=4)
 def _opened(run_id: str, root: Path, stamp: Any) -> Opened:
-    """stamp: a run that was trained again is opened again."""
+    """Cached. stamp: changes when a run is trained again."""
     store = Store(root)
     profiles = run_show(ShowConfig(run=run_id), store, lambda text: None).result
     return Opened(load_autoencoder(store, run_id)[1], profiles)
@@ -109,7 +109,7 @@ def _features(opened: Opened, store: Store, beside: str) -> None:
 def _groups(profiles: FeatureProfiles) -> dict[str, list[int]]:
     return {
         "position-specific": profiles.position_specific,
-        "not too rare": list(profiles.position_selectivity),
+        "active often enough to test": list(profiles.position_selectivity),
         "all": list(range(len(profiles.active))),
     }
 
@@ -121,13 +121,13 @@ def _map_controls(profiles: FeatureProfiles, key: str) -> tuple[str, Order, str]
     those = columns[0].selectbox(
         "Features", list(counts), format_func=lambda name: f"{name} ({counts[name]:,})", key=f"those:{key}"
     )
-    by = columns[1].selectbox("Sorted by", list(sorted_by), format_func=sorted_by.__getitem__, key=f"by:{key}")
-    table = columns[2].selectbox("Shown", list(names), format_func=names.__getitem__, key=f"table:{key}")
+    by = columns[1].selectbox("Sort by", list(sorted_by), format_func=sorted_by.__getitem__, key=f"by:{key}")
+    table = columns[2].selectbox("Values", list(names), format_func=names.__getitem__, key=f"table:{key}")
     return table, by, those
 
 
 def _map(opened: Opened, table: str, by: Order, those: str, picked: Callable[[], None] | None = None) -> None:
-    """Of another run, too, which may have no masks."""
+    """The map of one run. A second run may have no masks, so that unavailable choices fall back to defaults."""
     profiles = opened.profiles
     known = tables(profiles)
     table, by = table if table in known else "mask_off", by if by in orders(profiles) else "peak"
@@ -136,27 +136,27 @@ def _map(opened: Opened, table: str, by: Order, those: str, picked: Callable[[],
     caption = f"{' · '.join(opened.run.labels().values())}: {known[table][0]}, {len(features)} features"
     st.caption(plain(caption))
     if not features:
-        empty(f"No feature of this autoencoder is {those}.")
+        empty(f"This autoencoder has no features in the group “{those}”.")
         return
     drawn = profile_map(profiles, table, features)
     draw(drawn, f"Map of features and positions: {caption}", f"map:{opened.run.id}", picked)
     note = "Each feature is scaled to its own maximum."
     if by == "peak":
-        note += " Sorted by peaks, noise makes a diagonal, too: position selectivity tells how much of it is position."
+        note += " Sorting by peak shows a diagonal even for noise; see the position selectivity (ε²) of each feature."
     if picked and len(features) <= NAMED:
-        note += " A click on a circle selects that feature."
+        note += " Click a circle to select its feature."
     st.caption(note)
 
 
 def _pick(key: str) -> None:
-    """The feature that was clicked on the map."""
+    """Select the feature that was clicked on the map."""
     for point in st.session_state[f"map:{key}"]["selection"]["points"]:
         st.session_state[f"feature:{key}"] = int(point["customdata"])
         st.session_state[f"listed:{key}"] = None
 
 
 def _choose(profiles: FeatureProfiles, key: str) -> int:
-    """By its number, or from those that are most about position."""
+    """By number, or from the most position-specific features."""
     number, listed = f"feature:{key}", f"listed:{key}"
     selectivity = profiles.position_selectivity
     most_specific = most_position_specific(selectivity)
@@ -208,9 +208,9 @@ def _training(opened: Opened, store: Store) -> None:
     run, records = opened.run, store.folder(opened.run.id).metrics()
     explained, trained = st.tabs(["Position selectivity", "Training"])
     with explained:
-        title = "Histogram of features by the share of variance that position explains"
+        title = "Histogram of the position selectivity of features"
         draw(selectivity_histogram(opened.profiles), title, "selectivity")
     with trained:
-        draw(learning_curve(records), "Training loss and variance unexplained over steps", "learning")
+        draw(learning_curve(records), "Training loss and fraction of variance unexplained over steps", "learning")
     command = terminal("features", "show", run.id)
     downloads(f"features-{run.id}", {".html": lambda: run_page(run, opened.profiles, records, command)})
