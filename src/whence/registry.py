@@ -181,7 +181,7 @@ def parse_choice(value: Any) -> Any:
 
 
 class Registry(Generic[T]):
-    """The variants found in one package folder, or in one module. As an annotation: a choice of one of them.
+    """The variants in a package or a module. As an annotation of a field: a choice of one of them.
 
     Args:
         place: name of the package or module.

@@ -1,4 +1,4 @@
-"""Which positional encoding, and does it extrapolate past the training length?"""
+"""Compare positional encodings in distribution and out of distribution."""
 
 from typing import TYPE_CHECKING
 

@@ -60,9 +60,9 @@ CALLS = {
 
 
 class Encoding(Variant, nn.Module):
-    """Where position enters a model. One instance serves all layers unless `per_layer` is set.
+    """Base class of positional encodings. One instance serves all layers unless `per_layer` is set.
 
-    Base class of all encodings. A subclass overrides the hooks that it uses: `embed`, `rotate`, `bias`, `score`, or
+    A subclass overrides the hooks that it uses: `embed`, `rotate`, `bias`, `score`, or
     `interleave` and `extract`. Positions are tensors of shape (batch, length), or (batch, length, axes) for grids.
 
     Example:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from whence.experiments.page import lost_html, summary_html, table_html
+from whence.experiments.page import LEAD, lost_html, summary_html, table_html
 from whence.report.html import bullets, heading, render
 from whence.report.notebook import fragment
 
@@ -36,5 +36,6 @@ def table_fragment(table: Table[Any]) -> str:
 
 
 def _table_parts(instrument: Any, table: Table[Any]) -> list[str]:
-    head = heading(table.title, table.heading, level=3)
-    return [head, bullets(table.findings), table_html(instrument, table), lost_html(table)]
+    head = [heading(table.title, level=3), render(LEAD, conclusion=table.conclusion)]
+    statistics = render("<p class=note>{{ heading }}.</p>", heading=table.heading)
+    return [*head, table_html(instrument, table), bullets(table.findings), statistics, lost_html(table)]

@@ -25,7 +25,7 @@ MEAN, STD = 0.5, 0.25
 
 
 class FieldModel(nn.Module):
-    """encode: signal → position tokens. field: values from them alone. render: the enlarged input, corrected.
+    """encode: signal → position tokens. field: decode them alone. render: correct the enlarged input.
 
     `whence.fields.load` returns a trained one.
 

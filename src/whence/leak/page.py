@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import plotly.graph_objects as go
-from markupsafe import Markup
 
 from whence.formatting import number
 from whence.leak.audit.artifact import AuditArtifact, audit_command
@@ -231,7 +230,11 @@ FIGURES: dict[str, Callable[[Audit], go.Figure | None]] = {
 
 def audit_parts(audit: Audit) -> list[str]:
     """An audit without figures, for notebooks."""
-    measures = render("<details><summary>Measures</summary>{{ table }}</details>", table=Markup(measures_table(audit)))
-    parts: list[str] = [heading(audit.name, f"{audit.rows} examples of {audit.tokens} tokens", level=3)]
-    parts += [badges(audit.verdict.notes), bullets([*audit.verdict.sentences, *audit.facts])]
-    return [*parts, *([Markup(pathways_table(audit))] if audit.pathways else []), measures]
+    verdict, *evidence = audit.verdict.sentences
+    return [
+        heading(audit.name, f"{audit.rows} examples of {audit.tokens} tokens", level=3),
+        render(LEAD, verdict=verdict, badges=badges(audit.verdict.notes)),
+        summary_table(audit),
+        *([pathways_table(audit)] if audit.pathways else []),
+        bullets([*evidence, *audit.facts]),
+    ]

@@ -17,10 +17,10 @@ Kind = Literal["causal", "bidirectional", "prefix"]
 
 
 class Mixer(Variant, nn.Module):
-    """Lets the positions of a sequence exchange information.
+    """Base class of mixers, which exchange information between the positions of a sequence.
 
-    Base class of all mixers, modules that map (batch, length, d_model) to the same shape. `contexts` prepares the
-    second argument of `forward` for all layers at once.
+    A mixer is a module that maps (batch, length, d_model) to the same shape. `contexts` prepares the second argument of
+    `forward` for all layers at once.
 
     Example:
         >>> whence.mixers.Mamba.kinds

@@ -1,4 +1,4 @@
-"""Models built from a configuration, pretrained models, and what looks into any of them."""
+"""Models built from a configuration, pretrained models, and the capture of activations and attention."""
 
 from typing import TYPE_CHECKING
 

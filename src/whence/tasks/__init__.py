@@ -31,7 +31,7 @@ with a gap compare the first two tokens with the last two.
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model sees and what it should answer. Positions are data like everything else.
+    """Inputs, positions and targets of several sequences.
 
     Example:
         >>> task = whence.tasks.KBackRecall(k=2)
@@ -59,9 +59,9 @@ class Batch:
 
 
 class Task(Variant, abc.ABC):
-    """One file, one task. `symbols` kinds of input, `outputs` kinds of answer (per place: so many places to name).
+    """Base class of tasks, one per file. `symbols` is the number of input symbols, `outputs` of classes or places.
 
-    Base class of all tasks. A subclass implements `sample`, which draws a `Batch`, and `solve`, which computes the
+    A subclass implements `sample`, which draws a `Batch`, and `solve`, which computes the
     answers to one sequence.
 
     Example:

@@ -18,7 +18,7 @@ from whence.registry import Choice, Registry, Variant, construction
 class Transform(Variant, ABC):
     """An edit of the positions, (batch, length) or (batch, length, axes), for any encoding that reads them.
 
-    Base class of all transforms. A subclass implements `__call__(positions, training=…, generator=…)`.
+    A subclass implements `__call__(positions, training=…, generator=…)`.
 
     Example:
         >>> shifted = whence.encodings.transforms.Shifted(reach=10)

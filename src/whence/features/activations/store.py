@@ -94,9 +94,9 @@ class CollectionRecord(Config):
 
 @dataclass(frozen=True)
 class Collection:
-    """Activations on disk with their positions and tokens, read where they lie.
+    """Stored activations, read from disk on demand. Raises `UserError` if a file is damaged.
 
-    `whence.features.collect` returns one. Reading raises `UserError` if a file is not what was collected.
+    `whence.features.collect` returns one.
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 16))
@@ -236,8 +236,8 @@ def flags_of(length: int, ends: tuple[list[int], list[int]]) -> Tensor:
 def folder(store: Store, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise UserError(
-            "name: expected at most 64 letters, digits, dots, dashes and underscores, the first a letter or digit, "
-            f"got {name!r}."
+            "name: expected at most 64 letters, digits, dots, dashes and underscores, beginning with a letter or a "
+            f"digit, got {name!r}."
         )
     return store.place("activations") / name
 

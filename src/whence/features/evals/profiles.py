@@ -80,7 +80,7 @@ Numbers = Annotated[Tensor, BeforeValidator(_numbers), PlainSerializer(Tensor.to
 
 
 class FeatureProfiles(Config):
-    """Where every feature of a sparse autoencoder is active, measured on held-out activations.
+    """Mean activations by position on held-out activations, and activating text.
 
     `whence.features.profiles` returns one. A notebook shows the most position-specific features as a heat map.
 

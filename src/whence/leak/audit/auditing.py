@@ -45,7 +45,8 @@ def audit(
     Training mode and random state are restored afterwards.
 
     Args:
-        model: takes masked content and returns one prediction per token; or an `AuditTarget`, without `batch`.
+        model: a module that takes masked content and returns one prediction per token; or an `AuditTarget`, which needs
+            no `batch`.
         batch: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
         ratios: mask ratios, above 0 and up to 1.
         how: keyword arguments of `whence.leak.audit_target`; token ids require `mask`, the id of the mask token.
@@ -54,7 +55,8 @@ def audit(
         The verdict with its reasons, and every measure. `print` and notebooks show it.
 
     Raises:
-        whence.errors.UserError: where the inputs or the measures are degenerate, so that any verdict would be wrong.
+        whence.errors.UserError: if inputs or measures are degenerate (constant, not finite), so that no verdict is
+            valid.
 
     Example:
         A model that adds the mean of the visible tokens to a table of positions leaks position:

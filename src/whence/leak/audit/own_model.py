@@ -31,22 +31,20 @@ def audit_target(
     ends: tuple[int, int] = (0, 0),
     name: str = "",
 ) -> AuditTarget:
-    """Describe a masked model to `whence.audit`: how to mask tokens, where its layers and its predictions are.
-
-    The defaults suit models that take (masked) content, optionally with the mask, and return one tensor.
+    """Describe how a model is masked, where its layers are, and what it predicts.
 
     Args:
-        model: any module.
+        model: a module that returns one prediction per token.
         content: examples, (rows, tokens, features) of floats or (rows, tokens) of token ids.
-        mask: the id of the mask token, or a function (content, masked) → the model's argument or a tuple of arguments,
-            with masked a bool tensor (rows, tokens). By default masked features are set to 0. A model whose `forward`
-            takes a second argument receives `masked`.
-        prediction: function of the model's output → (rows, tokens, outputs); by default the first tensor in it.
-        target: function of the content → expected predictions (rows, tokens, outputs); by default the content itself,
-            or for token ids the predictions with nothing masked.
-        layers: names of modules whose outputs are (rows, tokens, channels); by default the blocks of the model.
-        ends: number of tokens at the beginning and at the end that are never masked, such as [CLS] and [SEP].
-        name: title of the audit; by default the class of the model.
+        mask: `mask(content, masked)` returns the argument of the model, or a tuple of arguments; an int is the id of
+            the mask token. By default, masked features are set to 0. A model whose forward takes a second argument also
+            receives the mask, bool (rows, tokens).
+        prediction: `prediction(output)` returns (rows, tokens, outputs); by default, the first tensor of the output.
+        target: `target(content)` returns the targets. By default these are the content or, for token ids, the outputs
+            of the model with nothing masked.
+        layers: names of modules; by default, those that look like layers and return one vector per token.
+        ends: numbers of tokens at the beginning and at the end that are never masked.
+        name: name in the report; by default, that of the class.
 
     Returns:
         What `whence.audit` takes in place of a model.

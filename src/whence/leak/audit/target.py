@@ -29,7 +29,7 @@ def training_mode_restored(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class AuditTarget:
-    """A masked model with the examples to audit it on, and how to call it.
+    """A model and examples, in the form that audits require.
 
     `whence.leak.audit_target` and `whence.leak.load` return one, and `whence.audit` takes one.
 
