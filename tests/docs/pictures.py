@@ -23,14 +23,15 @@ from tests.docs.pages import PROJECT, blocks
 from whence.report.export import browser
 
 TUTORIALS = PROJECT / "docs" / "tutorials"
-FIGURES = {"arena": "Accuracy by length", "leak": "layer", "features": "position"}
-"""The tutorial and words in the heading or caption of the figure that it shows"""
+FIGURES = {"arena": "length", "leak": "layer", "features": "position"}
+"""The tutorial and a word in the heading or the axes of the figure that it shows"""
 WIDTH, LARGEST = 1000, 150_000
 FIND = """words => {
-  const holders = [...document.querySelectorAll('figure, section, .figure, .card')]
-    .filter(node => node.querySelector('.js-plotly-plot, svg, canvas'));
-  const fits = holders.filter(node => node.innerText.toLowerCase().includes(words.toLowerCase()));
-  const found = (fits.length ? fits : holders).sort((a, b) => a.offsetHeight - b.offsetHeight)[0];
+  const figures = [...document.querySelectorAll('.figure')], headings = [...document.querySelectorAll('h1, h2, h3')];
+  const above = node => headings.filter(h => h.compareDocumentPosition(node) & Node.DOCUMENT_POSITION_FOLLOWING).pop();
+  const parts = node => [above(node), ...node.querySelectorAll('svg text')];
+  const text = node => parts(node).map(part => part?.textContent ?? '').join(' ');
+  const found = figures.find(node => text(node).toLowerCase().includes(words)) ?? figures[0];
   if (found) found.dataset.picture = '';
   return Boolean(found);
 }"""
@@ -63,6 +64,7 @@ def figure_of(report: Path, words: str) -> bytes:
     with sync_playwright() as playwright:
         visitor = playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
         page = visitor.new_page(viewport={"width": WIDTH, "height": 1000})
+        page.set_default_timeout(300_000)
         page.goto(report.as_uri())
         page.wait_for_timeout(1500)
         assert page.evaluate(FIND, words), f"{report}: no figure"
