@@ -14,7 +14,7 @@ from whence.formatting import number
 from whence.leak.audit.artifact import AUDIT
 from whence.leak.audit.verdict import DEAD, SHIFT_THRESHOLD, VARIANCE_THRESHOLD
 from whence.leak.config import COMPARED, LeakConfig
-from whence.leak.findings import BELOW_ONE, conclusion, effect, ratios_by_seed, verdict_words
+from whence.leak.findings import BELOW_ONE, conclusion, effect, ratios_by_seed, reconstructs_nothing, verdict_words
 from whence.leak.metrics import MASK_RATIOS, RatioMetrics, at_ratio
 from whence.leak.page import POSITION_VARIANCE, SHIFT_TEST
 from whence.leak.run import LeakRun
@@ -98,7 +98,7 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
         lines = [f"{row.name}: {effect(table, row)}." for row in table.rows if row.finished]
         if not reference.finished:
             lines.append(f"No run of {reference.name} has finished, so that errors have no reference.")
-        elif len(table.rows) > 1:
+        elif any(row.finished and not reconstructs_nothing(row) for row in table.rows[1:]):
             lines.append(
                 f"Factors are normalized MSE relative to {reference.name} at the same mask ratio, with 95 % intervals "
                 "over seeds."
