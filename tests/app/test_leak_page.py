@@ -70,7 +70,7 @@ def test_a_stored_model_is_audited_and_found_again(visitor: Visitor, app: App) -
     visitor.page.get_by_text("Copy as a command").click()
     visitor.sees(re.compile(r"whence leak audit --run \w{12} --ratios 0.5 1 --store /"))
     visitor.press("Audit")
-    visitor.sees(re.compile("Reconstructs nothing: at every mask ratio"))  # four steps teach nothing
+    visitor.sees(re.compile("Reconstructs nothing: the normalized MSE"))  # four steps teach nothing
     expect(visitor.page.locator(".badge.unsure").get_by_text("reconstructs nothing")).to_be_visible()
     visitor.sees(re.compile("Position enters through"))
     expect(chart(visitor, "after every layer")).to_be_visible()
@@ -103,7 +103,7 @@ def test_an_audit_of_the_command_line_is_on_the_page(visitor: Visitor, app: App)
     assert artifact.request.config.seed == 7
     visitor.open("leak?audit=")
     visitor.choose("Audit", re.compile("--seed 7"))
-    visitor.sees(re.compile("Reconstructs nothing: at every mask ratio"))
+    visitor.sees(re.compile("Reconstructs nothing: the normalized MSE"))
     expect(visitor.page).to_have_url(re.compile(artifact.id))
 
 

@@ -14,12 +14,12 @@ from whence.formatting import number
 from whence.leak.audit.artifact import AUDIT
 from whence.leak.audit.verdict import DEAD, SHIFT_THRESHOLD, VARIANCE_THRESHOLD
 from whence.leak.config import COMPARED, LeakConfig
-from whence.leak.findings import BELOW_ONE, conclusion, effect, ratios_by_seed, verdict_words
+from whence.leak.findings import BELOW_ONE, conclusion, effect, ratios_by_seed, reconstructs_nothing, verdict_words
 from whence.leak.metrics import MASK_RATIOS, RatioMetrics, at_ratio
 from whence.leak.page import POSITION_VARIANCE, SHIFT_TEST
 from whence.leak.run import LeakRun
 from whence.report.figures import figure_of, style_at
-from whence.report.html import bullets
+from whence.report.html import bullets, html_table
 from whence.store.runs import Store
 
 MEASURES: dict[str, Callable[[RatioMetrics], float | None]] = {
@@ -37,16 +37,18 @@ MEASURES: dict[str, Callable[[RatioMetrics], float | None]] = {
 COLUMNS = [
     Column("verdict", "verdict"),
     *(Column(f"shift@{ratio:g}", f"shift sensitivity at {ratio:g}") for ratio in COMPARED),
-    *(
-        Column(f"error@{ratio:g}", f"normalized MSE at {ratio:g}", detail=ratio not in COMPARED)
-        for ratio in MASK_RATIOS
-    ),
+    *(Column(f"error@{ratio:g}", f"normalized MSE at {ratio:g}") for ratio in COMPARED),
     Column("position_variance@1", "position variance at 1"),
-    Column("correlation@1", "|r| at 1", detail=True),
-    Column("correlation_chance@1", "|r| by chance", detail=True),
-    Column("similarity@1", "similarity at 1", detail=True),
     Column("best_r2@1", "probe R² at 1", detail=True),
 ]
+FURTHER = [
+    *(Column(f"error@{ratio:g}", f"normalized MSE at {ratio:g}") for ratio in MASK_RATIOS if ratio not in COMPARED),
+    Column("correlation@1", "|r| with position at 1"),
+    Column("correlation_chance@1", "|r| by chance"),
+    Column("similarity@1", "cosine between predictions at 1"),
+]
+"""Measures of a table of their own, among the evidence"""
+
 
 CONTROLS = (
     "Controls: variants with the same seed are trained on the same recordings and masks, and evaluated on the same "
@@ -96,7 +98,7 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
         lines = [f"{row.name}: {effect(table, row)}." for row in table.rows if row.finished]
         if not reference.finished:
             lines.append(f"No run of {reference.name} has finished, so that errors have no reference.")
-        elif len(table.rows) > 1:
+        elif any(row.finished and not reconstructs_nothing(row) for row in table.rows[1:]):
             lines.append(
                 f"Factors are normalized MSE relative to {reference.name} at the same mask ratio, with 95 % intervals "
                 "over seeds."
@@ -107,7 +109,12 @@ class LeakInstrument(Instrument[LeakConfig, LeakRun]):
         return conclusion(table)
 
     def evidence(self, table: Table[LeakRun]) -> list[str]:
-        return [bullets([SHIFT_TEST, POSITION_VARIANCE, CONTROLS, THRESHOLDS, LIMITS])]
+        rows = [[row.name, *(row.cell(column.key).text for column in FURTHER)] for row in table.rows]
+        titles = ["variant", *(column.title for column in FURTHER)]
+        return [
+            bullets([SHIFT_TEST, POSITION_VARIANCE, CONTROLS, THRESHOLDS, LIMITS]),
+            html_table(titles, rows, label="further measures", row_headers=True, stack=True),
+        ]
 
     def style(self, table: Table[LeakRun], name: str) -> Mapping[str, str]:
         return style_at([row.name for row in table.rows].index(name))

@@ -80,7 +80,7 @@ def summary_table(audit: Audit) -> str:
         "Shift sensitivity: share of the prediction variance caused by translating content and mask together. "
         "Normalized MSE: 1 = predicting the mean."
     )
-    return html_table(heads, rows, label="shift sensitivity by mask ratio") + render(NOTE, note=note)
+    return html_table(heads, rows, label="shift sensitivity by mask ratio", row_headers=True) + render(NOTE, note=note)
 
 
 MEASURES: list[tuple[str, Callable[[RatioMetrics], float | None]]] = [
@@ -131,7 +131,7 @@ def pathway_rows(audit: Audit) -> list[list[str]]:
     ]
 
 
-PATHWAY_COLUMNS = ["pathway", "modules", "", "with all", "without it", "alone"]
+PATHWAY_COLUMNS = ["pathway", "modules", "details", "with all", "without it", "alone"]
 
 
 def pathways_table(audit: Audit) -> str:
@@ -139,7 +139,7 @@ def pathways_table(audit: Audit) -> str:
         "Shift sensitivity with all pathways, with one ablated, and with one alone; mean over mask ratios below 1. "
         "Every column uses the same placements."
     )
-    table = html_table(PATHWAY_COLUMNS, pathway_rows(audit), label="pathways", prose=True)
+    table = html_table(PATHWAY_COLUMNS, pathway_rows(audit), label="pathways", prose=True, stack=True)
     return table + render(NOTE, note=note)
 
 

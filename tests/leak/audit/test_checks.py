@@ -52,7 +52,7 @@ class Flat(nn.Module):
 
 def test_targets_that_do_not_vary() -> None:
     ids = torch.randint(9, (12, 24), generator=torch.Generator().manual_seed(0))
-    with pytest.raises(UserError, match="expected targets that vary, got equal ones"):
+    with pytest.raises(UserError, match="expected targets that vary, got constant ones"):
         whence.audit(Flat(), ids, mask=0)
 
 

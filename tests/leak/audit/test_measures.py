@@ -191,5 +191,5 @@ def test_what_cannot_be_measured_is_refused(said: Tensor, words: str) -> None:
 
 def test_constant_targets_are_refused() -> None:
     masked = torch.ones(4, 12, dtype=torch.bool)
-    with pytest.raises(UserError, match="all targets are equal"):
+    with pytest.raises(UserError, match="expected targets that vary"):
         leakage(Sample(torch.randn(4, 12, 2), torch.ones(4, 12, 2), masked, torch.arange(12)))

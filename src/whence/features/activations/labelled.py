@@ -29,7 +29,7 @@ DEFAULT_SETS = (
     "157_amazon_5star",
 )
 """Topics, languages of code, sentiment, occupations and stars. At a context of 128 they are 1.2 million tokens: 0.9 GB
-of minilm's states, and about four minutes on one core, once."""
+of minilm's activations, and about four minutes on one core, once."""
 MOST_CLASSES = 20
 SEED = 0
 """Of which texts are taken"""

@@ -2,10 +2,10 @@
 
 <store>/labelled/<address> is a folder of data (`whence.store.data`) with the parts
   rows       ids, flags, lengths, and what is known about every sequence
-  shard-*    states, bfloat16 (tokens of the shard, d_in)
+  shard-*    activations, bfloat16 (tokens of the shard, d_in)
 
 The address is taken over model, layer, context and what was requested, so that neither model nor text is loaded when
-the states are there. Sequences are kept in the order of their lengths: a batch needs little padding, and none is kept.
+the activations are stored. Sequences are sorted by length, so that batches need little padding, and none is stored.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class SequencesConfig(Config):
     rows: str
     """Checksum of the part `rows`, which all other parts belong to"""
     size: int
-    """Bytes of the states"""
+    """Bytes of the activations"""
     threads: int
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """What states are wanted of."""
+    """Sequences to compute activations of."""
 
     ids: list[list[int]]
     """Without special tokens."""

@@ -2,7 +2,7 @@
 
 The protocol is SAEBench's: codes are averaged over the tokens of a text; the k features whose means differ most
 between the classes, on the training half alone, go into a logistic regression (C = 1, features as they are). Beside it
-stand the raw states under the same rule and as a whole, and a control that nobody trained: random directions, as many
+stand the raw activations under the same rule and as a whole, and an untrained control: random directions, as many
 as the dictionary has features, of which as many are active.
 """
 
@@ -30,7 +30,7 @@ STEPS = 100
 SEED = 0
 """Of random directions, and of texts that are left out for balance"""
 Encode = Callable[[Tensor, Tensor], Tensor]
-"""(n, features) of (n, d_in) states at (n,) positions."""
+"""(n, features) of activations (n, d_in) at positions (n,)."""
 
 
 class TaskAccuracy(Config):
@@ -105,7 +105,7 @@ class Units:
     """What is classified, as groups of tokens: texts, parts of texts, or single tokens."""
 
     tokens: Tensor
-    """(n,): which of the states"""
+    """(n,): indices of activations"""
     unit: Tensor
     """(n,): what each belongs to"""
     count: int

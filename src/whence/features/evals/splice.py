@@ -27,14 +27,14 @@ from whence.models.capture import blocks
 from whence.models.pretrained import longest, pretrained
 
 Edit = Callable[[Tensor, Tensor], Tensor]
-"""What takes the place of states (batch, length, d_in) at positions (batch, length)."""
+"""Returns replacements of activations (batch, length, d_in) at positions (batch, length)."""
 BATCH = 16
 """Sequences at once."""
 
 
 @dataclass(frozen=True)
 class SplitText:
-    """Sequences, and their states at the cut.
+    """Sequences, and their activations at the cut.
 
     The first position, special tokens and whatever else attention rests on (`sinks`) are never edited: no autoencoder
     is trained on them, and exchanging them measures that.
@@ -51,7 +51,7 @@ class SplitText:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers per state, and positions"""
+        """d_in, and the number of positions"""
         return self.activations.shape[2], self.activations.shape[1]
 
     @property
@@ -142,7 +142,7 @@ class SplitModel:
 
     @torch.no_grad()
     def upper(self, activations: Tensor) -> Tensor:
-        """What the head reads, of (batch, length, d_in) states at the cut.
+        """Inputs of the head, from activations (batch, length, d_in) at the cut.
 
         The whole model is called, so that masks and position embeddings are its own. States take the place of what the
         first block is given, and the blocks below the cut pass them on.
@@ -190,7 +190,7 @@ def _passing(lower: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def reconstruction(dictionary: Dictionary, mask_off: bool = False) -> Edit:
-    """What the dictionary makes of states. mask_off: without masks over positions."""
+    """Reconstructions of a dictionary. mask_off: without masks over positions."""
 
     def edit(activations: Tensor, positions: Tensor) -> Tensor:
         where = positions.flatten()

@@ -257,16 +257,16 @@ class Clamp:
     split_model: SplitModel
     dictionary: Dictionary
     unit: Tensor
-    """(d_sae,): code by which a feature moves a state as far as a typical state is long."""
+    """(d_sae,): code at which the contribution of a feature has the norm of a typical activation"""
 
     @classmethod
     def of(cls, split_model: SplitModel, dictionary: Dictionary, text: SplitText) -> Clamp:
-        """The median is typical: some tokens besides the first have states a hundred times longer than others."""
+        """The median norm is typical: a few tokens besides the first have norms a hundred times that of others."""
         typical = text.flat()[0].norm(dim=-1).median()
         return cls(split_model, dictionary, typical / dictionary.directions.norm(dim=1).clamp(min=1e-12))
 
     def text(self, text: SplitText, features: Tensor, multiplier: float) -> SplitText:
-        """What the dictionary leaves out of a state stays in it; tokens on which nothing fires stay as they are."""
+        """Clamp features. The reconstruction error of the dictionary is kept, and tokens without them do not change."""
 
         def edit(activations: Tensor, positions: Tensor) -> Tensor:
             flat, where = activations.flatten(0, 1), positions.flatten()

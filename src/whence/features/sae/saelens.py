@@ -99,7 +99,7 @@ class SAELensConfig(Config):
 
 
 def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -> SAELensConfig:
-    """The folder's config. hook: where SAELens finds the states in a model ("blocks.14.hook_resid_post"), if known."""
+    """Write an autoencoder, and return its config. hook: hook name in SAELens, e.g. "blocks.14.hook_resid_post"."""
     weights, sparsity = _folded(model, _one_mean(model)), model.sparsity
     shape = {"d_in": model.d_in, "d_sae": model.d_sae, "metadata": _metadata(model, run, hook)}
     if isinstance(sparsity, L1):
@@ -149,10 +149,10 @@ def _threshold(sparsity: Sparsity) -> Tensor:
 
 
 def _folded(model: Autoencoder, centering: Tensor) -> dict[str, Tensor]:
-    """Weights that take states as they are, and give the same codes.
+    """Weights for activations as they are, which give the same codes.
 
-    Centre and decoder's bias become one vector that is taken off the states. Moved into the encoder's bias instead,
-    the product with uncentred states would lose digits where the centre is large beside what varies.
+    Center and decoder bias become one vector that is subtracted from activations. If they were folded into the bias of
+    the encoder instead, the product with uncentered activations would lose digits where the center is large.
     """
     scale, encoder = model.scale.double(), model.encoder
     weight, bias = encoder.weight.detach().double() / scale, encoder.bias.detach().double()
@@ -191,7 +191,7 @@ class Imported:
     threshold: Tensor
     """(d_sae,): what codes exceed"""
     k: int | None
-    """How many codes a state has at most; None: any number"""
+    """Largest number of active features per activation; None: any"""
     context_size: int
 
     def __post_init__(self) -> None:

@@ -85,7 +85,7 @@ def threshold_for(l0: float, d_sae: int) -> float:
 
 
 def active_ones(activations: Tensor) -> Tensor:
-    """(n, k): of every state the k most active, where no state has more than k active features."""
+    """(n, k): the k most active features of every activation, with k the largest number of active features."""
     most = int((activations > 0).sum(1).amax())
     return top_k(activations, max(1, most))
 
