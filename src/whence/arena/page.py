@@ -276,7 +276,7 @@ def _canvas(name: str, maps: Mapping[str, AttentionMaps]) -> Markup:
     choices = {"encoding": [(encoding, encoding) for encoding in maps]}
     choices |= {field: [(str(i), str(i + 1)) for i in range(count)] for field, count in numbered.items()}
     on_answer = {encoding: _rounded(of.on_answer, 4, scale=100) for encoding, of in maps.items() if of.on_answer}
-    tables = {"Attention on the answer (%)": on_answer} if on_answer else {}
+    tables: dict[str, Mapping[str, Heads]] = {"Attention on the answer (%)": on_answer} if on_answer else {}
     tables["Mean attention distance (positions)"] = {encoding: of.distance for encoding, of in maps.items()}
     return render(
         MAPS,
