@@ -139,7 +139,7 @@ def test_more_training_seen_from_outside(capsys: pytest.CaptureFixture[str]) -> 
     assert "The configurations are equal." in same
     assert not any(word in same for word in ("better", "worse"))
     assert "'nothing' is not known" in output(["report", names[0], "nothing", "--diff"], capsys, code=2)
-    assert "compares two" in output(["report", *names, names[0], "--diff"], capsys, code=2)
+    assert "requires two comparisons, got 3" in output(["report", *names, names[0], "--diff"], capsys, code=2)
 
     never_run = save_config("arena", spec("rope", seeds=2), Store())
     assert never_run in saved_configs("arena", Store())
