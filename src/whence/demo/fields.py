@@ -3,7 +3,7 @@
 The model comes with whence, because its training takes longer than the tour: `checkpoint/` holds the folder of a
 finished run, as `whence fields train` stores it. A new one takes its place by
 
-    whence fields train --data photos --steps 1700 --store NEW && cp -r NEW/runs/ID src/whence/demo/checkpoint/
+    whence fields train --data photos --store NEW && cp -r NEW/runs/ID src/whence/demo/checkpoint/
 """
 
 from __future__ import annotations
