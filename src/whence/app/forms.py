@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -198,8 +197,7 @@ def _placeholder(option: Option, defaults: Config) -> str | None:
     if option.value:
         return None
     value: Any = functools.reduce(getattr, option.path, defaults)
-    described = re.search(r"none: ([^;]+)", option.description, re.IGNORECASE)
-    return ", ".join(map(str, value)) if value else described[1] if described else NONE
+    return ", ".join(map(str, value)) if value else option.unset or NONE
 
 
 def _key(key: str, option: Option) -> str:

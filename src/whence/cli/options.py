@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +25,6 @@ Chosen = TypeVar("Chosen", bound="OutputOptions")
 CONFIG, PRESET = "--config", "--preset"
 WIDEST = 110
 OPTIONS = "Options"
-UNSET = re.compile(r"(?:; |\. |^)(?:none(?: named)?|default): (.+?)(?=[.;] |\.?$)", re.IGNORECASE)
-"""The clause of a description that states what an option means while it has no value"""
 
 
 class OutputOptions(Config):
@@ -246,18 +243,16 @@ def _groups(config_class: type[Config], title: str = OPTIONS) -> list[_Group]:
 
 def _help(option: Option) -> str:
     """What the option is, the names that may be chosen, and its default."""
-    text, names = option.description, option.variants
-    unset = UNSET.search(text) if option.value in (NONE, "", ()) else None
-    if unset:
-        text = text[: unset.start()] + text[unset.end() :]
+    unset = option.unset if option.value in (NONE, "", ()) else None
+    text, names = option.purpose if unset else option.description, option.variants
     first, *_ = text.split(" ")
     if first.isalpha() and first not in (*names, *(option.choices or ())):
         text = text[:1].upper() + text[1:]
     if any(name not in text for name in names) and len(listed := ", ".join(names)) < WIDEST:
         text += f". One of: {listed}"
-    if default := unset[1] if unset else _default(option):
+    if default := unset or _default(option):
         text += f" (default: {default})"
-    return text.lstrip("; ").replace("%", "%%")
+    return text.replace("%", "%%")
 
 
 def _default(option: Option) -> str:

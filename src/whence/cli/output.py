@@ -78,6 +78,7 @@ def print_comparison(table: ComparisonTable[Any]) -> None:
     columns = [column for column in table.filled_columns if not column.detail]
     rows = [[row.name, row.dots, *(row.cell(column.key).words for column in columns)] for row in table.rows]
     titles = ["", "seeds", *(column.title for column in columns)]
+    print_text(table.conclusion)
     print_table(table.title, titles, rows, caption=table.caption or None)
     for line in (*table.findings, f"{table.heading}."):
         print_text(f"  {line}")

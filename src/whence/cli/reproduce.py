@@ -6,7 +6,7 @@ from pydantic import Field
 
 from whence.cli.options import EngineOptions, Invocation, Verb
 from whence.cli.output import exit_code, print_json, print_note, print_table, stderr
-from whence.cli.progress import RunProgress
+from whence.cli.progress import watch_runs
 from whence.errors import not_allowed
 from whence.experiments.options import positional
 
@@ -48,7 +48,7 @@ def _reproduce(invocation: Invocation) -> int:
         config = PRESETS.load(name)
         if name in options.claims or options.all:
             print_note(f"{name}: {count(len(check_plan(ARENA, config, store)), 'run')}")
-            result = run_comparison(ARENA, config, store, options, watch=RunProgress)
+            result = run_comparison(ARENA, config, store, options, watch=watch_runs(store))
             code = max(code, exit_code(result.ends, invocation.command))
             if result.interrupted:
                 return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from whence.store.files import flat
 from whence.store.runs import Store
 
 NONE = "none"
+UNSET = re.compile(r"(?:; |\. |^)(?:none(?: named)?|default): (.+?)(?=[.;] |\.?$)", re.IGNORECASE)
+"""The clause of a description that states what an option means while it has no value"""
 
 
 def metavar(text: str) -> dict[str, JsonValue]:
@@ -52,6 +55,17 @@ class Option:
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def purpose(self) -> str:
+        """The description, without the clause on its missing value."""
+        return UNSET.sub("", self.description, count=1).lstrip("; ")
+
+    @property
+    def unset(self) -> str | None:
+        """What the option means while it has no value."""
+        clause = UNSET.search(self.description)
+        return clause[1] if clause else None
 
     @property
     def optional(self) -> bool:
