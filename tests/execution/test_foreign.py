@@ -95,6 +95,21 @@ def test_the_state_of_another_run_is_not_continued(
     assert all(not problems for _, problems in verify_store(store))
 
 
+def test_metrics_that_do_not_reach_the_checkpoints_are_reported(
+    two: tuple[list[ArenaRun], Store, Store], tmp_path: Path
+) -> None:
+    specs, stopped, straight = two
+    store = copy_of(stopped, tmp_path / "store")
+    folder = store.folder(specs[0].id)
+    assert problems_of(folder) == []
+    lines = (folder.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    for left in (b"", b"".join(lines[:-1])):  # whole lines: each by itself is a valid file
+        (folder.path / "metrics.jsonl").write_bytes(left)
+        assert [problem.split(":")[0] for problem in problems_of(folder)] == ["metrics.jsonl"]
+    finished(specs[0], store)
+    assert results(store, specs[0].id) == results(straight, specs[0].id)
+
+
 def fifo(path: Path) -> None:
     os.mkfifo(path)
 

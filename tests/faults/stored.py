@@ -144,10 +144,23 @@ def damaged(damage: Damage, *, replaces: bool = False, seen: bool = True) -> Cal
         if same and found.path.read_bytes() == before:
             trial.skipped = "the file is as before"
             return
-        expected = seen and found.path.name not in UNCHECKED
+        expected = seen and found.path.name not in UNCHECKED and not _earlier(found.path, before)
         carry_on(trial, {run: stamp for run, stamp in spared.items() if run not in found.touched}, seen=expected)
 
     return run
+
+
+def _earlier(path: Path, before: bytes) -> bool:
+    """Whether a file of an unfinished run was like this a little earlier, so that there is nothing to report.
+
+    Metrics that a checkpoint refers to were not.
+    """
+    unfinished = not (path.parent / "model.safetensors").exists()
+    grows = path.name == "log.jsonl" or (path.name == "metrics.jsonl" and not any(path.parent.glob("checkpoint-*")))
+    if not (unfinished and grows and path.is_file() and path.stat().st_size < len(before)):
+        return False
+    now = path.read_bytes()
+    return before.startswith(now) and now[-1:] in (b"", b"\n")
 
 
 def begin(trial: Trial) -> None:

@@ -257,16 +257,14 @@ class _Execution:
         for saved in checkpoint.saved_checkpoints(self.path):
             try:
                 tensors, facts = checkpoint.read(saved, job.model)
-                mark = facts.metrics_mark
-                if read_chained(path, upto=mark[0])[1] != mark:
-                    raise CorruptFileError(path, "does not match the checkpoint")
+                checkpoint.check_metrics(self.path, facts)
             except CorruptFileError as damage:
                 self._notice(f"{damage.path.name}: {damage.reason}; trying the checkpoint before it", saved)
                 continue
             checkpoint.restore(tensors, job.model, optimizer)
             self.at, self.created = facts.progress, facts.created
             self._note_changes(facts.environment)
-            return ChainWriter(path, mark)
+            return ChainWriter(path, facts.metrics_mark)
         if disk.kind_of(path) and path.stat().st_size:
             self._notice("metrics.jsonl: no intact checkpoint belongs to it; starting over", path)
         return ChainWriter(path)

@@ -80,7 +80,7 @@ def _problems(run: RunFolder) -> Iterator[str]:
     yield from _caught(path / "metrics.jsonl", lambda path: _check_end(path, read_metrics(path)[1]))
     yield from _caught(path / "log.jsonl", lambda path: _check_end(path, read_chained(path)[2]))
     for saved in checkpoint.saved_checkpoints(path):
-        yield from _caught(saved, check_addressed)
+        yield from _caught(saved, checkpoint.check)
 
 
 def _check_digest(path: Path, expected: str) -> None:

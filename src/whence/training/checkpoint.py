@@ -71,6 +71,20 @@ def read(path: Path, model: nn.Module) -> tuple[dict[str, Tensor], CheckpointFac
     return tensors, facts
 
 
+def check_metrics(folder: Path, facts: CheckpointFacts) -> None:
+    """Raise `CorruptFileError` unless the metrics begin as they were when the checkpoint was saved."""
+    path = folder / "metrics.jsonl"
+    if files.read_chained(path, upto=facts.metrics_mark[0])[1] != facts.metrics_mark:
+        raise CorruptFileError(path, "does not match the checkpoint")
+
+
+def check(path: Path) -> None:
+    """Raise `CorruptFileError` if a checkpoint is damaged, or the metrics do not reach it. No model is needed."""
+    files.check_addressed(path)
+    document = open_tensors(path, path.parent.name)[1]
+    check_metrics(path.parent, parse_as(CheckpointFacts, document, path))
+
+
 def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     model.load_state_dict(weights_in(tensors))
     for name, parameter in model.named_parameters():
