@@ -32,7 +32,7 @@ from whence.store.files import canonical, digest
 
 MODEL, PRESET = "minilm", "plain_topk"
 COLLECT: dict[Size, dict[str, object]] = {"full": {"tokens": 60_000}, "quick": {"tokens": 12_000}}
-TRAINING: dict[Size, dict[str, object]] = {
+TRAINING: dict[Size, dict[str, dict[str, object]]] = {
     "full": {"model": {"d_sae": 1024}, "training": {"steps": 300}},
     "quick": {"model": {"d_sae": 512}, "training": {"steps": 120, "evaluations": 2}},
 }
