@@ -73,7 +73,6 @@ def build(context: Context) -> Content:
     analysis = ANALYZE.run(AnalyzeConfig(run=run_id), store, progress.note).result
     progress.phase(0.1, "drawing")
     columns = {name: rows[:SHOWN] for name, rows in analysis_images(model, run).items() if name in CARRIED}
-    status = store.folder(run_id).status()
     made = command(("fields", "train"), FieldsRun, run.model_dump(mode="json", exclude_defaults=True))
     body = [
         _gallery(pictures, scores, truth, images.read(low)),
@@ -89,9 +88,9 @@ def build(context: Context) -> Content:
         image_table(columns),
         plot(robustness(analysis)),
         Markup(
-            "<p class=note>Run <code>{}</code>, {:,} parameters, comes with whence. It was trained in {} by "
+            "<p class=note>Run <code>{}</code>, {:,} parameters, comes with whence. It was trained by "
             "<code>{}</code>.</p>"
-        ).format(run_id, run.parameters(), duration(status.seconds), made),
+        ).format(run_id, run.parameters(), made),
     ]
     at = shlex.join(context.store_option)
     return Content(
