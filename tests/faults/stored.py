@@ -284,7 +284,9 @@ def exchanged(trial: Trial, number: int) -> None:
     copy = shutil.copytree if whole else shutil.copy
     aside = trial.folder / "out" / "aside"
     one.rename(aside)
-    copy(other, one if whole or trial.rng.random() < 0.5 else one.with_name(other.name))
+    # two checkpoints of one run only change places: a copy under the other's name would be the other
+    keeps_name = whole or trial.rng.random() < 0.5 or one.parent == other.parent
+    copy(other, one if keeps_name else one.with_name(other.name))
     if others == trial.store:
         shutil.rmtree(other) if whole else other.unlink()
         copy(aside, other)
