@@ -121,7 +121,7 @@ def docstring(text: str) -> list[str]:
         if kind in ("Args", "Raises", "Attributes"):
             lines += _items(body)
         elif kind.startswith("Example"):
-            lines += ["```pycon", *body, "```"]
+            lines += ["```text", *body, "```"]
         else:
             lines += _paragraphs(body)
     return lines
