@@ -45,7 +45,7 @@ ifeq ($(EMOJI),)
 		> /dev/null 2>&1 || echo "no font of emoji: the tests that need it are skipped"
 endif
 
-# The tour of all instruments, about 5 minutes: whence-demo/index.html.
+# The tour of all instruments, a few minutes: whence-demo/index.html.
 demo: $(VENV)/installed
 	$(BIN)/whence demo
 

@@ -170,21 +170,36 @@ def test_an_output_that_is_no_directory_is_refused(here: Path, capsys: pytest.Ca
 # --- processes
 
 
-def started(folder: Path, *, steps: int = 4, blocked: str = "-") -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "src")])}
-    environment.pop("WHENCE_STORE", None)
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.demo.tiny", str(steps), blocked, *QUICK, "--json"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+Start = Callable[..., subprocess.Popen[str]]
 
 
-def test_what_is_missing_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
-    process = started(tmp_path, blocked="transformers,PIL")
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """`whence demo --quick --json` in a process of its own, without the packages of two sections."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def started(*, steps: int = 4) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "src")])}
+        environment.pop("WHENCE_STORE", None)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.demo.tiny", str(steps), "transformers,PIL", *QUICK, "--json"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        return process
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_what_is_missing_is_named_with_the_command_that_installs_it(tmp_path: Path, start: Start) -> None:
+    process = start()
     text, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     sections = {section["name"]: section for section in json.loads(text)["sections"]}
@@ -201,25 +216,22 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill"])
-def test_what_was_interrupted_is_resumed(tmp_path: Path, how: signal.Signals) -> None:
+def test_what_was_interrupted_is_resumed(tmp_path: Path, start: Start, how: signal.Signals) -> None:
     store = Store(tmp_path / "whence-demo" / "store")
-    process = started(tmp_path, steps=600, blocked="transformers,PIL")
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not any(run.state == "finished" for run in store.summaries()):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.05)
-        process.send_signal(how)
-        _, errors = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
+    process = start(steps=600)
+    deadline = time.monotonic() + PATIENCE
+    while not any(run.state == "finished" for run in store.summaries()):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=PATIENCE)
     before = {run.id: run.updated for run in store.summaries() if run.state == "finished"}
     assert not (tmp_path / "whence-demo" / "index.html").exists()
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert "To resume:  whence demo --quick" in errors
-    again = started(tmp_path, steps=600, blocked="transformers,PIL")
+    again = start(steps=600)
     text, errors = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, errors
     assert (tmp_path / json.loads(text)["page"]).is_file()

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Tour the four instruments: train small models and write one page of results
 
-  whence demo                       about 5 minutes on 2 cores; writes whence-demo/index.html
+  whence demo                       a few minutes on 2 cores; writes whence-demo/index.html
   whence demo --open                the same, and opens the page in a browser
-  whence demo --quick               at most a minute; needs the core dependencies only
+  whence demo --quick               about a minute; needs the core dependencies only
 
 The page compares four positional encodings, measures position leakage with and without a mitigation, shows
 position-specific features of a language model and enlarges a photograph. A section whose packages are missing names

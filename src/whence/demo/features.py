@@ -135,6 +135,6 @@ SECTION = Section(
     question="A sparse autoencoder decomposes the activations of MiniLM, a small BERT, into features. It is not given "
     "any positions: features that depend on position are learned from the activations alone.",
     build=build,
-    seconds={"full": 70, "quick": 20},
+    seconds={"full": 40, "quick": 20},
     requires=(Requirement("transformers", "transformers"), Requirement(PACKAGED[MODEL][0])),
 )

@@ -183,7 +183,7 @@ SECTION = Section(
     question="A bidirectional Mamba encodes a picture into 64 position tokens, and a decoder reads a colour at any "
     "coordinate. A residual render adds detail to the enlarged input.",
     build=build,
-    seconds={"full": 30, "quick": 20},
+    seconds={"full": 20, "quick": 15},
     requires=(
         Requirement("pillow", "PIL"),
         Requirement("scikit-image"),

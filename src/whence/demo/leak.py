@@ -111,5 +111,5 @@ SECTION = Section(
     question="A bidirectional Mamba reconstructs masked parts of smooth random signals. A template that is the same "
     "in every example gives it something to learn from position alone.",
     build=build,
-    seconds={"full": 90, "quick": 15},
+    seconds={"full": 45, "quick": 15},
 )

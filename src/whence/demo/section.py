@@ -184,7 +184,7 @@ class Section:
     question: str
     build: Callable[[Context], Content]
     seconds: Mapping[Size, float]
-    """On two idle cores, measured; only estimates of the time left depend on it"""
+    """On two idle cores, estimated from CPU time; only the time left that is shown depends on it"""
     requires: Sequence[Requirement] = ()
 
     def run(self, context: Context) -> Content:
