@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     job = Job(folder)
     signal.signal(signal.SIGINT, _stop)  # a parent in the background may have ignored it
     with suppress(LockedError), lock_folder(folder) as lock:  # unless another process has just started it
-        log = disk.open_to_append(folder / "log.txt", 0)
+        log = disk.open_to_append(_own_file(job, folder / "log.txt"), 0)
         for stream in (1, 2):
             os.dup2(log, stream)
         end = _run(job)
@@ -66,12 +66,15 @@ def _run(job: Job) -> JobEnd:
     try:
         submission = job.submission
         check_request(submission.request)
-        with os.fdopen(disk.open_to_append(job.path / "progress.txt", 0), "w") as progress, ExitStack() as held:
+        with (
+            os.fdopen(disk.open_to_append(_own_file(job, job.path / "progress.txt"), 0), "w") as progress,
+            ExitStack() as held,
+        ):
             start = JobStart(process=os.getpid(), time=time.time())
             if submission.exclusive:
                 write_as(job.path / "started.json", start)
                 # held until the job ends; the system releases it if the process is killed
-                held.enter_context(lock_file(_turn(job), patience=math.inf))
+                held.enter_context(lock_file(_own_file(job, job.path.parent / "turn"), patience=math.inf))
             write_as(job.path / "started.json", start.model_copy(update={"begun": time.time()}))
 
             def on_progress(message: str) -> None:
@@ -87,9 +90,9 @@ def _run(job: Job) -> JobEnd:
         return JobEnd(state="failed", failure=JobFailure(message=disk.explain(error)))
 
 
-def _turn(job: Job) -> Path:
-    path = job.path.parent / "turn"
-    if disk.kind_of(path) not in ("", "a file"):
+def _own_file(job: Job, path: Path) -> Path:
+    """The path of a file to write. Anything else in its place, such as a link or a directory, is set aside."""
+    if disk.kind_of(path) and not disk.is_own_file(path):
         Store(job.path.parents[1]).set_aside(path)
     return path
 

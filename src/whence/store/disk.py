@@ -57,6 +57,15 @@ def is_directory(path: Path) -> bool:
     return kind_of(path) == "a directory"
 
 
+def is_own_file(path: Path) -> bool:
+    """Whether it is a file with this name only: the other name of a hard link may be that of a user's file."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+
+
 def names(path: Path) -> list[str]:
     """Names of the entries of a directory; none if it does not exist."""
     return os.listdir(path) if is_directory(path) else []
