@@ -199,8 +199,10 @@ def test_specs_from_files_and_flags(capsys: pytest.CaptureFixture[str], here: Pa
     Path("b.json").write_text(json.dumps(spec))  # what is printed can be read back
     assert document(["arena", "compare", "--config", "b.json", "--print-config"], capsys) == spec
     assert not (here / "whence-runs").exists()
-    run_spec = document(["arena", "train", "--print-config"], capsys)
-    assert len(run_spec["id"]) == 12
+    for name in INSTRUMENTS:
+        printed = document([name, "train", "--print-config"], capsys)
+        Path("run.json").write_text(json.dumps(printed))
+        assert document([name, "train", "--config", "run.json", "--print-config"], capsys) == printed
 
 
 def test_the_environment_names_the_store(
@@ -217,6 +219,15 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Encodings")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("words", ["runs export", "encodings", "arena compar"])
+def test_closed_streams_are_no_traceback(words: str, closed: str) -> None:
+    script = f"{sys.executable} -m whence {words} {closed}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == (2 if words.endswith("compar") else 0)
+    assert "Traceback" not in done.stderr
 
 
 def test_a_run_that_another_process_is_running(capsys: pytest.CaptureFixture[str]) -> None:

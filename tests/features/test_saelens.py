@@ -78,6 +78,14 @@ def test_a_batch_topk_keeps_what_just_reaches_its_threshold(tmp_path: Path) -> N
     assert not (torch.nextafter(threshold, torch.tensor(0.0)) > written).any()
 
 
+def test_a_configuration_that_is_no_export_is_not_replaced(tmp_path: Path) -> None:
+    model, run = trained(sparsity="topk:k=5")
+    (tmp_path / CONFIG).write_text('{"mine": 1}')
+    with pytest.raises(UserError, match="expected a new directory or an earlier export"):
+        export(model, run, tmp_path)
+    assert (tmp_path / CONFIG).read_text() == '{"mine": 1}'
+
+
 def test_what_is_known_of_the_states_is_told(tmp_path: Path) -> None:
     store = collection(tmp_path)
     run = FeaturesRun.read({"data": str(store.root / "activations" / "some"), "model": {"d_sae": SIZE}})

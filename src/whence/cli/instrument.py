@@ -129,7 +129,7 @@ def train(
         config, store = adapt(config, options), Store(options.store)
         if options.print_config:
             config.check()
-            print_json({"id": config.id, **config.document()})
+            print_json(config.model_dump(mode="json"))
             return 0
         ends = execute_runs([config], store, options, watch_runs(store))
         folder = store.folder(config.id)

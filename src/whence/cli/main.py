@@ -37,7 +37,7 @@ TRY_FIRST = {
     "whence arena compare --tasks k_back_recall --encodings rope alibi none": "compare three encodings",
     "whence leak audit --model DIR": "audit a masked model for position leakage",
 }
-SLOW_TO_START = (*INSTRUMENTS, "report", "reproduce")
+SLOW_TO_START = (*INSTRUMENTS, "demo", "report", "reproduce")
 OTHER_MODULES = {"encodings": "catalog", "tasks": "catalog"}
 """Commands that are not in the module of their name"""
 
@@ -71,6 +71,9 @@ Documentation: README.md and docs/ in the repository of whence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by whoever started the command
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115  (as long as the process)
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 

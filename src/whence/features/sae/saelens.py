@@ -109,6 +109,11 @@ def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -
     else:
         config = SAELensConfig.read({"architecture": "jumprelu", **shape})
         weights["threshold"] = _threshold(sparsity).expand(model.d_sae)
+    if (folder / CONFIG).exists() and not (folder / WEIGHTS).exists():
+        raise UserError(
+            f"out: expected a new directory or an earlier export, got {str(folder)!r}, whose {CONFIG} is something "
+            "else. Pass another directory."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONFIG).unlink(missing_ok=True)  # a folder without it is not taken for a whole one
