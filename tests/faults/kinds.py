@@ -42,7 +42,7 @@ def failing(name: str, error: int, calls: Sequence[str], *, lasting: bool = Fals
 
 
 def of_files(name: str, damage: stored.Damage, *, replaces: bool = False, seen: bool = True) -> Kind:
-    return Kind(name, "stored files", stored.damaged(damage, replaces=replaces, seen=seen), dict.fromkeys(ALL, 5))
+    return Kind(name, "stored files", stored.damaged(damage, replaces=replaces, seen=seen), dict.fromkeys(ALL, 4))
 
 
 def of_processes(
@@ -59,9 +59,15 @@ KINDS = [
     failing("read-only from a call on (EROFS)", errno.EROFS, in_process.CHANGE, lasting=True),
     failing("one call fails (EIO)", errno.EIO, CHANGING),
     failing("one write is too large (EFBIG)", errno.EFBIG, ("write",)),
-    Kind("killed before a call", "write calls", in_process.ends, EVERY, CHANGING),
+    Kind(
+        "killed before a call",
+        "write calls",
+        in_process.ends,
+        {**dict.fromkeys(ALL, 2), "arena": 1, "fields": 4},
+        CHANGING,
+    ),
     Kind("short writes", "write calls", in_process.writes_less, dict.fromkeys(ALL, 6)),
-    Kind("power cut", "power cuts", power.cut, dict.fromkeys(ALL, 50)),
+    Kind("power cut", "power cuts", power.cut, dict.fromkeys(ALL, 40)),
     of_files("bits flipped", stored.flip),
     of_files("truncated", stored.truncate),
     of_files("extended", stored.extend),
@@ -97,12 +103,12 @@ KINDS = [
     of_processes(
         "drivers with overlapping seeds", processes.together(3, overlapping=True), {"arena": 6, "features": 4}
     ),
-    of_processes("store, run or file taken away", processes.taken_away, dict.fromkeys(COMPARED, 10)),
+    of_processes("store, run or file taken away", processes.taken_away, dict.fromkeys(COMPARED, 6)),
     of_processes("full disk", processes.fills_up, RUNS),
     of_processes("closed streams", processes.closed, {"arena": 10, "audit": 5}),
-    of_processes("limits of files (size, number)", processes.limited, dict.fromkeys(COMPARED, 8)),
-    of_processes("read-only disk", processes.read_only, dict.fromkeys(ALL, 4), steps=SHORT),
-    of_processes("no permission", processes.forbidden, dict.fromkeys(ALL, 4), steps=SHORT),
+    of_processes("limits of files (size, number)", processes.limited, dict.fromkeys(COMPARED, 4)),
+    of_processes("read-only disk", processes.read_only, dict.fromkeys(ALL, 2), steps=SHORT),
+    of_processes("no permission", processes.forbidden, dict.fromkeys(ALL, 2), steps=SHORT),
     of_processes("interrupted system calls", processes.interrupted_calls, dict.fromkeys(ALL, 2), steps=SHORT),
-    of_processes("clock", processes.clock, dict.fromkeys(ALL, 6), steps=SHORT),
+    of_processes("clock", processes.clock, dict.fromkeys(ALL, 2), steps=SHORT),
 ]
