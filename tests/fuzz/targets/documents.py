@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -83,12 +84,14 @@ def renamed(random: Random, path: Path) -> Path:
     moved = path.parent.with_name(name)
     path.parent.rename(moved)
     for file in moved.iterdir():  # sealed for the folder it is in now
+        # another of them may have been spoiled before, such that it cannot be sealed
         if file.suffix == ".json":
-            document = json.loads(file.read_bytes())
-            document["of"] = f"{name}/{file.name}"
-            if isinstance(document["body"], dict) and document["body"].get("id"):
-                document["body"]["id"] = name
-            file.write_bytes(sealed(canonical(document["body"]), document["of"]))
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
+                document = json.loads(file.read_bytes())
+                document["of"] = f"{name}/{file.name}"
+                if isinstance(document["body"], dict) and document["body"].get("id"):
+                    document["body"]["id"] = name
+                file.write_bytes(sealed(canonical(document["body"]), document["of"]))
     return moved
 
 
