@@ -314,7 +314,7 @@ def test_an_encoding_and_its_transform_share_a_table(store: Store) -> None:
     assert [r.name for r in table.rows] == ["rope", "randomized:span=64+rope"]
     assert [r.cell("id").verdict for r in table.rows] == ["not run", "not run"]
     assert table.seeds == 0
-    assert table.caption == "Trained at lengths up to 8; OOD at 16", "no baseline before any score"
+    assert table.caption == "Training length up to 8; OOD at 16", "no baseline before any score"
 
 
 def test_failed_missing_and_corrupt_runs_enter_no_average(store: Store) -> None:

@@ -190,13 +190,17 @@ def test_pictures_of_every_kind(
             assert not Path("out.png").exists()
 
 
-def test_the_document_tells_the_truth(stored: tuple[str, Path], tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_documents_are_true(stored: tuple[str, Path], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
+    monkeypatch.setenv("WHENCE_STORE", str(stored[1]))
+    docs = Path(__file__).parents[2] / "docs"
+    code = (docs / "howto" / "enlarge-your-pictures.md").read_text().split("```python\n")[2].split("```")[0]
+    (training,) = [line for line in code.split("\n") if "fields.train" in line]
     write("cat.png", torch.rand(3, 9, 9))
-    code = text.split("```python\n")[1].split("```")[0]
-    exec(code.replace("whence-runs", str(stored[1])).replace("7c1e", stored[0]).replace("(1024, 1024)", "(40, 40)"), {})
-    assert read("big.png").shape == (3, 40, 40)
+    code = code.replace(training, f"run = {stored[0]!r}").replace("pictures/1.png", "cat.png").replace("1800", "40")
+    exec(code, {})
+    assert read("large.png").shape == (3, 40, 40)
+    text = (docs / "fields.md").read_text()
     named = {*DATA.names()} - {"folder", "arrays"}  # these by what a user types
     assert all(f"| `{name}`" in text for name in named)
     assert all(name in text for name in HYPONETS.names())

@@ -17,7 +17,7 @@ from tests.conftest import TINY_FLAGS
 pytestmark = pytest.mark.usefixtures("here", "in_process")
 
 WORDS = [f"{first}{second}" for first in "abcdefgh" for second in "ijklmnop"]
-DOCS = Path(__file__).parents[2] / "docs" / "leak.md"
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "audit-your-model.md"
 SMALL = [
     "leak",
     "compare",

@@ -189,7 +189,7 @@ def test_what_cannot_be_collected_again_is_left_and_named(store: Store, capsys: 
     for path in (*store.artifacts.glob("*"), folder / "config.json"):
         path.unlink()
     printed = output(["runs", "repair", "--yes", *where], capsys, code=1)
-    assert "not possible: name: what 'some' was collected from is not recorded" in printed
+    assert "not possible: name: the store has no record of what 'some' was collected from" in printed
     assert only(folder, "shard-*").exists()
 
 

@@ -216,4 +216,4 @@ def test_a_report_of_a_preset_is_made_again_by_its_name(here: Store) -> None:
 def test_comparisons_of_different_instruments_are_not_mixed(here: Store, capsys: pytest.CaptureFixture[str]) -> None:
     one = save_config("arena", spec("rope", seeds=1), here).stem
     two = save_config("leak", LeakConfig.read({"data": "synthetic:steps=48,channels=2", "seeds": 1}), here).stem
-    assert "different instruments" in output(["report", one, two], capsys, code=2)
+    assert "expected comparisons of one instrument, got several" in output(["report", one, two], capsys, code=2)

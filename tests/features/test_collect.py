@@ -160,10 +160,10 @@ def test_what_cannot_be_collected(book: str, tmp_path: Path, kept: tuple[Store, 
     changed.write_text(Path(book).read_text() + "more")
     with pytest.raises(UserError, match="other activations"):
         collect(small(book, text=str(changed), tokens=200, name="mine"), store)
-    refuse("no name", name="../out")
-    refuse(r"does not exist\. Allowed: probes", text=str(tmp_path / "missing.txt"), name="other")
+    refuse("name: expected at most 64 letters", name="../out")
+    refuse("a text file that exists, got", text=str(tmp_path / "missing.txt"), name="other")
     refuse("tokens in .* got", tokens=10_000_000, name="other")
-    refuse("not known", model="nowhere", name="other")
+    refuse("nowhere", model="nowhere", name="other")
     with pytest.raises(UserError, match="some"):
         Collection.open(store, "nowhere")
     collect(small(book, tokens=1000, name="gap"), store)

@@ -148,7 +148,7 @@ def test_numbers_that_cannot_be_used(tmp_path: Path) -> None:
     path.write_bytes(b"\x93NUMPY broken")
     with pytest.raises(UserError, match="cannot be read"):
         FieldsRun.read({"data": str(path)})
-    with pytest.raises(UserError, match="not a file"):
+    with pytest.raises(UserError, match="is not an existing"):
         FieldsRun.read({"data": str(tmp_path / "missing.npy")})
 
 

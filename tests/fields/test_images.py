@@ -242,7 +242,7 @@ def test_huge_pictures_are_refused_by_their_header(tmp_path: Path, side: int) ->
 def test_huge_files_are_not_read(tmp_path: Path) -> None:
     with (tmp_path / "a.png").open("wb") as file:
         file.truncate(2**40)
-    assert "has more than 268435456 bytes" in refusal(lambda: read(tmp_path / "a.png"), mebibytes=50)
+    assert "is too large. Expected at most 256.0 MiB" in refusal(lambda: read(tmp_path / "a.png"), mebibytes=50)
 
 
 def test_hostile_pictures_are_refused() -> None:
@@ -286,7 +286,9 @@ def test_transparent_colours_that_pillow_mistakes_are_refused(bits: int, kind: i
 
 def test_names_that_no_file_has(tmp_path: Path) -> None:
     for path in (tmp_path / "none.png", "a\0b.png", "", "a" * 5000):
-        with pytest.raises(UserError, match=r"is not a file|cannot be read") as caught:
+        with pytest.raises(
+            UserError, match=r"not the name of a file|not a file|cannot be read|not an existing"
+        ) as caught:
             read(path)
         assert caught.value.field == "input"
 

@@ -124,7 +124,8 @@ def _published(config: ArenaConfig) -> list[Markup]:
 
 def _decided(table: Mapping[str, Any]) -> list[str]:
     """Its findings that name a winner."""
-    return [line for line in table["findings"] if " beats " in line]
+    won = {(each["winner"], each["b" if each["winner"] == each["a"] else "a"]) for each in table["comparisons"]}
+    return [line for line in table["findings"] if any({one, other} <= {*line.split()} for one, other in won if one)]
 
 
 SECTION = Section(
