@@ -113,7 +113,7 @@ def test_a_feature_is_chosen_by_its_number_and_on_the_map(visitor: Visitor, trai
     until(lambda: profile(visitor) != before)
     assert len(profile(visitor)) == len(before)  # a value per position
     visitor.sees("There is no text to show, since the activations are synthetic.")
-    visitor.choose("Sort by", "number")
+    visitor.choose("Sort by", "feature number")
     visitor.sees("Click a circle to select its feature.")
     until(lambda: clicked(visitor, 9))
 

@@ -110,8 +110,8 @@ LEGITIMATE: dict[str, tuple[Callable[[], bytes], str]] = {
     "palette.gif": (lambda: saved(PICTURE, "GIF"), RENDERED),
     "black-and-white.bmp": (lambda: saved(PICTURE.convert("1"), "BMP"), RENDERED),
     "point.png": (lambda: saved(Image.new("RGB", (1, 1), "red")), "1×1 pixels."),
-    "thin.png": (lambda: saved(Image.new("RGB", (3000, 1))), "3,000×1 pixels, shrunk to 256×1"),
-    "large.png": (lambda: saved(Image.new("1", (5000, 4000))), "5,000×4,000 pixels, shrunk to 256×205"),
+    "thin.png": (lambda: saved(Image.new("RGB", (3000, 1))), "3,000×1 pixels, reduced to 256×1"),
+    "large.png": (lambda: saved(Image.new("1", (5000, 4000))), "5,000×4,000 pixels, reduced to 256×205"),
     "really-a-jpeg.png": (lambda: saved(PICTURE, "JPEG"), RENDERED),
 }
 
