@@ -57,7 +57,7 @@ def test_a_picture_is_brought_enlarged_compared_and_taken_home(visitor: Visitor,
     expect(divider(visitor)).to_have_value("45")
     assert line.evaluate("line => line.style.left") != before
 
-    size = page.get_by_role("slider", name="Size of the longer side (pixels)")
+    size = page.get_by_role("slider", name="Output size: longer side (pixels)")
     size.focus()
     page.keyboard.press("ArrowRight")
     visitor.sees("48×32 → 80×53 pixels")
