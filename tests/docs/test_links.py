@@ -16,7 +16,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 LARGEST_PICTURE = 150_000
 PLACEHOLDERS = {
-    "docs/demo.png",  # a screenshot of the page that `make demo` writes
     *(f"docs/tutorials/{name}.png" for name in ("arena", "features", "fields", "leak")),  # make docs-pictures
 }
 """Pictures that are still to be made"""
