@@ -479,6 +479,16 @@ def test_a_conclusion_below_six_seeds_is_exploratory_and_has_no_winner() -> None
     assert "the largest observed difference is 40.0 points (d ahead of a)" in stats.conclusion(stats.compare(control))
     equal = [stats.Pair("a", "b", stats.ACCURACY, (0.0, 0.0), part="id")]
     assert "a and b have the best observed mean" in stats.conclusion(stats.compare(equal))
+    level = [*equal, stats.Pair("a", "c", stats.ACCURACY, (0.2, 0.2), part="id")]
+    assert "a and b have the best observed mean" in stats.conclusion(stats.compare(level))
+
+
+def test_a_conclusion_compares_no_means_where_runs_diverged() -> None:
+    lost = stats.Pair("a", "b", stats.ACCURACY, (float("inf"), 0.1), part="id")
+    assert stats.conclusion(stats.compare([lost])).endswith("1 pair with diverged runs is left out")
+    whole = stats.Pair("a", "c", stats.ACCURACY, (0.1, 0.1), part="id")
+    text = stats.conclusion(stats.compare([lost, whole]))
+    assert text.endswith("a has the best observed mean, 10.0 points ahead of c (1 pair with diverged runs is left out)")
 
 
 def _written(path: Path) -> list[str]:

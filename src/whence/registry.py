@@ -125,7 +125,7 @@ def _documented_arguments(variant: type[Variant]) -> list[str]:
     for parameter in inspect.signature(variant).parameters.values():
         fields = [item for item in _metadata(parameter.annotation) if isinstance(item, FieldInfo)]
         described = [field.description for field in fields if field.description]
-        text = described[0] if described else STRUCTURE[parameter.name][0]
+        text = described[0] if described else STRUCTURE.get(parameter.name, (parameter.name,))[0]
         default = "" if parameter.default is parameter.empty else f" (default {parameter.default!r})"
         lines.append(f"    {parameter.name}: {text}{default}.")
     return lines
@@ -143,7 +143,8 @@ def construction(variant: type[Variant], package: str) -> str:
         for parameter in inspect.signature(variant).parameters.values()
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
     ]
-    return f"{package}.{variant.__name__}({', '.join(f'{name}={STRUCTURE[name][1]}' for name in required)})"
+    values = [f"{name}={STRUCTURE.get(name, (name, ...))[1]}" for name in required]
+    return f"{package}.{variant.__name__}({', '.join(values)})"
 
 
 def as_keywords(options: str) -> str:

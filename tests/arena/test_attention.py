@@ -43,6 +43,11 @@ def values(maps: AttentionMaps) -> torch.Tensor:
     return torch.frombuffer(bytearray(base64.b64decode(maps.weights)), dtype=torch.uint8).reshape(shape) / 255
 
 
+def test_an_encoding_that_inserts_tokens_has_no_maps(tiny: Tiny, store: Store) -> None:
+    run = tiny(task="k_back_recall:k=1,symbols=4", model={"encoding": "position_tokens:count=3"}, training=SHORT)
+    assert attention_maps(run, trained(run, store)) == AttentionMaps()
+
+
 @pytest.mark.parametrize("attention", ["causal", "bidirectional", "prefix"])
 def test_maps_are_shares_of_what_may_be_seen(tiny: Tiny, store: Store, attention: str) -> None:
     run = tiny(

@@ -81,8 +81,10 @@ def attention_weights(run: ArenaRun, folder: RunFolder) -> tuple[Tensor, Batch] 
         torch.manual_seed(derive(streams.evaluation, "model"))  # positions that are drawn, as in an evaluation
         with capture(model, hidden=()) as cache:
             answers(model, batch)
+    length = batch.inputs.shape[1]
+    # an encoding that inserts tokens lengthens the sequence, and positions then belong to other keys
     layers = [weights for weights in cache.attention.values() if isinstance(weights, Tensor)]
-    return (torch.stack(layers), batch) if layers else None
+    return (torch.stack(layers), batch) if layers and layers[0].shape[-1] == length else None
 
 
 def attention_maps(run: ArenaRun, folder: RunFolder, examples: int = EXAMPLES) -> AttentionMaps:

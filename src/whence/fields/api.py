@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from whence.errors import UserError
@@ -114,7 +115,7 @@ def render_image(
 
     Args:
         model: a field model of images, from `whence.fields.load`.
-        image: a file, or a tensor (channels, height, width) with values from 0 to 1.
+        image: a file, or a tensor (channels, height, width) with values from 0 to 1, or of bytes (uint8).
         size: pixels of the longer side, "640x480" (width and height), or a tuple (height, width).
         output: "render", the enlarged input with corrections, or "field", what the position tokens alone carry.
 
@@ -131,9 +132,11 @@ def render_image(
         torch.Size([1, 40, 60])
     """
     original = image if isinstance(image, Tensor) else read(image)
-    expected = (model.channels, "height", "width")
+    original = original / 255 if original.dtype == torch.uint8 else original
     if original.ndim != 3 or len(original) != model.channels or len(model.size) != 2:
-        raise UserError(f"image: this model expects a tensor {expected}, got {tuple(original.shape)}.")
+        raise UserError(
+            f"image: this model expects a tensor ({model.channels}, height, width), got {tuple(original.shape)}."
+        )
     if output == "render" and model.renderer is None:
         raise UserError("output: this model was trained without a render output. Allowed: field.")
     text = f"{size[1]}x{size[0]}" if isinstance(size, tuple) else str(size)

@@ -24,16 +24,17 @@ DECODED = 0.5
 def conclusion(table: Table[LeakRun]) -> str:
     """The result in one sentence: which mitigations remove the leak of the reference."""
     reference, *others = table.rows
-    done = [row for row in others if row.finished]
-    clean = bool(reference.finished) and worst_leak(reference) == "clean"
-    leaky = bool(reference.finished) and worst_leak(reference) == "leaky"
-    if not done or not (clean or leaky) or reconstructs_nothing(reference):
+    # where runs failed, seeds disagree or positions have a table of their own, every row is reported by itself
+    plain = all(row.finished and len(leaks(row)) == 1 and not has_explicit_prior(row) for row in table.rows)
+    leak = worst_leak(reference) if plain and not reconstructs_nothing(reference) else None
+    clean = leak == "clean" and all(worst_leak(row) == "clean" for row in others)
+    if not others or not (leak == "leaky" or clean):
         verdicts = [f"{row.name}: {', '.join(verdict_words(row))}" for row in table.rows]
         return f"{'; '.join(verdicts)}."
     if clean:
         return f"{reference.name} has no leak to remove: predictions do not depend on absolute position."
     groups: dict[str, list[str]] = {}
-    for row in done:
+    for row in others:
         groups.setdefault(_outcome(row), []).append(row.name)
     clauses = [f"{stats.listed(groups[verb])} {verb}" for verb in OUTCOMES if verb in groups]
     size = f"shift sensitivity up to {share(largest_shift(reference))}"

@@ -161,7 +161,14 @@ def _decisions(comparisons: Sequence[Comparison]) -> str:
 
 
 def _observed(comparisons: Sequence[Comparison]) -> str:
-    """The best mean where it was compared with all others; otherwise the largest difference."""
+    """The best mean where it was compared with all others; otherwise the largest difference.
+
+    Means over the seeds on which neither failed say nothing about which of two is better: such pairs are left out.
+    """
+    if failed := [c for c in comparisons if c.failures]:
+        whole = [c for c in comparisons if not c.failures]
+        left_out = f"{count(len(failed), 'pair')} with diverged runs {'is' if len(failed) == 1 else 'are'} left out"
+        return f"{_observed(whole)} ({left_out})" if whole else left_out
     ahead: dict[str, dict[str, float]] = {}
     for c in comparisons:
         ahead.setdefault(c.a, {})[c.b] = c.difference
@@ -171,7 +178,8 @@ def _observed(comparisons: Sequence[Comparison]) -> str:
     if best:
         rival = min(ahead[best[0]], key=ahead[best[0]].__getitem__)
         if ahead[best[0]][rival] == 0:
-            return f"{listed(best)} have the best observed mean"
+            level = [name for name, difference in ahead[best[0]].items() if difference == 0]
+            return f"{listed([best[0], *level])} have the best observed mean"
         return f"{best[0]} has the best observed mean, {_amount(metric, ahead[best[0]][rival])} ahead of {rival}"
     name, rival = max(((a, b) for a in ahead for b in ahead[a]), key=lambda pair: ahead[pair[0]][pair[1]])
     return f"the largest observed difference is {_amount(metric, ahead[name][rival])} ({name} ahead of {rival})"

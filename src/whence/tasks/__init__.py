@@ -111,6 +111,8 @@ class Task(Variant, abc.ABC):
 
     @classmethod
     def usage(cls) -> list[str]:
+        if not cls.examples:
+            return []
         options, inputs, answers = cls.examples[0]
         return [
             f">>> whence.tasks.{cls.__name__}({as_keywords(options)}).solve({inputs})",

@@ -9,6 +9,7 @@ SAELens does not support position-dependent parts: autoencoders with such parts 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -109,7 +110,7 @@ def export(model: Autoencoder, run: FeaturesRun, folder: Path, hook: str = "") -
     else:
         config = SAELensConfig.read({"architecture": "jumprelu", **shape})
         weights["threshold"] = _threshold(sparsity).expand(model.d_sae)
-    if (folder / CONFIG).exists() and not (folder / WEIGHTS).exists():
+    if os.path.exists(folder / CONFIG) and not os.path.exists(folder / WEIGHTS):
         raise UserError(
             f"out: expected a new directory or an earlier export, got {str(folder)!r}, whose {CONFIG} is something "
             "else. Pass another directory."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from whence.fields.config import AnalyzeConfig
 from whence.fields.data import DATA
 from whence.fields.instrument import ANALYZE
 from whence.fields.run import FieldsRun
+from whence.store.disk import CorruptFileError
 from whence.store.runs import Store
 
 NEW, RESULTS = "New", "Results"
@@ -91,8 +93,10 @@ def latest(store: Store, count: int) -> list[LatestResult]:
     for run_id, listed in list(_requested_runs(store).items())[:count]:
         summary = store.summary(run_id)
         if summary.state == "finished":
+            verdict: list[str] = []
             title = f"Field: {', '.join(listed.run.labels().values())}"
-            verdict = page.findings(page.metrics_of(listed.run, store).test.scales)[:1]
+            with suppress(UserError, CorruptFileError, OSError):  # of a damaged run only its title is shown
+                verdict = page.findings(page.metrics_of(listed.run, store).test.scales)[:1]
             results.append(LatestResult("fields", title, summary.created, verdict, [], _link(listed.run)))
     return results
 
