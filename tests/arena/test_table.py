@@ -152,6 +152,7 @@ def test_a_task_that_a_shortcut_solves_ranks_nobody(store: Store, monkeypatch: p
     table = one(tabulate(planned(comparison), store))
     assert not table.comparisons
     assert f"A shortcut solves {TASK}, so its results rank no encoding." in table.findings
+    assert "A shortcut solves" in table.conclusion, "before anything that is said of scores"
 
 
 def test_sequences_seen_in_training_are_reported(store: Store) -> None:

@@ -33,15 +33,22 @@ def findings(table: Table[ArenaRun]) -> list[str]:
 def conclusion(table: Table[ArenaRun], compared: str) -> str:
     """The result in one sentence; `compared` is that of the comparisons. Then, which encodings are not ranked."""
     if not table.comparisons and not table.untested:
-        compared = " ".join([*_verdicts(table, "id"), *(_verdicts(table, "ood") if _claims_ood(table) else [])])
-        return compared or "No run has finished."
+        verdicts = [*_verdicts(table, "id"), *(_verdicts(table, "ood") if _claims_ood(table) else [])]
+        return " ".join([*_unranked(table), *verdicts]) if verdicts else "No run has finished."
+    compared = " ".join([*_unranked(table), compared])
+    below = [row for row in table.rows if row.cell("ood").verdict == NOT_LEARNED]
     left_out = {
-        f"Not ranked{' in distribution' * bool(table.planned.run.test_lengths)}": ("id", "at chance", "at chance"),
-        "Not evaluated out of distribution": ("ood", NOT_LEARNED, "below 95 % ID"),
+        f"Not ranked{' in distribution' * bool(table.planned.run.test_lengths)}": (
+            [row for row in table.rows if row.cell("id").verdict == "at chance"],
+            " (at chance)",
+        ),
+        "Not evaluated out of distribution": ([row for row in below if not row.diverged], " (not mastered ID)"),
+        "Not evaluated out of distribution, because a seed diverged": ([row for row in below if row.diverged], ""),
+        "Without a result": ([row for row in table.rows if table.seeds and not row.finished], ""),
     }
-    for text, (part, verdict, why) in left_out.items():
-        if names := [row.name for row in table.rows if row.cell(part).verdict == verdict]:
-            compared += f" {text}: {stats.listed(names)} ({why})."
+    for text, (rows, why) in left_out.items():
+        if rows:
+            compared += f" {text}: {stats.listed([row.name for row in rows])}{why}."
     return compared
 
 
@@ -53,12 +60,14 @@ def _tried(table: Table[ArenaRun]) -> Mapping[str, Sequence[Trial]]:
     return table.planned.tried if isinstance(table.planned, ArenaTable) else {}
 
 
+def _unranked(table: Table[ArenaRun]) -> list[str]:
+    task = table.planned.run.task
+    return [] if task.build().ranked else [f"A shortcut solves {task}, so its results rank no encoding."]
+
+
 def _limits(table: Table[ArenaRun]) -> list[str]:
     """Limits of the interpretation that hold for all scores of the table."""
-    lines = []
-    task = table.planned.run.task
-    if not task.build().ranked:
-        lines.append(f"A shortcut solves {task}, so its results rank no encoding.")
+    lines = _unranked(table)
     seen = max((score.seen for score in map(id_score, table.rows) if score), default=0.0)
     if seen >= SEEN:
         lines.append(f"{100 * seen:.0f} % of the test sequences of the training length also occur in training.")
